@@ -1,1 +1,30 @@
-//! Placeholder.
+//! What every floor stands on: configuration, limits, the gate round an engine,
+//! slabs with generations, the synchronisation shim, and log lines.
+//!
+//! Floor: ground. Uses no other crate of the workspace.
+//!
+//! **Invariants**
+//! - Nothing here reads the clock, the environment, files or sockets: values come in as arguments
+//!   ([`Config::parse`] takes the variables, [`log::Log`] takes its level).
+//! - A [`SlabKey`] of a removed entry never finds a later one.
+//! - A [`Gate`] is free for the asking when threads are not used, and wholly released while its holder waits.
+//!
+//! Deliberately absent: global state, allocation pools, a time source.
+//!
+//! ```
+//! use base::{Slab, SlabKey};
+//! let mut names: Slab<&str> = Slab::new();
+//! let key: SlabKey = names.insert("rank 0");
+//! assert_eq!(names.remove(key), Some("rank 0"));
+//! assert_eq!(names.get(key), None);
+//! ```
+
+pub mod config;
+pub mod gate;
+pub mod log;
+pub mod slab;
+pub mod sync;
+
+pub use config::Config;
+pub use gate::{Gate, GateGuard, Released};
+pub use slab::{Slab, SlabKey};

@@ -1,0 +1,325 @@
+//! The registry of variables: every `FERROVIA_*` setting, its unit, default and help, parsed once into
+//! the plain struct [`Config`] that is passed down.
+
+use crate::log::Level;
+
+/// Whether processes on one host may copy from each other's private memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CrossMemory {
+    /// Try, and stage through shared memory where the kernel refuses.
+    Auto,
+    /// Never try.
+    Off,
+}
+
+/// Who moves the bytes of a large message on shared memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LargeCopy {
+    /// Both sides copy chunks when both are in the library.
+    Both,
+    /// The receiver reads alone.
+    Read,
+    /// Always staged through the channel.
+    Staged,
+}
+
+/// Every setting of the library, with its default.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// Bytes of one fast-path channel (a Veloblock) from one process to another.
+    pub channel_bytes: usize,
+    /// Longest message sent eagerly, in bytes; longer ones go by rendezvous.
+    pub eager_max_bytes: usize,
+    /// Unexpected data a process holds before its senders are held back, in bytes.
+    pub unexpected_max_bytes: usize,
+    /// Who moves large messages on shared memory.
+    pub large_copy: LargeCopy,
+    /// Whether cross-memory attach may be used.
+    pub cross_memory: CrossMemory,
+    /// How often an empty poll is repeated before the waiting thread yields; `None`: by the number of cores.
+    pub spin_count: Option<u32>,
+    /// How often a waiting thread yields before it sleeps; `None`: by the number of cores.
+    pub yield_count: Option<u32>,
+    /// Collective algorithms asked for by name, e.g. `allreduce=ring,bcast=binomial`.
+    pub collectives: String,
+    /// How much is said on standard error.
+    pub log: Level,
+    /// Print message and protocol counters of every rank at finalize.
+    pub stats: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            channel_bytes: 64 << 10,
+            eager_max_bytes: 8 << 10,
+            unexpected_max_bytes: 64 << 20,
+            large_copy: LargeCopy::Both,
+            cross_memory: CrossMemory::Auto,
+            spin_count: None,
+            yield_count: None,
+            collectives: String::new(),
+            log: Level::Warn,
+            stats: false,
+        }
+    }
+}
+
+/// One row of the registry.
+pub struct Variable {
+    /// Name in the environment.
+    pub name: &'static str,
+    /// What may be written, with its unit.
+    pub values: &'static str,
+    /// One sentence.
+    pub help: &'static str,
+    set: fn(&mut Config, &str) -> Option<()>,
+    show: fn(&Config) -> String,
+}
+
+impl Variable {
+    /// The value that `config` holds for this variable, as the user would write it.
+    pub fn value(&self, config: &Config) -> String {
+        (self.show)(config)
+    }
+}
+
+/// What was wrong with a setting.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The value does not parse.
+    #[error("{name}={value:?} is not understood; expected {expected}")]
+    Value {
+        /// The variable.
+        name: &'static str,
+        /// What was written.
+        value: String,
+        /// What may be written.
+        expected: &'static str,
+    },
+}
+
+/// All variables, in the order `ferrovia info --config` prints them.
+pub const VARIABLES: &[Variable] = &[
+    Variable {
+        name: "FERROVIA_CHANNEL",
+        values: "bytes, 8K to 1M, a power of two",
+        help: "Size of a fast-path channel (Veloblock) between two processes of one host.",
+        set: |config, text| {
+            config.channel_bytes = bytes(text).filter(|n| n.is_power_of_two() && (8 << 10..=1 << 20).contains(n))?;
+            Some(())
+        },
+        show: |config| config.channel_bytes.to_string(),
+    },
+    Variable {
+        name: "FERROVIA_EAGER_MAX",
+        values: "bytes, 0 to a quarter of FERROVIA_CHANNEL",
+        help: "Longest message sent eagerly; longer ones go by rendezvous.",
+        set: |config, text| {
+            config.eager_max_bytes = bytes(text)?;
+            Some(())
+        },
+        show: |config| config.eager_max_bytes.to_string(),
+    },
+    Variable {
+        name: "FERROVIA_UNEXPECTED_MAX",
+        values: "bytes",
+        help: "Unexpected data a process stores before its senders are held back.",
+        set: |config, text| {
+            config.unexpected_max_bytes = bytes(text)?;
+            Some(())
+        },
+        show: |config| config.unexpected_max_bytes.to_string(),
+    },
+    Variable {
+        name: "FERROVIA_LARGE_COPY",
+        values: "both | read | staged",
+        help: "Who moves a large message between two processes of one host.",
+        set: |config, text| {
+            config.large_copy = match text {
+                "both" => LargeCopy::Both,
+                "read" => LargeCopy::Read,
+                "staged" => LargeCopy::Staged,
+                _ => return None,
+            };
+            Some(())
+        },
+        show: |config| {
+            match config.large_copy {
+                LargeCopy::Both => "both",
+                LargeCopy::Read => "read",
+                LargeCopy::Staged => "staged",
+            }
+            .into()
+        },
+    },
+    Variable {
+        name: "FERROVIA_CROSS_MEMORY",
+        values: "auto | off",
+        help: "Whether to copy straight between processes (cross-memory attach) where the kernel allows it.",
+        set: |config, text| {
+            config.cross_memory = match text {
+                "auto" => CrossMemory::Auto,
+                "off" => CrossMemory::Off,
+                _ => return None,
+            };
+            Some(())
+        },
+        show: |config| match config.cross_memory {
+            CrossMemory::Auto => "auto".into(),
+            CrossMemory::Off => "off".into(),
+        },
+    },
+    Variable {
+        name: "FERROVIA_SPIN",
+        values: "auto | count",
+        help: "Empty polls before a waiting thread yields the processor.",
+        set: |config, text| {
+            config.spin_count = auto(text)?;
+            Some(())
+        },
+        show: |config| config.spin_count.map_or("auto".into(), |n| n.to_string()),
+    },
+    Variable {
+        name: "FERROVIA_YIELD",
+        values: "auto | count",
+        help: "Yields before a waiting thread sleeps.",
+        set: |config, text| {
+            config.yield_count = auto(text)?;
+            Some(())
+        },
+        show: |config| config.yield_count.map_or("auto".into(), |n| n.to_string()),
+    },
+    Variable {
+        name: "FERROVIA_COLLECTIVES",
+        values: "collective=algorithm, separated by commas",
+        help: "Collective algorithms to use instead of the table's choice.",
+        set: |config, text| {
+            config.collectives = text.into();
+            Some(())
+        },
+        show: |config| config.collectives.clone(),
+    },
+    Variable {
+        name: "FERROVIA_LOG",
+        values: "error | warn | info | debug",
+        help: "How much is said on standard error.",
+        set: |config, text| {
+            config.log = match text {
+                "error" => Level::Error,
+                "warn" => Level::Warn,
+                "info" => Level::Info,
+                "debug" => Level::Debug,
+                _ => return None,
+            };
+            Some(())
+        },
+        show: |config| format!("{:?}", config.log).to_lowercase(),
+    },
+    Variable {
+        name: "FERROVIA_STATS",
+        values: "0 | 1",
+        help: "Print message and protocol counters of every rank at finalize.",
+        set: |config, text| {
+            config.stats = match text {
+                "0" => false,
+                "1" => true,
+                _ => return None,
+            };
+            Some(())
+        },
+        show: |config| u8::from(config.stats).to_string(),
+    },
+];
+
+/// Names with our prefix that are not settings: the launcher talks to the library with them.
+const NOT_SETTINGS: &[&str] = &["FERROVIA_JOB", "FERROVIA_CC", "FERROVIA_CXX"];
+
+impl Config {
+    /// Reads the settings from `variables` (all of the environment; others are passed over).
+    /// The second value lists names with our prefix that nobody knows, each with the nearest known name.
+    ///
+    /// # Errors
+    /// The first setting whose value is not understood.
+    pub fn parse(variables: impl IntoIterator<Item = (String, String)>) -> Result<(Self, Vec<String>), ConfigError> {
+        let mut config = Self::default();
+        let mut unknown = Vec::new();
+        for (name, value) in variables {
+            if !name.starts_with("FERROVIA_") || NOT_SETTINGS.contains(&name.as_str()) {
+                continue;
+            }
+            match VARIABLES.iter().find(|variable| variable.name == name) {
+                Some(variable) => (variable.set)(&mut config, value.trim()).ok_or(ConfigError::Value {
+                    name: variable.name,
+                    value,
+                    expected: variable.values,
+                })?,
+                None => unknown.push(format!("{name} is not a setting; did you mean {}?", nearest(&name))),
+            }
+        }
+        config.eager_max_bytes = config.eager_max_bytes.min(config.channel_bytes / 4);
+        Ok((config, unknown))
+    }
+}
+
+/// A number of bytes with an optional K, M or G (powers of 1024).
+fn bytes(text: &str) -> Option<usize> {
+    let (digits, shift) = match text.chars().last()? {
+        'k' | 'K' => (&text[..text.len() - 1], 10),
+        'm' | 'M' => (&text[..text.len() - 1], 20),
+        'g' | 'G' => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    digits.parse::<usize>().ok()?.checked_mul(1 << shift)
+}
+
+fn auto(text: &str) -> Option<Option<u32>> {
+    if text == "auto" { Some(None) } else { text.parse().ok().map(Some) }
+}
+
+fn nearest(name: &str) -> &'static str {
+    let likeness = |known: &str| {
+        let shared = known.bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
+        let letters = known.bytes().filter(|b| name.as_bytes().contains(b)).count();
+        (shared, letters)
+    };
+    VARIABLES.iter().map(|variable| variable.name).max_by_key(|known| likeness(known)).expect("there are variables")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(pairs: &[(&str, &str)]) -> Result<(Config, Vec<String>), ConfigError> {
+        Config::parse(pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())))
+    }
+
+    #[test]
+    fn every_default_parses_back_to_itself() {
+        for variable in VARIABLES {
+            let shown = variable.value(&Config::default());
+            let (config, unknown) = parse(&[(variable.name, &shown)]).expect(variable.name);
+            assert_eq!(config, Config::default(), "{}", variable.name);
+            assert!(unknown.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_bad_value_names_the_variable_and_what_it_takes() {
+        let error = parse(&[("FERROVIA_CHANNEL", "12")]).unwrap_err().to_string();
+        assert!(error.contains("FERROVIA_CHANNEL") && error.contains("power of two"), "{error}");
+    }
+
+    #[test]
+    fn an_unknown_name_is_pointed_out_with_the_nearest() {
+        let (_, unknown) = parse(&[("FERROVIA_EAGER", "1"), ("PATH", "/")]).expect("only a warning");
+        assert_eq!(unknown, ["FERROVIA_EAGER is not a setting; did you mean FERROVIA_EAGER_MAX?"]);
+    }
+
+    #[test]
+    fn sizes_take_suffixes_and_stay_in_bounds() {
+        let (config, _) = parse(&[("FERROVIA_CHANNEL", "16K"), ("FERROVIA_EAGER_MAX", "1M")]).expect("valid");
+        assert_eq!((config.channel_bytes, config.eager_max_bytes), (16 << 10, 4 << 10));
+    }
+}

@@ -1,0 +1,17 @@
+//! Atomics by one name: the standard library's, or loom's when a model is checked
+//! (`RUSTFLAGS="--cfg loom"`).
+
+#[cfg(not(loom))]
+pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+
+#[cfg(loom)]
+pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+
+/// Tells the processor that this is a waiting loop.
+#[inline]
+pub fn spin_hint() {
+    #[cfg(not(loom))]
+    std::hint::spin_loop();
+    #[cfg(loom)]
+    loom::thread::yield_now();
+}
