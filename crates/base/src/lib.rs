@@ -22,6 +22,7 @@
 pub mod config;
 pub mod gate;
 pub mod log;
+pub mod memory;
 pub mod slab;
 pub mod sync;
 

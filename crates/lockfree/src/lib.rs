@@ -1,1 +1,37 @@
-//! Placeholder.
+//! Structures laid out over given, shared memory: the block between two processes, the doorbell a sleeper is
+//! woken by, and the claim cell by which two processes share the copying of one message.
+//!
+//! Floor: ground. Uses `base`.
+//!
+//! **Invariants**
+//! - Everything in [`SharedMemory`] may be changed by another process at any moment: values are loaded once,
+//!   through atomics, and checked before they are used as lengths or positions.
+//! - Layouts are offsets and fixed-width words; there is no pointer in shared memory.
+//! - No structure here waits; each operation is a bounded number of steps.
+//!
+//! Deliberately absent: system calls (who sleeps and how is the caller's business), allocation.
+//!
+//! ```
+//! use lockfree::{BlockReceiver, BlockSender, Record, SharedMemory};
+//! let memory = SharedMemory::private(BlockSender::footprint(4096));
+//! let mut sender = BlockSender::new(memory.clone(), 4096);
+//! let mut receiver = BlockReceiver::new(memory, 4096);
+//! let record = Record { kind: 1, short: 0, long: 7 };
+//! assert!(sender.push(record, 5, |space| space.copy_from_slice(b"hello")));
+//! let mut got = Vec::new();
+//! assert!(receiver.pop(|record, payload| { assert_eq!(record.long, 7); got.extend_from_slice(payload) }));
+//! assert_eq!(got, b"hello");
+//! ```
+
+pub mod block;
+pub mod claim;
+pub mod doorbell;
+pub mod shared;
+
+pub use block::{BlockReceiver, BlockSender, Record};
+pub use claim::ClaimCell;
+pub use doorbell::{Doorbell, Ticket};
+pub use shared::SharedMemory;
+
+/// Bytes of a cache line: what one transfer between two cores carries.
+pub const CACHE_LINE_BYTES: usize = 64;
