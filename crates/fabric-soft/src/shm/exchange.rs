@@ -1,0 +1,130 @@
+//! Handing the segment to the other processes of the host.
+//!
+//! ```text
+//!   first process                         others
+//!   bind @ferrovia-…, publish the name
+//!   ─────────────── barrier of the process manager ───────────────
+//!   accept: same user? ── descriptor ──▶  map, close
+//! ```
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use fabric::FabricError;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+};
+
+use super::segment::{Segment, Shape, system};
+
+/// How long a process waits for its peers while joining.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
+const PUBLISH: &str = "offering the shared segment (Unix socket)";
+const JOIN: &str = "fetching the shared segment (Unix socket)";
+
+/// Waits for the other processes of the host and hands each the segment.
+pub struct SegmentServer {
+    socket: OwnedFd,
+    segment: Segment,
+}
+
+impl SegmentServer {
+    /// Listens under a name nobody else has; `unique` makes it so (job and process).
+    ///
+    /// # Errors
+    /// When the system refuses a socket.
+    pub fn bind(segment: Segment, unique: &str) -> Result<(Self, String), FabricError> {
+        let socket = unix_socket(PUBLISH)?;
+        let name = format!("ferrovia-{unique}");
+        rustix::net::bind(&socket, &abstract_name(&name, PUBLISH)?).map_err(|error| system(PUBLISH, error))?;
+        let backlog = i32::try_from(segment.shape().process_count).unwrap_or(i32::MAX);
+        rustix::net::listen(&socket, backlog).map_err(|error| system(PUBLISH, error))?;
+        Ok((Self { socket, segment }, name))
+    }
+
+    /// Serves `count` processes and closes everything but the mapping.
+    ///
+    /// # Errors
+    /// When they do not come, or the system refuses.
+    pub fn serve(mut self, count: u32) -> Result<Segment, FabricError> {
+        let deadline = Instant::now() + JOIN_TIMEOUT;
+        let mut served = 0;
+        while served < count {
+            wait_readable(&self.socket, deadline, PUBLISH)?;
+            let peer =
+                rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC).map_err(|error| system(PUBLISH, error))?;
+            let credentials = rustix::net::sockopt::socket_peercred(&peer).map_err(|error| system(PUBLISH, error))?;
+            if credentials.uid != rustix::process::geteuid() {
+                continue;
+            }
+            self.hand_over(&peer)?;
+            served += 1;
+        }
+        self.segment.close_fd();
+        Ok(self.segment)
+    }
+
+    fn hand_over(&self, peer: &OwnedFd) -> Result<(), FabricError> {
+        let fds = [self.segment.fd().expect("the server keeps the descriptor open until all are served")];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        control.push(SendAncillaryMessage::ScmRights(&fds));
+        rustix::net::sendmsg(peer, &[IoSlice::new(b"F")], &mut control, SendFlags::NOSIGNAL)
+            .map_err(|error| system(PUBLISH, error))?;
+        Ok(())
+    }
+}
+
+/// Fetches the segment that another process offers under `name`.
+///
+/// # Errors
+/// When nobody listens there, it belongs to another user, or it does not fit `shape`.
+pub fn join(name: &str, shape: Shape) -> Result<Segment, FabricError> {
+    let socket = unix_socket(JOIN)?;
+    rustix::net::connect(&socket, &abstract_name(name, JOIN)?).map_err(|error| system(JOIN, error))?;
+    let server = rustix::net::sockopt::socket_peercred(&socket).map_err(|error| system(JOIN, error))?;
+    if server.uid != rustix::process::geteuid() {
+        return Err(FabricError::System { operation: JOIN, reason: "it is offered by another user".into() });
+    }
+    wait_readable(&socket, Instant::now() + JOIN_TIMEOUT, JOIN)?;
+    let mut byte = [0u8; 1];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    rustix::net::recvmsg(&socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)
+        .map_err(|error| system(JOIN, error))?;
+    let fd = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    let fd = fd.ok_or(FabricError::System { operation: JOIN, reason: "no descriptor came with the answer".into() })?;
+    Segment::attach(fd, shape)
+}
+
+fn unix_socket(operation: &'static str) -> Result<OwnedFd, FabricError> {
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .map_err(|error| system(operation, error))
+}
+
+fn abstract_name(name: &str, operation: &'static str) -> Result<SocketAddrUnix, FabricError> {
+    SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(|error| system(operation, error))
+}
+
+fn wait_readable(fd: &impl AsFd, deadline: Instant, operation: &'static str) -> Result<(), FabricError> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let limit = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&limit)) {
+            Ok(0) => {
+                let reason = format!("the other processes did not come within {} s", JOIN_TIMEOUT.as_secs());
+                return Err(FabricError::System { operation, reason });
+            }
+            Ok(_) => return Ok(()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(system(operation, error)),
+        }
+    }
+}

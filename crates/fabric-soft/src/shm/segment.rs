@@ -1,0 +1,184 @@
+//! The segment: a sealed memfd, mapped once, and where things are in it.
+
+use std::ffi::c_void;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use fabric::{FabricError, MappedArea, SharedMemory};
+use lockfree::{BlockSender, CACHE_LINE_BYTES, ClaimCell, Doorbell};
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+
+use super::region_table;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"ferrovia");
+/// Changes with the layout, so that two builds that differ never share a segment.
+const LAYOUT_VERSION: u64 = 1;
+const HEADER_BYTES: usize = 4096;
+const PAGE_BYTES: usize = 4096;
+
+/// What all processes of a segment must agree on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// Processes on this host.
+    pub process_count: u32,
+    /// Bytes of the block of each channel.
+    pub channel_bytes: usize,
+}
+
+impl Shape {
+    const IDENTITY: usize = Doorbell::FOOTPRINT;
+    const REGIONS: usize = Self::IDENTITY + CACHE_LINE_BYTES;
+    const CELLS: usize = Self::REGIONS + region_table::FOOTPRINT;
+    const CHANNELS: usize = Self::CELLS + MappedArea::CLAIM_CELLS_MAX as usize * ClaimCell::FOOTPRINT;
+
+    fn channel_stride(&self) -> usize {
+        BlockSender::footprint(self.channel_bytes)
+    }
+
+    fn part_bytes(&self) -> usize {
+        (Self::CHANNELS + self.process_count as usize * self.channel_stride()).next_multiple_of(PAGE_BYTES)
+    }
+
+    fn segment_bytes(&self) -> usize {
+        HEADER_BYTES + self.process_count as usize * self.part_bytes()
+    }
+}
+
+/// A mapped segment.
+#[derive(Clone)]
+pub struct Segment {
+    shape: Shape,
+    memory: SharedMemory,
+    fd: Option<Arc<OwnedFd>>,
+}
+
+struct Mapping {
+    start: NonNull<c_void>,
+    len_bytes: usize,
+}
+
+// SAFETY: the mapping is an address range; unmapping it is allowed from any thread.
+unsafe impl Send for Mapping {}
+// SAFETY: nothing is reached through a shared reference.
+unsafe impl Sync for Mapping {}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by `map` and every handle into it is gone: they all hold this value.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr(), self.len_bytes) };
+    }
+}
+
+impl Segment {
+    /// Makes the segment of a host.
+    ///
+    /// # Errors
+    /// When the system has no memory or no descriptor for it.
+    pub fn create(shape: Shape) -> Result<Self, FabricError> {
+        let fd = rustix::fs::memfd_create("ferrovia", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+            .map_err(|error| system("creating the shared segment (memfd_create)", error))?;
+        rustix::fs::ftruncate(&fd, shape.segment_bytes() as u64)
+            .map_err(|error| system("sizing the shared segment (ftruncate)", error))?;
+        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
+            .map_err(|error| system("sealing the shared segment", error))?;
+        let memory = map(fd.as_fd(), shape.segment_bytes())?;
+        use base::sync::Ordering::Relaxed;
+        memory.word(8).store(LAYOUT_VERSION, Relaxed);
+        memory.word(16).store(shape.process_count.into(), Relaxed);
+        memory.word(24).store(shape.channel_bytes as u64, Relaxed);
+        memory.word(0).store(MAGIC, base::sync::Ordering::Release);
+        Ok(Self { shape, memory, fd: Some(Arc::new(fd)) })
+    }
+
+    /// Maps a segment that another process made.
+    ///
+    /// # Errors
+    /// When it is not sealed, or was made by another build or with another shape.
+    pub fn attach(fd: OwnedFd, shape: Shape) -> Result<Self, FabricError> {
+        let refuse = |reason: String| FabricError::System { operation: "joining the shared segment", reason };
+        let seals = rustix::fs::fcntl_get_seals(&fd).map_err(|error| refuse(error.to_string()))?;
+        let len = rustix::fs::fstat(&fd).map_err(|error| refuse(error.to_string()))?.st_size;
+        if !seals.contains(SealFlags::SHRINK) || len != shape.segment_bytes() as i64 {
+            return Err(refuse(format!("expected {} sealed bytes, found {len}", shape.segment_bytes())));
+        }
+        let memory = map(fd.as_fd(), shape.segment_bytes())?;
+        use base::sync::Ordering::Acquire;
+        let found = [0, 8, 16, 24].map(|offset| memory.word(offset).load(Acquire));
+        if found != [MAGIC, LAYOUT_VERSION, shape.process_count.into(), shape.channel_bytes as u64] {
+            return Err(refuse("the processes of this job run different builds or settings of Ferrovia".into()));
+        }
+        Ok(Self { shape, memory, fd: None })
+    }
+
+    /// What the processes agreed on.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The descriptor, while this process hands it out.
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.fd.as_ref().map(|fd| fd.as_fd())
+    }
+
+    /// Closes the descriptor; the mapping stays.
+    pub(super) fn close_fd(&mut self) {
+        self.fd = None;
+    }
+
+    fn part(&self, process: u32, offset: usize, len_bytes: usize) -> Option<SharedMemory> {
+        if process >= self.shape.process_count {
+            return None;
+        }
+        self.memory.part(HEADER_BYTES + process as usize * self.shape.part_bytes() + offset, len_bytes)
+    }
+
+    pub(super) fn doorbell(&self, process: u32) -> Option<Doorbell> {
+        self.part(process, 0, Doorbell::FOOTPRINT).map(Doorbell::new)
+    }
+
+    pub(super) fn identity(&self, process: u32) -> Option<SharedMemory> {
+        self.part(process, Shape::IDENTITY, CACHE_LINE_BYTES)
+    }
+
+    pub(super) fn region_table(&self, process: u32) -> Option<SharedMemory> {
+        self.part(process, Shape::REGIONS, region_table::FOOTPRINT)
+    }
+
+    pub(super) fn area(&self, area: MappedArea) -> Option<SharedMemory> {
+        match area {
+            MappedArea::Channel { from, to } if from.0 < self.shape.process_count => {
+                let stride = self.shape.channel_stride();
+                self.part(to.0, Shape::CHANNELS + from.0 as usize * stride, stride)
+            }
+            MappedArea::ClaimCell { owner, cell } if cell < MappedArea::CLAIM_CELLS_MAX => {
+                self.part(owner.0, Shape::CELLS + cell as usize * ClaimCell::FOOTPRINT, ClaimCell::FOOTPRINT)
+            }
+            _ => None,
+        }
+    }
+}
+
+fn map(fd: BorrowedFd<'_>, len_bytes: usize) -> Result<SharedMemory, FabricError> {
+    // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+    let start = unsafe {
+        rustix::mm::mmap(
+            std::ptr::null_mut(),
+            len_bytes,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::SHARED | MapFlags::NORESERVE,
+            fd,
+            0,
+        )
+    }
+    .map_err(|error| system("mapping the shared segment (mmap)", error))?;
+    let start = NonNull::new(start).expect("a mapping is not at address 0");
+    let keep = Arc::new(Mapping { start, len_bytes });
+    // SAFETY: the range is mapped until `keep` is dropped, page aligned, and reached only through this handle.
+    Ok(unsafe { SharedMemory::new(start.cast(), len_bytes, keep) })
+}
+
+pub(super) fn system(operation: &'static str, error: rustix::io::Errno) -> FabricError {
+    FabricError::System { operation, reason: error.to_string() }
+}

@@ -1,0 +1,50 @@
+//! Sleeping on the doorbell's futex, across processes.
+
+use std::time::Duration;
+
+use fabric::{Ticket, Wakeup};
+use lockfree::Doorbell;
+use rustix::thread::futex;
+
+/// Sleeps on this process's own doorbell.
+pub(super) struct ShmWakeup {
+    doorbell: Doorbell,
+}
+
+impl ShmWakeup {
+    pub(super) fn new(doorbell: Doorbell) -> Self {
+        Self { doorbell }
+    }
+}
+
+impl Wakeup for ShmWakeup {
+    fn announce(&self) -> Ticket {
+        self.doorbell.announce()
+    }
+
+    fn withdraw(&self) {
+        self.doorbell.withdraw();
+    }
+
+    fn sleep(&self, ticket: Ticket, timeout: Duration) {
+        let limit = rustix::thread::futex::Timespec {
+            tv_sec: timeout.as_secs() as i64,
+            tv_nsec: timeout.subsec_nanos().into(),
+        };
+        // Woken, timed out, interrupted or too late: the caller polls again in every case.
+        let _ = futex::wait(self.doorbell.futex_word(), futex::Flags::empty(), ticket.rings(), Some(&limit));
+        self.doorbell.withdraw();
+    }
+
+    fn wake_local(&self) {
+        ring(&self.doorbell);
+    }
+}
+
+/// Wakes everybody who sleeps at `doorbell`.
+#[inline]
+pub(super) fn ring(doorbell: &Doorbell) {
+    if doorbell.must_ring() {
+        let _ = futex::wake(doorbell.futex_word(), futex::Flags::empty(), i32::MAX as u32);
+    }
+}
