@@ -49,9 +49,9 @@ static inline void check_call(int code, const char *call, const char *file, int 
 /* The MPI error class of a code. */
 static inline int class_of(int code)
 {
-    int class = -1;
-    MPI_Error_class(code, &class);
-    return class;
+    int error_class = -1;
+    MPI_Error_class(code, &error_class);
+    return error_class;
 }
 
 /* Initialises MPI and learns rank and size. */
@@ -92,7 +92,7 @@ static inline unsigned char pattern(uint64_t seed, uint64_t i)
 
 static inline void fill(void *buffer, size_t length, uint64_t seed)
 {
-    unsigned char *bytes = buffer;
+    unsigned char *bytes = (unsigned char *)buffer;
     for (size_t i = 0; i < length; i++)
         bytes[i] = pattern(seed, i);
 }
@@ -100,7 +100,7 @@ static inline void fill(void *buffer, size_t length, uint64_t seed)
 /* Whether all of `buffer` carries the pattern; tells the first byte that does not. */
 static inline int verify(const void *buffer, size_t length, uint64_t seed)
 {
-    const unsigned char *bytes = buffer;
+    const unsigned char *bytes = (const unsigned char *)buffer;
     for (size_t i = 0; i < length; i++) {
         if (bytes[i] != pattern(seed, i)) {
             fprintf(stderr, "rank %d: byte %zu of %zu is %02x, expected %02x\n", world_rank, i, length, bytes[i],
@@ -114,7 +114,7 @@ static inline int verify(const void *buffer, size_t length, uint64_t seed)
 /* Whether all of `buffer` still holds one byte value. */
 static inline int untouched(const void *buffer, size_t length, unsigned char value)
 {
-    const unsigned char *bytes = buffer;
+    const unsigned char *bytes = (const unsigned char *)buffer;
     for (size_t i = 0; i < length; i++)
         if (bytes[i] != value)
             return 0;

@@ -1,0 +1,88 @@
+/* Programs that must fail, and say why: the first argument names the mistake.
+ *
+ * Every way prints "before" from each rank first; a launcher must deliver that line whatever follows. */
+#include "check.h"
+#include <signal.h>
+#include <unistd.h>
+
+static int is(const char *argument, const char *name)
+{
+    return strcmp(argument, name) == 0;
+}
+
+/* Mistakes in arguments: the default handler ends the job. */
+static void bad_argument(const char *what)
+{
+    int value = 0;
+    MPI_Datatype type;
+    if (is(what, "rank"))
+        MPI_Send(&value, 1, MPI_INT, 99, 0, MPI_COMM_WORLD);
+    if (is(what, "tag"))
+        MPI_Send(&value, 1, MPI_INT, 0, -7, MPI_COMM_WORLD);
+    if (is(what, "count"))
+        MPI_Send(&value, -3, MPI_INT, 0, 0, MPI_COMM_WORLD);
+    if (is(what, "root"))
+        MPI_Bcast(&value, 1, MPI_INT, 77, MPI_COMM_WORLD);
+    if (is(what, "null-type"))
+        MPI_Send(&value, 1, MPI_DATATYPE_NULL, 0, 0, MPI_COMM_WORLD);
+    if (is(what, "null-comm"))
+        MPI_Send(&value, 1, MPI_INT, 0, 0, MPI_COMM_NULL);
+    if (is(what, "uncommitted")) {
+        MPI_Type_contiguous(2, MPI_INT, &type);
+        MPI_Send(&value, 1, type, 0, 0, MPI_COMM_WORLD);
+    }
+    if (is(what, "after-finalize")) {
+        MPI_Finalize();
+        MPI_Comm_rank(MPI_COMM_WORLD, &value);
+    }
+    if (is(what, "twice"))
+        MPI_Init(NULL, NULL);
+}
+
+/* A message of 160 bytes into room for 40. */
+static void truncated(void)
+{
+    int values[40] = {0};
+    if (world_rank == 1)
+        MPI_Send(values, 40, MPI_INT, 0, 5, MPI_COMM_WORLD);
+    if (world_rank == 0)
+        MPI_Recv(values, 10, MPI_INT, 1, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* One rank ends in its own way while the others wait for it. */
+static void one_dies(const char *how)
+{
+    if (world_rank == world_size - 1) {
+        if (is(how, "abort"))
+            MPI_Abort(MPI_COMM_WORLD, 7);
+        if (is(how, "exit"))
+            _exit(5);
+        if (is(how, "signal")) {
+            signal(SIGSEGV, SIG_DFL);
+            raise(SIGSEGV);
+        }
+        if (is(how, "killed"))
+            raise(SIGKILL);
+        if (is(how, "return"))
+            exit(0); /* without MPI_Finalize: no success either */
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Recv(NULL, 0, MPI_INT, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    if (is(what, "before-init"))
+        MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+    start(&argc, &argv);
+    printf("before %d\n", world_rank);
+    fflush(stdout);
+    MPI_Barrier(MPI_COMM_WORLD);
+    bad_argument(what);
+    if (is(what, "truncate"))
+        truncated();
+    one_dies(what);
+    return finish();
+}
