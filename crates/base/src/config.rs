@@ -34,6 +34,10 @@ pub struct Config {
     pub unexpected_max_bytes: usize,
     /// Who moves large messages on shared memory.
     pub large_copy: LargeCopy,
+    /// Shortest message copied straight between processes, in bytes; shorter ones go through the channel.
+    pub cross_memory_min_bytes: usize,
+    /// Shortest message that both sides copy, in bytes.
+    pub shared_copy_min_bytes: usize,
     /// Whether cross-memory attach may be used.
     pub cross_memory: CrossMemory,
     /// How often an empty poll is repeated before the waiting thread yields; `None`: by the number of cores.
@@ -55,6 +59,8 @@ impl Default for Config {
             eager_max_bytes: 8 << 10,
             unexpected_max_bytes: 64 << 20,
             large_copy: LargeCopy::Both,
+            cross_memory_min_bytes: 16 << 10,
+            shared_copy_min_bytes: 128 << 10,
             cross_memory: CrossMemory::Auto,
             spin_count: None,
             yield_count: None,
@@ -153,6 +159,26 @@ pub const VARIABLES: &[Variable] = &[
             }
             .into()
         },
+    },
+    Variable {
+        name: "FERROVIA_CROSS_MEMORY_MIN",
+        values: "bytes",
+        help: "Shortest message copied straight between processes; shorter ones go through the channel.",
+        set: |config, text| {
+            config.cross_memory_min_bytes = bytes(text)?;
+            Some(())
+        },
+        show: |config| config.cross_memory_min_bytes.to_string(),
+    },
+    Variable {
+        name: "FERROVIA_SHARED_COPY_MIN",
+        values: "bytes",
+        help: "Shortest message that sender and receiver copy together.",
+        set: |config, text| {
+            config.shared_copy_min_bytes = bytes(text)?;
+            Some(())
+        },
+        show: |config| config.shared_copy_min_bytes.to_string(),
     },
     Variable {
         name: "FERROVIA_CROSS_MEMORY",

@@ -1,1 +1,49 @@
-//! Placeholder.
+//! The engine of one process: matching, requests, progress and waiting.
+//!
+//! Floor: machinery. Uses `base`, `lockfree`, `fabric`, `datatype` and `protocol`.
+//!
+//! **Invariants**
+//! - An [`Engine`] is a value: a test owns as many as it likes, in one process.
+//! - Messages from one process in one context match receives in the order they were sent (MPI: §3.5).
+//! - A request completes exactly once; a stale [`RequestId`] finds nothing.
+//! - Unexpected data has a budget; past it senders are held back (they keep their data until it is asked for).
+//! - Nothing here blocks: [`Engine::progress`] does what can be done and returns. Who waits uses the [`Waiter`],
+//!   without holding the engine.
+//!
+//! Deliberately absent: communicators, ranks in them, collectives, error classes.
+
+#![forbid(unsafe_code)]
+
+mod core;
+mod deliver;
+mod matching;
+mod peer;
+mod progress;
+mod request;
+mod stats;
+mod wait;
+
+pub use crate::core::Engine;
+pub use request::{
+    Completion, ContextId, Envelope, MessageId, Outcome, PeerId, RequestId, SendMode, Source, Tag, TagPattern,
+};
+pub use stats::Stats;
+pub use wait::{Backoff, Pause, Ticket, WaitPolicy, Waiter};
+
+/// What can be wrong with a call of the engine.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// There is no such peer.
+    #[error("there is no process {0} in this world")]
+    NoSuchPeer(u32),
+    /// The matched message was received already, or never existed.
+    #[error("the matched message does not exist any more")]
+    NoSuchMessage,
+    /// The device failed at start.
+    #[error(transparent)]
+    Fabric(#[from] fabric::FabricError),
+    /// The device does not map its peers; channels need that.
+    #[error("device {0} does not offer mapped memory")]
+    NoMappedPeers(&'static str),
+}

@@ -241,6 +241,11 @@ pub enum MappedArea {
         /// In whose memory.
         to: PeerIndex,
     },
+    /// One bit per peer in `owner`'s memory: a peer sets its own when it uses its channel for the first time.
+    Introductions {
+        /// In whose memory.
+        owner: PeerIndex,
+    },
     /// Cell number `cell` of `owner`, by which two sides share the copying of a message.
     ClaimCell {
         /// In whose memory.

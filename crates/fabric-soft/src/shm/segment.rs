@@ -31,14 +31,22 @@ impl Shape {
     const IDENTITY: usize = Doorbell::FOOTPRINT;
     const REGIONS: usize = Self::IDENTITY + CACHE_LINE_BYTES;
     const CELLS: usize = Self::REGIONS + region_table::FOOTPRINT;
-    const CHANNELS: usize = Self::CELLS + MappedArea::CLAIM_CELLS_MAX as usize * ClaimCell::FOOTPRINT;
+    const INTRODUCTIONS: usize = Self::CELLS + MappedArea::CLAIM_CELLS_MAX as usize * ClaimCell::FOOTPRINT;
 
     fn channel_stride(&self) -> usize {
         BlockSender::footprint(self.channel_bytes)
     }
 
+    fn introductions_bytes(&self) -> usize {
+        (self.process_count as usize).div_ceil(64).next_multiple_of(8) * 8
+    }
+
+    fn channels(&self) -> usize {
+        Self::INTRODUCTIONS + self.introductions_bytes()
+    }
+
     fn part_bytes(&self) -> usize {
-        (Self::CHANNELS + self.process_count as usize * self.channel_stride()).next_multiple_of(PAGE_BYTES)
+        (self.channels() + self.process_count as usize * self.channel_stride()).next_multiple_of(PAGE_BYTES)
     }
 
     fn segment_bytes(&self) -> usize {
@@ -150,7 +158,10 @@ impl Segment {
         match area {
             MappedArea::Channel { from, to } if from.0 < self.shape.process_count => {
                 let stride = self.shape.channel_stride();
-                self.part(to.0, Shape::CHANNELS + from.0 as usize * stride, stride)
+                self.part(to.0, self.shape.channels() + from.0 as usize * stride, stride)
+            }
+            MappedArea::Introductions { owner } => {
+                self.part(owner.0, Shape::INTRODUCTIONS, self.shape.introductions_bytes())
             }
             MappedArea::ClaimCell { owner, cell } if cell < MappedArea::CLAIM_CELLS_MAX => {
                 self.part(owner.0, Shape::CELLS + cell as usize * ClaimCell::FOOTPRINT, ClaimCell::FOOTPRINT)

@@ -1,0 +1,460 @@
+//! The engine: what a process asks of it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use base::{Config, Slab, SlabKey};
+use datatype::{RecvBuf, SendBuf};
+use fabric::{Access, Context, LocalMemory, MappedArea, RemoteMemory, SharedMemory};
+use lockfree::BlockReceiver;
+use protocol::wire::{self, Message};
+use protocol::{RendezvousOffer, Thresholds};
+
+use crate::EngineError;
+use crate::deliver::Unexpected;
+use crate::matching::{Pattern, PostedQueue, UnexpectedQueue};
+use crate::peer::Peer;
+use crate::progress::{Helping, Stream};
+use crate::request::{
+    Completion, ContextId, Envelope, MessageId, Outcome, OutgoingSend, PeerId, Request, RequestId, SendMode, Source,
+    State, Tag, TagPattern,
+};
+use crate::stats::Stats;
+use crate::wait::{WaitPolicy, Waiter};
+
+/// The engine of one process.
+pub struct Engine {
+    /// Channels that peers have used, in the order they introduced themselves.
+    pub(crate) receivers: Vec<Receiver>,
+    pub(crate) introductions: SharedMemory,
+    /// Which peers have been discovered, as in `introductions`.
+    pub(crate) discovered: Vec<u64>,
+    pub(crate) core: Core,
+    waiter: Arc<Waiter>,
+}
+
+pub(crate) struct Receiver {
+    pub(crate) peer: PeerId,
+    pub(crate) channel: BlockReceiver,
+}
+
+/// Everything but the receiving channels, so that a record can be handled while it lies in one.
+pub(crate) struct Core {
+    pub(crate) context: Box<dyn Context>,
+    pub(crate) me: PeerId,
+    pub(crate) size: u32,
+    pub(crate) channel_bytes: usize,
+    pub(crate) thresholds: Thresholds,
+    pub(crate) requests: Slab<Request>,
+    pub(crate) posted: PostedQueue<SlabKey>,
+    pub(crate) unexpected: UnexpectedQueue<Unexpected>,
+    pub(crate) matched: Slab<Unexpected>,
+    pub(crate) peers: Vec<Option<Box<Peer>>>,
+    /// Peers with records that wait for room.
+    pub(crate) crowded: VecDeque<PeerId>,
+    /// Messages that leave through the channel piece by piece.
+    pub(crate) streams: VecDeque<Stream>,
+    /// Messages of ours that a receiver lets us copy along.
+    pub(crate) helping: Vec<Helping>,
+    /// Receives that this side copies.
+    pub(crate) copying: Vec<SlabKey>,
+    pub(crate) free_cells: Vec<u32>,
+    /// Sends and rendezvous receives that are not complete.
+    pub(crate) unfinished_sends: usize,
+    pub(crate) unexpected_bytes: usize,
+    pub(crate) unexpected_max_bytes: usize,
+    pub(crate) holding_back: bool,
+    pub(crate) stats: Stats,
+}
+
+/// The match key on the wire: context and tag. The source is whose channel it came through.
+#[inline]
+pub(crate) fn match_key(context: ContextId, tag: Tag) -> u64 {
+    u64::from(context.0) << 32 | u64::from(tag as u32)
+}
+
+impl Engine {
+    /// An engine over an opened device.
+    ///
+    /// # Errors
+    /// When the device does not map its peers.
+    pub fn new(context: Box<dyn Context>, config: &Config, policy: WaitPolicy) -> Result<Self, EngineError> {
+        let me = context.local_peer();
+        let size = context.peer_count();
+        let introductions = context
+            .mapped(MappedArea::Introductions { owner: me })
+            .ok_or(EngineError::NoMappedPeers(context.capabilities().name))?;
+        let waiter = Arc::new(Waiter::new(context.wakeup(), policy));
+        let thresholds = Thresholds {
+            eager_max_bytes: config.eager_max_bytes.min(config.channel_bytes / 4 - 64),
+            cross_memory_min_bytes: config.cross_memory_min_bytes as u64,
+            shared_min_bytes: config.shared_copy_min_bytes as u64,
+            read_step_bytes: 256 << 10,
+            large_copy: config.large_copy,
+        };
+        let core = Core {
+            me: me.0,
+            size,
+            channel_bytes: config.channel_bytes,
+            thresholds,
+            requests: Slab::new(),
+            posted: PostedQueue::new(),
+            unexpected: UnexpectedQueue::new(),
+            matched: Slab::new(),
+            peers: (0..size).map(|_| None).collect(),
+            crowded: VecDeque::new(),
+            streams: VecDeque::new(),
+            helping: Vec::new(),
+            copying: Vec::new(),
+            free_cells: (0..MappedArea::CLAIM_CELLS_MAX).rev().collect(),
+            unfinished_sends: 0,
+            unexpected_bytes: 0,
+            unexpected_max_bytes: config.unexpected_max_bytes,
+            holding_back: false,
+            stats: Stats::default(),
+            context,
+        };
+        let discovered = vec![0; (size as usize).div_ceil(64)];
+        Ok(Self { receivers: Vec::new(), introductions, discovered, core, waiter })
+    }
+
+    /// This process's number in the world.
+    pub fn rank(&self) -> PeerId {
+        self.core.me
+    }
+
+    /// Processes of the world.
+    pub fn size(&self) -> u32 {
+        self.core.size
+    }
+
+    /// What took which way so far.
+    pub fn stats(&self) -> Stats {
+        self.core.stats
+    }
+
+    /// The device's name and abilities.
+    pub fn capabilities(&self) -> fabric::Capabilities {
+        self.core.context.capabilities()
+    }
+
+    /// The sizes at which protocols change.
+    pub fn thresholds(&self) -> Thresholds {
+        self.core.thresholds
+    }
+
+    /// How to wait for this engine without holding it.
+    pub fn waiter(&self) -> Arc<Waiter> {
+        Arc::clone(&self.waiter)
+    }
+
+    /// Sends a short message if that can be done at once; true if it is gone and no request is needed.
+    #[inline]
+    pub fn try_send(&mut self, to: PeerId, context: ContextId, tag: Tag, buf: &SendBuf) -> bool {
+        self.core.try_eager(to, context, tag, buf)
+    }
+
+    /// Starts a send.
+    ///
+    /// # Errors
+    /// [`EngineError::NoSuchPeer`].
+    pub fn send(
+        &mut self,
+        mode: SendMode,
+        to: PeerId,
+        context: ContextId,
+        tag: Tag,
+        buf: SendBuf,
+    ) -> Result<RequestId, EngineError> {
+        let envelope = Envelope { peer: to, tag, len_bytes: buf.len_bytes() };
+        if mode != SendMode::Synchronous && self.core.try_eager(to, context, tag, &buf) {
+            return Ok(self.core.completed(envelope));
+        }
+        self.core.start_send(mode == SendMode::Synchronous, context, envelope, buf)
+    }
+
+    /// Starts a receive.
+    ///
+    /// # Errors
+    /// [`EngineError::NoSuchPeer`].
+    pub fn recv(
+        &mut self,
+        from: Source,
+        context: ContextId,
+        tag: TagPattern,
+        buf: RecvBuf,
+    ) -> Result<RequestId, EngineError> {
+        self.core.check_source(from)?;
+        let pattern = Pattern::new(context, from, tag);
+        if let Some(message) = self.core.unexpected.take(pattern) {
+            return Ok(self.core.receive_unexpected(message, buf));
+        }
+        let requests = &mut self.core.requests;
+        let key =
+            requests.insert(Request { state: State::Posted { buf, links: SlabKey::from_bits(0) }, detached: false });
+        let standing = self.core.posted.post(pattern, key);
+        if let Some(Request { state: State::Posted { links, .. }, .. }) = requests.get_mut(key) {
+            *links = standing;
+        }
+        Ok(RequestId(key))
+    }
+
+    /// True if the request is over (or is unknown).
+    #[inline]
+    pub fn is_complete(&self, request: RequestId) -> bool {
+        !matches!(self.core.requests.get(request.0), Some(Request { state, .. }) if !matches!(state, State::Complete(_)))
+    }
+
+    /// How the request ended, without freeing it; `None` while it is pending.
+    pub fn peek(&self, request: RequestId) -> Option<&Completion> {
+        match self.core.requests.get(request.0) {
+            Some(Request { state: State::Complete(completion), .. }) => Some(completion),
+            _ => None,
+        }
+    }
+
+    /// How the request ended; it is freed. `None` while it is pending.
+    #[inline]
+    pub fn take(&mut self, request: RequestId) -> Option<Completion> {
+        self.peek(request)?;
+        match self.core.requests.remove(request.0)?.state {
+            State::Complete(completion) => Some(completion),
+            _ => unreachable!("peek saw it complete"),
+        }
+    }
+
+    /// Nobody will ask for this request again: it frees itself when it is over. MPI: §3.7.3 (`MPI_Request_free`).
+    pub fn detach(&mut self, request: RequestId) {
+        if self.take(request).is_none()
+            && let Some(request) = self.core.requests.get_mut(request.0)
+        {
+            request.detached = true;
+        }
+    }
+
+    /// Cancels a receive that nothing has matched; anything else goes on as before. MPI: §3.8.4.
+    pub fn cancel(&mut self, request: RequestId) {
+        let Some(Request { state: State::Posted { links, .. }, .. }) = self.core.requests.get(request.0) else {
+            return;
+        };
+        self.core.posted.remove(*links);
+        let envelope = Envelope { peer: self.core.me, tag: 0, len_bytes: 0 };
+        self.core.complete(request.0, Completion { envelope, outcome: Outcome::Cancelled });
+    }
+
+    /// The earliest message that could be received so.
+    pub fn probe(&mut self, from: Source, context: ContextId, tag: TagPattern) -> Option<Envelope> {
+        self.core.unexpected.peek(Pattern::new(context, from, tag)).map(|message| message.envelope)
+    }
+
+    /// Takes the earliest message that could be received so out of matching. MPI: §3.8.2.
+    pub fn matched_probe(
+        &mut self,
+        from: Source,
+        context: ContextId,
+        tag: TagPattern,
+    ) -> Option<(MessageId, Envelope)> {
+        let message = self.core.unexpected.take(Pattern::new(context, from, tag))?;
+        let envelope = message.envelope;
+        Some((MessageId(self.core.matched.insert(message)), envelope))
+    }
+
+    /// Receives a message taken by a matched probe.
+    ///
+    /// # Errors
+    /// [`EngineError::NoSuchMessage`].
+    pub fn matched_recv(&mut self, message: MessageId, buf: RecvBuf) -> Result<RequestId, EngineError> {
+        let message = self.core.matched.remove(message.0).ok_or(EngineError::NoSuchMessage)?;
+        Ok(self.core.receive_unexpected(message, buf))
+    }
+
+    /// Sends whose data others still need from us; a process must not end before there are none.
+    pub fn pending_sends(&self) -> usize {
+        self.core.unfinished_sends + self.core.crowded.len() + self.core.streams.len()
+    }
+
+    /// Messages that came and were not received.
+    pub fn unexpected_count(&self) -> usize {
+        self.core.unexpected.len()
+    }
+}
+
+impl Core {
+    pub(crate) fn check_source(&self, from: Source) -> Result<(), EngineError> {
+        match from {
+            Source::Peer(peer) if peer >= self.size => Err(EngineError::NoSuchPeer(peer)),
+            _ => Ok(()),
+        }
+    }
+
+    /// A request that is over already.
+    pub(crate) fn completed(&mut self, envelope: Envelope) -> RequestId {
+        let state = State::Complete(Completion { envelope, outcome: Outcome::Done });
+        RequestId(self.requests.insert(Request { state, detached: false }))
+    }
+
+    /// Ends a request.
+    pub(crate) fn complete(&mut self, key: SlabKey, completion: Completion) {
+        let Some(request) = self.requests.get_mut(key) else { return };
+        if request.detached {
+            self.requests.remove(key);
+        } else {
+            request.state = State::Complete(completion);
+        }
+    }
+
+    /// The peer, connected if this is the first time.
+    #[inline]
+    pub(crate) fn peer(&mut self, to: PeerId) -> Result<&mut Peer, EngineError> {
+        let slot = self.peers.get_mut(to as usize).ok_or(EngineError::NoSuchPeer(to))?;
+        if slot.is_none() {
+            *slot = Some(Box::new(Peer::connect(self.context.as_mut(), to, self.channel_bytes)?));
+        }
+        Ok(slot.as_deref_mut().expect("connected above"))
+    }
+
+    #[inline]
+    fn try_eager(&mut self, to: PeerId, context: ContextId, tag: Tag, buf: &SendBuf) -> bool {
+        let len = buf.len_bytes() as usize;
+        if len > self.thresholds.eager_max_bytes {
+            return false;
+        }
+        if to == self.me {
+            return self.send_to_self(context, tag, buf);
+        }
+        let Ok(peer) = self.peer(to) else { return false };
+        if peer.link.holds_back_eager() {
+            return false;
+        }
+        let record = wire::eager(match_key(context, tag), None);
+        if !peer.link.try_push(record, len, |space| write_all(buf, 0, space)) {
+            return false;
+        }
+        self.stats.eager_sent += 1;
+        self.announce_record(to);
+        true
+    }
+
+    /// After a record was pushed: the first time the peer learns of the channel; it is woken if it sleeps.
+    #[inline]
+    pub(crate) fn announce_record(&mut self, to: PeerId) {
+        if let Some(Some(peer)) = self.peers.get_mut(to as usize) {
+            peer.introduce(self.context.as_ref(), to);
+        }
+        self.context.notify(fabric::PeerIndex(to));
+    }
+
+    /// Starts a send that could not, or must not, go eagerly at once.
+    fn start_send(
+        &mut self,
+        synchronous: bool,
+        context: ContextId,
+        envelope: Envelope,
+        buf: SendBuf,
+    ) -> Result<RequestId, EngineError> {
+        let key = match_key(context, envelope.tag);
+        let to = envelope.peer;
+        if to == self.me {
+            return Ok(self.start_send_to_self(context, envelope, buf));
+        }
+        let holds_back = self.peer(to)?.link.holds_back_eager();
+        let short = envelope.len_bytes as usize <= self.thresholds.eager_max_bytes;
+        let eager = short && (!holds_back || envelope.len_bytes == 0);
+        let region = if eager { None } else { self.register_source(&buf) };
+        let send = OutgoingSend { buf, envelope, key, region, synchronous };
+        let id = self.requests.insert(Request { state: State::Outgoing(Box::new(send)), detached: false });
+        self.unfinished_sends += 1;
+        if eager {
+            self.push_or_queue_eager(to, id);
+            return Ok(RequestId(id));
+        }
+        self.stats.rendezvous_sent += 1;
+        let memory = region.map(|region| RemoteMemory { address: region.address, rkey: region.rkey });
+        let offer = RendezvousOffer { len_bytes: envelope.len_bytes, memory };
+        self.send_control(to, Message::Request { key, send: id.to_bits(), offer });
+        Ok(RequestId(id))
+    }
+
+    /// Registers the memory of a long send, if it lies in one piece and the device can reach it.
+    fn register_source(&mut self, buf: &SendBuf) -> Option<fabric::MemoryRegion> {
+        let range = buf.range()?;
+        if (range.len_bytes() as u64) < self.thresholds.cross_memory_min_bytes {
+            return None;
+        }
+        let access = Access { remote_read: true, remote_write: false };
+        // Out of regions: the message goes through the channel.
+        self.context.register(LocalMemory::Source(range), access).ok()
+    }
+
+    fn push_or_queue_eager(&mut self, to: PeerId, id: SlabKey) {
+        let pushed = self.push_eager_request(to, id, false);
+        if !pushed {
+            self.stats.eager_waited += 1;
+            if let Some(Some(peer)) = self.peers.get_mut(to as usize) {
+                peer.link.queue_eager(id.to_bits());
+            }
+            self.list_crowded(to);
+        }
+    }
+
+    /// Pushes the eager record of a request; `first` if it stands at the head of the queue.
+    pub(crate) fn push_eager_request(&mut self, to: PeerId, id: SlabKey, first: bool) -> bool {
+        let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { return true };
+        let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return true };
+        let record = wire::eager(send.key, send.synchronous.then(|| id.to_bits()));
+        let len = send.envelope.len_bytes as usize;
+        let fill = |space: &mut [u8]| write_all(&send.buf, 0, space);
+        let pushed =
+            if first { peer.link.push_first(record, len, fill) } else { peer.link.try_push(record, len, fill) };
+        if !pushed {
+            return false;
+        }
+        let (synchronous, envelope) = (send.synchronous, send.envelope);
+        self.stats.eager_sent += 1;
+        self.announce_record(to);
+        if !synchronous {
+            self.finish_send(id, Completion { envelope, outcome: Outcome::Done });
+        }
+        true
+    }
+
+    /// Ends a send: its registration goes, too.
+    pub(crate) fn finish_send(&mut self, id: SlabKey, completion: Completion) {
+        let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { return };
+        if let Some(region) = send.region {
+            self.context.deregister(region);
+        }
+        self.unfinished_sends -= 1;
+        self.complete(id, completion);
+    }
+
+    /// Sends a control record, or queues it behind what waits already.
+    pub(crate) fn send_control(&mut self, to: PeerId, message: Message<'_>) {
+        let Ok(peer) = self.peer(to) else { return };
+        if peer.link.send_control(wire::control(message)) {
+            self.announce_record(to);
+        } else {
+            self.list_crowded(to);
+        }
+    }
+
+    pub(crate) fn list_crowded(&mut self, to: PeerId) {
+        if let Some(Some(peer)) = self.peers.get_mut(to as usize)
+            && !std::mem::replace(&mut peer.listed, true)
+        {
+            self.crowded.push_back(to);
+        }
+    }
+}
+
+/// Fills `space` with the bytes of `buf` from `offset` on.
+#[inline]
+pub(crate) fn write_all(buf: &SendBuf, offset: u64, space: &mut [u8]) {
+    match buf.as_contiguous() {
+        Some(bytes) => space.copy_from_slice(&bytes[offset as usize..offset as usize + space.len()]),
+        None => {
+            let written = buf.pack_at(offset, space);
+            debug_assert_eq!(written, space.len());
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! What arrives: matching it and putting it where it belongs.
+
+use base::SlabKey;
+use datatype::{RecvBuf, SendBuf};
+use fabric::{Access, LocalMemory, MappedArea, PeerIndex};
+use lockfree::{ClaimCell, Record};
+use protocol::rendezvous::Chunks;
+use protocol::wire::{self, Message};
+use protocol::{CopyPlan, RendezvousOffer, SharedCopy};
+
+use crate::core::Core;
+use crate::progress::{Helping, Stream};
+use crate::request::{
+    Completion, ContextId, Envelope, Incoming, IncomingWay, Outcome, OutgoingSend, PeerId, Request, RequestId, State,
+    Tag,
+};
+
+/// A message that came before its receive.
+pub(crate) struct Unexpected {
+    pub(crate) envelope: Envelope,
+    content: Content,
+}
+
+enum Content {
+    /// Its bytes, stored at exact size; with the sender's request if it waits for the match.
+    Eager { data: Box<[u8]>, acknowledge: Option<u64> },
+    /// It waits at the sender.
+    Rendezvous { send: u64, offer: RendezvousOffer },
+    /// It waits in a request of this process.
+    Own { send: SlabKey },
+}
+
+impl Core {
+    /// One record from `peer`.
+    #[inline]
+    pub(crate) fn arrive(&mut self, peer: PeerId, record: Record, payload: &[u8]) {
+        match wire::parse(record, payload) {
+            Some(Message::Eager { key, data }) => self.arrive_eager(peer, key, data, None),
+            Some(Message::EagerSync { key, send, data }) => self.arrive_eager(peer, key, data, Some(send)),
+            Some(Message::Request { key, send, offer }) => self.arrive_request(peer, key, send, offer),
+            Some(Message::Data { receive, offset, last, data }) => self.arrive_data(peer, receive, offset, last, data),
+            Some(Message::Clear { send, receive }) => self.arrive_clear(peer, send, receive),
+            Some(Message::ClearShared { send, receive, copy }) => self.arrive_clear_shared(peer, send, receive, copy),
+            Some(Message::Finished { send } | Message::Acknowledge { send }) => self.arrive_finished(peer, send),
+            None => self.stats.refused_records += 1,
+        }
+    }
+
+    #[inline]
+    fn arrive_eager(&mut self, peer: PeerId, key: u64, data: &[u8], acknowledge: Option<u64>) {
+        let (context, tag) = split(key);
+        let envelope = Envelope { peer, tag, len_bytes: data.len() as u64 };
+        match self.posted.arrive(context, peer, tag) {
+            Some(receive) => {
+                self.fill_posted(receive, envelope, |buf| read_all(buf, data));
+                if let Some(send) = acknowledge {
+                    self.send_control(peer, Message::Acknowledge { send });
+                }
+            }
+            None => {
+                self.store(context, Unexpected { envelope, content: Content::Eager { data: data.into(), acknowledge } })
+            }
+        }
+    }
+
+    fn arrive_request(&mut self, peer: PeerId, key: u64, send: u64, offer: RendezvousOffer) {
+        let (context, tag) = split(key);
+        let envelope = Envelope { peer, tag, len_bytes: offer.len_bytes };
+        match self.posted.arrive(context, peer, tag) {
+            Some(receive) => {
+                if let Some(buf) = self.take_posted_buf(receive) {
+                    self.start_incoming(receive, buf, envelope, send, offer);
+                }
+            }
+            None => self.store(context, Unexpected { envelope, content: Content::Rendezvous { send, offer } }),
+        }
+    }
+
+    /// Completes a posted receive with a message that is here.
+    #[inline]
+    fn fill_posted(&mut self, receive: SlabKey, envelope: Envelope, fill: impl FnOnce(&mut RecvBuf)) {
+        let Some(Request { state: State::Posted { buf, .. }, .. }) = self.requests.get_mut(receive) else { return };
+        let capacity_bytes = buf.len_bytes();
+        fill(buf);
+        self.complete(receive, Completion { envelope, outcome: outcome(envelope.len_bytes, capacity_bytes) });
+    }
+
+    /// Takes the buffer out of a posted receive that has matched; the request stays.
+    fn take_posted_buf(&mut self, receive: SlabKey) -> Option<RecvBuf> {
+        let request = self.requests.get_mut(receive)?;
+        let envelope = Envelope { peer: self.me, tag: 0, len_bytes: 0 };
+        let over = State::Complete(Completion { envelope, outcome: Outcome::Done });
+        match std::mem::replace(&mut request.state, over) {
+            State::Posted { buf, .. } => Some(buf),
+            other => {
+                request.state = other;
+                None
+            }
+        }
+    }
+
+    /// Keeps a message until it is asked for.
+    fn store(&mut self, context: ContextId, message: Unexpected) {
+        if let Content::Eager { data, .. } = &message.content {
+            self.unexpected_bytes += data.len();
+            self.stats.unexpected_peak_bytes = self.stats.unexpected_peak_bytes.max(self.unexpected_bytes as u64);
+        }
+        self.stats.unexpected += 1;
+        self.unexpected.push(context, message.envelope.peer, message.envelope.tag, message);
+    }
+
+    /// A receive meets a message that came before.
+    pub(crate) fn receive_unexpected(&mut self, message: Unexpected, mut buf: RecvBuf) -> RequestId {
+        let Unexpected { envelope, content } = message;
+        let capacity_bytes = buf.len_bytes();
+        match content {
+            Content::Eager { data, acknowledge } => {
+                self.unexpected_bytes -= data.len();
+                read_all(&mut buf, &data);
+                if let Some(send) = acknowledge {
+                    self.send_control(envelope.peer, Message::Acknowledge { send });
+                }
+            }
+            Content::Rendezvous { send, offer } => {
+                let envelope_done = self.completed(envelope);
+                self.start_incoming(envelope_done.0, buf, envelope, send, offer);
+                return envelope_done;
+            }
+            Content::Own { send } => self.copy_own(send, &mut buf),
+        }
+        let completion = Completion { envelope, outcome: outcome(envelope.len_bytes, capacity_bytes) };
+        RequestId(self.requests.insert(Request { state: State::Complete(completion), detached: false }))
+    }
+
+    /// A long message has met its receive: decides who moves the bytes.
+    fn start_incoming(
+        &mut self,
+        receive: SlabKey,
+        buf: RecvBuf,
+        envelope: Envelope,
+        send: u64,
+        offer: RendezvousOffer,
+    ) {
+        let capacity_bytes = buf.len_bytes();
+        if offer.len_bytes > capacity_bytes || offer.len_bytes == 0 {
+            // Nothing is moved: a message that is too long is an error of the receive, not of the send.
+            self.send_control(envelope.peer, Message::Finished { send });
+            let outcome = outcome(offer.len_bytes, capacity_bytes);
+            return self.complete(receive, Completion { envelope, outcome });
+        }
+        let range = buf.range().and_then(|range| range.part(0, offer.len_bytes as usize));
+        let Ok(peer) = self.peer(envelope.peer) else { return };
+        let reach = peer.reach;
+        let plan = self.thresholds.plan(offer.len_bytes, range.is_some() && offer.memory.is_some(), reach);
+        let way = match (plan, range, offer.memory) {
+            (CopyPlan::Shared { chunk_bytes }, Some(range), Some(remote)) => {
+                let open = self.open_shared(range, offer.len_bytes, chunk_bytes);
+                match open {
+                    Some((region, cell, generation, chunks)) => {
+                        let target = fabric::RemoteMemory { address: region.address, rkey: region.rkey };
+                        let copy = SharedCopy { target, cell, generation, chunk_bytes };
+                        let message = Message::ClearShared { send, receive: receive.to_bits(), copy };
+                        self.send_control(envelope.peer, message);
+                        IncomingWay::Shared { remote, region, cell, generation, chunks }
+                    }
+                    None => IncomingWay::Read { remote, next: 0 },
+                }
+            }
+            (CopyPlan::Read, Some(_), Some(remote)) => IncomingWay::Read { remote, next: 0 },
+            _ => {
+                self.send_control(envelope.peer, Message::Clear { send, receive: receive.to_bits() });
+                IncomingWay::Staged { received: 0 }
+            }
+        };
+        if !matches!(way, IncomingWay::Staged { .. }) {
+            self.copying.push(receive);
+        }
+        if let Some(request) = self.requests.get_mut(receive) {
+            request.state = State::Incoming(Box::new(Incoming { buf, envelope, send, way }));
+        }
+    }
+
+    /// Opens a claim cell for a receive that both sides copy; `None` if cells or regions are used up.
+    fn open_shared(
+        &mut self,
+        range: base::memory::WriteRange,
+        len_bytes: u64,
+        chunk_bytes: u32,
+    ) -> Option<(fabric::MemoryRegion, u32, u32, Chunks)> {
+        let chunks = Chunks::new(len_bytes, chunk_bytes)?;
+        let cell = self.free_cells.pop()?;
+        let access = Access { remote_read: false, remote_write: true };
+        let Ok(region) = self.context.register(LocalMemory::Target(range), access) else {
+            self.free_cells.push(cell);
+            return None;
+        };
+        let generation = self.claim_cell(self.me, cell)?.open();
+        Some((region, cell, generation, chunks))
+    }
+
+    /// The claim cell `cell` of `owner`.
+    pub(crate) fn claim_cell(&self, owner: PeerId, cell: u32) -> Option<ClaimCell> {
+        self.context.mapped(MappedArea::ClaimCell { owner: PeerIndex(owner), cell }).map(ClaimCell::new)
+    }
+
+    /// A piece of a long message.
+    fn arrive_data(&mut self, peer: PeerId, receive: u64, offset: u64, last: bool, data: &[u8]) {
+        let key = SlabKey::from_bits(receive);
+        let Some(Request { state: State::Incoming(incoming), .. }) = self.requests.get_mut(key) else {
+            self.stats.refused_records += 1;
+            return;
+        };
+        let total = incoming.envelope.len_bytes;
+        let fits = offset.checked_add(data.len() as u64).is_some_and(|end| end <= total);
+        if incoming.envelope.peer != peer || !fits {
+            self.stats.refused_records += 1;
+            return;
+        }
+        incoming.buf.unpack_at(offset, data);
+        match &mut incoming.way {
+            IncomingWay::Staged { received } => {
+                *received += data.len() as u64;
+                if *received >= total {
+                    let envelope = incoming.envelope;
+                    self.stats.staged_received += 1;
+                    self.complete(key, Completion { envelope, outcome: Outcome::Done });
+                }
+            }
+            // A chunk that the sender claimed but could not write itself.
+            IncomingWay::Shared { cell, .. } if last => {
+                let cell = *cell;
+                if let Some(cell) = self.claim_cell(self.me, cell) {
+                    cell.finish();
+                }
+            }
+            IncomingWay::Shared { .. } => {}
+            IncomingWay::Read { .. } => self.stats.refused_records += 1,
+        }
+    }
+
+    /// The receiver wants a message through the channel.
+    fn arrive_clear(&mut self, peer: PeerId, send: u64, receive: u64) {
+        let key = SlabKey::from_bits(send);
+        let Some(send) = self.outgoing_to(peer, key) else {
+            self.stats.refused_records += 1;
+            return;
+        };
+        let end = send.envelope.len_bytes;
+        self.streams.push_back(Stream { to: peer, send: key, receive, next: 0, end, whole: true });
+    }
+
+    /// The receiver lets us copy along.
+    fn arrive_clear_shared(&mut self, peer: PeerId, send: u64, receive: u64, copy: SharedCopy) {
+        let key = SlabKey::from_bits(send);
+        let chunks =
+            self.outgoing_to(peer, key).and_then(|send| Chunks::new(send.envelope.len_bytes, copy.chunk_bytes));
+        match (chunks, self.claim_cell(peer, copy.cell)) {
+            (Some(chunks), Some(cell)) => {
+                self.helping.push(Helping {
+                    to: peer,
+                    send: key,
+                    receive,
+                    target: copy.target,
+                    cell,
+                    generation: copy.generation,
+                    chunks,
+                });
+            }
+            _ => self.stats.refused_records += 1,
+        }
+    }
+
+    fn arrive_finished(&mut self, peer: PeerId, send: u64) {
+        let key = SlabKey::from_bits(send);
+        let Some(send) = self.outgoing_to(peer, key) else {
+            self.stats.refused_records += 1;
+            return;
+        };
+        let envelope = send.envelope;
+        self.helping.retain(|helping| helping.send != key);
+        self.finish_send(key, Completion { envelope, outcome: Outcome::Done });
+    }
+
+    fn outgoing_to(&self, peer: PeerId, key: SlabKey) -> Option<&OutgoingSend> {
+        match self.requests.get(key) {
+            Some(Request { state: State::Outgoing(send), .. }) if send.envelope.peer == peer => Some(send),
+            _ => None,
+        }
+    }
+
+    /// A short message to this process itself: straight into its receive, or stored.
+    pub(crate) fn send_to_self(&mut self, context: ContextId, tag: Tag, buf: &SendBuf) -> bool {
+        let envelope = Envelope { peer: self.me, tag, len_bytes: buf.len_bytes() };
+        if let Some(receive) = self.posted.arrive(context, self.me, tag) {
+            self.fill_posted(receive, envelope, |into| copy(buf, into));
+        } else if self.unexpected_bytes >= self.unexpected_max_bytes {
+            return false;
+        } else {
+            let mut data = vec![0; buf.len_bytes() as usize].into_boxed_slice();
+            crate::core::write_all(buf, 0, &mut data);
+            self.store(context, Unexpected { envelope, content: Content::Eager { data, acknowledge: None } });
+        }
+        self.stats.self_sent += 1;
+        true
+    }
+
+    /// A long or synchronous message to this process itself: it stays where it is until it is received.
+    pub(crate) fn start_send_to_self(&mut self, context: ContextId, envelope: Envelope, buf: SendBuf) -> RequestId {
+        self.stats.self_sent += 1;
+        if let Some(receive) = self.posted.arrive(context, self.me, envelope.tag) {
+            self.fill_posted(receive, envelope, |into| copy(&buf, into));
+            return self.completed(envelope);
+        }
+        let send = OutgoingSend { buf, envelope, key: 0, region: None, synchronous: true };
+        let id = self.requests.insert(Request { state: State::Outgoing(Box::new(send)), detached: false });
+        self.unfinished_sends += 1;
+        self.store(context, Unexpected { envelope, content: Content::Own { send: id } });
+        RequestId(id)
+    }
+
+    /// Receives from a send of this process.
+    fn copy_own(&mut self, send: SlabKey, into: &mut RecvBuf) {
+        let Some(Request { state: State::Outgoing(outgoing), .. }) = self.requests.get(send) else { return };
+        copy(&outgoing.buf, into);
+        let envelope = outgoing.envelope;
+        self.finish_send(send, Completion { envelope, outcome: Outcome::Done });
+    }
+}
+
+#[inline]
+fn split(key: u64) -> (ContextId, Tag) {
+    // The top bit of a tag is never set by a sender of ours; a negative tag would look like a wildcard.
+    (ContextId((key >> 32) as u32), (key as u32 & 0x7fff_ffff) as Tag)
+}
+
+fn outcome(sent_bytes: u64, capacity_bytes: u64) -> Outcome {
+    if sent_bytes > capacity_bytes { Outcome::Truncated { sent_bytes, capacity_bytes } } else { Outcome::Done }
+}
+
+/// Puts `data`, or as much of it as there is room for, into `buf`.
+#[inline]
+fn read_all(buf: &mut RecvBuf, data: &[u8]) {
+    match buf.contiguous_mut() {
+        Some(space) => {
+            let len = data.len().min(space.len());
+            space[..len].copy_from_slice(&data[..len]);
+        }
+        None => {
+            let len = data.len().min(buf.len_bytes() as usize);
+            buf.unpack_at(0, &data[..len]);
+        }
+    }
+}
+
+/// Copies a message within this process.
+fn copy(from: &SendBuf, into: &mut RecvBuf) {
+    match from.as_contiguous() {
+        Some(bytes) => read_all(into, bytes),
+        None => {
+            let mut piece = [0; 4096];
+            let total = from.len_bytes().min(into.len_bytes());
+            let mut done = 0;
+            while done < total {
+                let len = piece.len().min((total - done) as usize);
+                from.pack_at(done, &mut piece[..len]);
+                into.unpack_at(done, &piece[..len]);
+                done += len as u64;
+            }
+        }
+    }
+}

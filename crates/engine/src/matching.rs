@@ -1,0 +1,292 @@
+//! Matching in constant time, wildcards included. MPI: §3.5, §3.2.4.
+//!
+//! A receive names a context and, each exactly or by wildcard, a source and a tag: four classes of pattern. Posted
+//! receives stand in a hash table of lists, one list per pattern; a message looks into the (at most four) lists
+//! that could hold its receive and takes the one posted first. Unexpected messages stand in all four lists that
+//! could ask for them; a receive looks at the head of its own. Lists are doubly linked through one slab, so that
+//! taking an entry out of all its lists does not depend on how many there are.
+
+use base::{Slab, SlabKey};
+use rustc_hash::FxHashMap;
+
+use crate::request::{ContextId, PeerId, Source, Tag, TagPattern};
+
+const ANY_PEER: u32 = u32::MAX;
+const ANY_TAG: i32 = -1;
+
+/// What a list holds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Pattern {
+    context: u32,
+    peer: u32,
+    tag: i32,
+}
+
+impl Pattern {
+    pub(crate) fn new(context: ContextId, source: Source, tag: TagPattern) -> Self {
+        let peer = match source {
+            Source::Any => ANY_PEER,
+            Source::Peer(peer) => peer,
+        };
+        let tag = match tag {
+            TagPattern::Any => ANY_TAG,
+            TagPattern::Exact(tag) => tag,
+        };
+        Self { context: context.0, peer, tag }
+    }
+
+    /// The four patterns that a message matches, by class.
+    fn of_message(context: ContextId, peer: PeerId, tag: Tag) -> [Self; 4] {
+        let context = context.0;
+        [
+            Self { context, peer, tag },
+            Self { context, peer, tag: ANY_TAG },
+            Self { context, peer: ANY_PEER, tag },
+            Self { context, peer: ANY_PEER, tag: ANY_TAG },
+        ]
+    }
+
+    fn class(self) -> usize {
+        usize::from(self.tag == ANY_TAG) + 2 * usize::from(self.peer == ANY_PEER)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct List {
+    head: SlabKey,
+    tail: SlabKey,
+}
+
+struct Node<T, const LANES: usize> {
+    value: T,
+    order: u64,
+    patterns: [Pattern; LANES],
+    previous: [Option<SlabKey>; LANES],
+    next: [Option<SlabKey>; LANES],
+}
+
+/// Entries in order, each in `LANES` lists.
+struct Lists<T, const LANES: usize> {
+    nodes: Slab<Node<T, LANES>>,
+    lists: FxHashMap<Pattern, List>,
+    next_order: u64,
+}
+
+impl<T, const LANES: usize> Lists<T, LANES> {
+    fn new() -> Self {
+        Self { nodes: Slab::new(), lists: FxHashMap::default(), next_order: 0 }
+    }
+
+    fn push(&mut self, value: T, patterns: [Pattern; LANES]) -> SlabKey {
+        let order = self.next_order;
+        self.next_order += 1;
+        let node = Node { value, order, patterns, previous: [None; LANES], next: [None; LANES] };
+        let key = self.nodes.insert(node);
+        for (lane, pattern) in patterns.into_iter().enumerate() {
+            let list = self.lists.entry(pattern).or_insert(List { head: key, tail: key });
+            let tail = std::mem::replace(&mut list.tail, key);
+            if tail != key {
+                self.node(tail).next[lane] = Some(key);
+                self.node(key).previous[lane] = Some(tail);
+            }
+        }
+        key
+    }
+
+    fn head(&self, pattern: Pattern) -> Option<SlabKey> {
+        self.lists.get(&pattern).map(|list| list.head)
+    }
+
+    fn remove(&mut self, key: SlabKey) -> Option<T> {
+        let node = self.nodes.remove(key)?;
+        for lane in 0..LANES {
+            let (previous, next) = (node.previous[lane], node.next[lane]);
+            match (previous, next) {
+                (None, None) => {
+                    self.lists.remove(&node.patterns[lane]);
+                    continue;
+                }
+                (Some(previous), _) => self.node(previous).next[lane] = next,
+                (None, Some(_)) => {}
+            }
+            if let Some(next) = next {
+                self.node(next).previous[lane] = previous;
+            }
+            let list = self.lists.get_mut(&node.patterns[lane]).expect("a list with entries is in the table");
+            match (previous, next) {
+                (None, Some(next)) => list.head = next,
+                (Some(previous), None) => list.tail = previous,
+                _ => {}
+            }
+        }
+        Some(node.value)
+    }
+
+    fn node(&mut self, key: SlabKey) -> &mut Node<T, LANES> {
+        self.nodes.get_mut(key).expect("links name live entries")
+    }
+}
+
+/// Where a posted receive stands, to take it out again.
+pub(crate) type Links = SlabKey;
+
+/// Receives that wait for their message, in the order they were posted.
+pub(crate) struct PostedQueue<T> {
+    lists: Lists<T, 1>,
+    /// Posted receives per class; empty classes are not looked up.
+    count: [usize; 4],
+}
+
+impl<T: Copy> PostedQueue<T> {
+    pub(crate) fn new() -> Self {
+        Self { lists: Lists::new(), count: [0; 4] }
+    }
+
+    pub(crate) fn post(&mut self, pattern: Pattern, receive: T) -> Links {
+        self.count[pattern.class()] += 1;
+        self.lists.push(receive, [pattern])
+    }
+
+    /// Takes out the receive that the message matches: the one posted first.
+    #[inline]
+    pub(crate) fn arrive(&mut self, context: ContextId, peer: PeerId, tag: Tag) -> Option<T> {
+        let mut first: Option<(u64, SlabKey)> = None;
+        for (class, pattern) in Pattern::of_message(context, peer, tag).into_iter().enumerate() {
+            if self.count[class] == 0 {
+                continue;
+            }
+            if let Some(key) = self.lists.head(pattern) {
+                let order = self.lists.node(key).order;
+                if first.is_none_or(|(earliest, _)| order < earliest) {
+                    first = Some((order, key));
+                }
+            }
+        }
+        let (_, key) = first?;
+        self.remove(key)
+    }
+
+    pub(crate) fn remove(&mut self, links: Links) -> Option<T> {
+        let class = self.lists.nodes.get(links)?.patterns[0].class();
+        self.count[class] -= 1;
+        self.lists.remove(links)
+    }
+}
+
+/// Messages that came before their receive, in the order they came.
+pub(crate) struct UnexpectedQueue<T> {
+    lists: Lists<T, 4>,
+}
+
+impl<T> UnexpectedQueue<T> {
+    pub(crate) fn new() -> Self {
+        Self { lists: Lists::new() }
+    }
+
+    pub(crate) fn push(&mut self, context: ContextId, peer: PeerId, tag: Tag, message: T) {
+        self.lists.push(message, Pattern::of_message(context, peer, tag));
+    }
+
+    /// The earliest message that `pattern` accepts.
+    #[inline]
+    pub(crate) fn peek(&self, pattern: Pattern) -> Option<&T> {
+        if self.lists.nodes.is_empty() {
+            return None;
+        }
+        let key = self.lists.head(pattern)?;
+        self.lists.nodes.get(key).map(|node| &node.value)
+    }
+
+    /// Takes it out.
+    #[inline]
+    pub(crate) fn take(&mut self, pattern: Pattern) -> Option<T> {
+        if self.lists.nodes.is_empty() {
+            return None;
+        }
+        let key = self.lists.head(pattern)?;
+        self.lists.remove(key)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lists.nodes.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Random(u64);
+    impl Random {
+        fn below(&mut self, limit: u32) -> u32 {
+            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (self.0 >> 33) as u32 % limit
+        }
+    }
+
+    fn matches(pattern: Pattern, (context, peer, tag): (u32, u32, i32)) -> bool {
+        pattern.context == context
+            && (pattern.peer == ANY_PEER || pattern.peer == peer)
+            && (pattern.tag == ANY_TAG || pattern.tag == tag)
+    }
+
+    fn random_pattern(random: &mut Random) -> Pattern {
+        let source = if random.below(3) == 0 { Source::Any } else { Source::Peer(random.below(3)) };
+        let tag = if random.below(3) == 0 { TagPattern::Any } else { TagPattern::Exact(random.below(3) as i32) };
+        Pattern::new(ContextId(random.below(2)), source, tag)
+    }
+
+    /// The oracle is a list walked from its front, as the standard words it.
+    #[test]
+    fn posted_receives_match_as_a_walked_list_would() {
+        for seed in 0..100 {
+            let mut random = Random(seed);
+            let mut queue = PostedQueue::new();
+            let mut oracle: Vec<(u32, Pattern, Links)> = Vec::new();
+            for number in 0..1000 {
+                match random.below(5) {
+                    0 | 1 => {
+                        let pattern = random_pattern(&mut random);
+                        let links = queue.post(pattern, number);
+                        oracle.push((number, pattern, links));
+                    }
+                    2 if !oracle.is_empty() => {
+                        let at = random.below(oracle.len() as u32) as usize;
+                        let (number, _, links) = oracle.remove(at);
+                        assert_eq!(queue.remove(links), Some(number), "seed {seed}");
+                        assert_eq!(queue.remove(links), None, "seed {seed}");
+                    }
+                    _ => {
+                        let message = (random.below(2), random.below(3), random.below(3) as i32);
+                        let at = oracle.iter().position(|(_, pattern, _)| matches(*pattern, message));
+                        let expected = at.map(|at| oracle.remove(at).0);
+                        assert_eq!(queue.arrive(ContextId(message.0), message.1, message.2), expected, "seed {seed}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn unexpected_messages_are_found_as_a_walked_list_would() {
+        for seed in 0..100 {
+            let mut random = Random(seed);
+            let mut queue = UnexpectedQueue::new();
+            let mut oracle: Vec<(u32, (u32, u32, i32))> = Vec::new();
+            for number in 0..1000 {
+                if random.below(2) == 0 {
+                    let message = (random.below(2), random.below(3), random.below(3) as i32);
+                    queue.push(ContextId(message.0), message.1, message.2, number);
+                    oracle.push((number, message));
+                } else {
+                    let pattern = random_pattern(&mut random);
+                    let at = oracle.iter().position(|(_, message)| matches(pattern, *message));
+                    assert_eq!(queue.peek(pattern).copied(), at.map(|at| oracle[at].0), "seed {seed}");
+                    assert_eq!(queue.take(pattern), at.map(|at| oracle.remove(at).0), "seed {seed}");
+                }
+                assert_eq!(queue.len(), oracle.len());
+            }
+            assert!(queue.lists.lists.len() <= 4 * oracle.len(), "empty lists are dropped");
+        }
+    }
+}

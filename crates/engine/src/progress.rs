@@ -1,0 +1,366 @@
+//! Progress: everything that can be done now, without waiting.
+
+use base::SlabKey;
+use base::sync::Ordering;
+use fabric::{MappedArea, Operation, PeerIndex, RemoteMemory, WcStatus, WorkCompletion, WorkRequest};
+use lockfree::{BlockReceiver, ClaimCell};
+use protocol::Outgoing;
+use protocol::rendezvous::{Chunks, Reach};
+use protocol::wire::{self, Message};
+
+use crate::core::{Core, Engine, Receiver, write_all};
+use crate::request::{Completion, IncomingWay, Outcome, PeerId, Request, State};
+
+/// Records taken from one channel before the next is looked at.
+const RECORDS_PER_TURN: usize = 64;
+
+/// A message that leaves through the channel piece by piece.
+pub(crate) struct Stream {
+    pub(crate) to: PeerId,
+    pub(crate) send: SlabKey,
+    pub(crate) receive: u64,
+    pub(crate) next: u64,
+    pub(crate) end: u64,
+    /// It carries the whole message, not one chunk of it.
+    pub(crate) whole: bool,
+}
+
+/// A message of ours that its receiver lets us copy along.
+pub(crate) struct Helping {
+    pub(crate) to: PeerId,
+    pub(crate) send: SlabKey,
+    pub(crate) receive: u64,
+    pub(crate) target: RemoteMemory,
+    pub(crate) cell: ClaimCell,
+    pub(crate) generation: u32,
+    pub(crate) chunks: Chunks,
+}
+
+impl Engine {
+    /// Takes in what has arrived, sends what has room now, copies what is to be copied; true if anything moved.
+    pub fn progress(&mut self) -> bool {
+        let mut moved = self.discover();
+        for receiver in &mut self.receivers {
+            let (core, peer) = (&mut self.core, receiver.peer);
+            let mut count = 0;
+            while count < RECORDS_PER_TURN && receiver.channel.pop(|record, payload| core.arrive(peer, record, payload))
+            {
+                count += 1;
+                if receiver.channel.return_credits() {
+                    core.context.notify(PeerIndex(peer));
+                }
+            }
+            moved |= count > 0;
+        }
+        moved |= self.core.flush_crowded();
+        moved |= self.core.push_streams();
+        moved |= self.core.help_copying();
+        moved |= self.core.advance_copying();
+        if self.core.unexpected_bytes > self.core.unexpected_max_bytes / 2 || self.core.holding_back {
+            self.hold_back_senders();
+        }
+        moved
+    }
+
+    /// Finds peers that have used their channel for the first time.
+    #[inline]
+    fn discover(&mut self) -> bool {
+        let mut found = false;
+        for (index, seen) in self.discovered.iter_mut().enumerate() {
+            // Acquire pairs with the release in `introduce`.
+            let mut fresh = self.introductions.word(index * 8).load(Ordering::Acquire) & !*seen;
+            *seen |= fresh;
+            while fresh != 0 {
+                let peer = (index * 64) as u32 + fresh.trailing_zeros();
+                fresh &= fresh - 1;
+                let area = MappedArea::Channel { from: PeerIndex(peer), to: PeerIndex(self.core.me) };
+                if let Some(memory) = self.core.context.mapped(area) {
+                    let channel = BlockReceiver::new(memory, self.core.channel_bytes);
+                    if self.core.holding_back {
+                        channel.set_hint(1);
+                    }
+                    self.receivers.push(Receiver { peer, channel });
+                    found = true;
+                }
+            }
+        }
+        found
+    }
+
+    /// Asks senders to keep their data while the store of unexpected messages is full, and takes that back.
+    fn hold_back_senders(&mut self) {
+        let core = &mut self.core;
+        let full = core.unexpected_bytes > core.unexpected_max_bytes;
+        let relaxed = core.unexpected_bytes <= core.unexpected_max_bytes / 2;
+        let hold = full || (core.holding_back && !relaxed);
+        if hold == core.holding_back {
+            return;
+        }
+        core.holding_back = hold;
+        core.stats.held_back += u64::from(hold);
+        for receiver in &self.receivers {
+            receiver.channel.set_hint(hold.into());
+        }
+    }
+}
+
+impl Core {
+    /// Sends what waited for room.
+    fn flush_crowded(&mut self) -> bool {
+        let mut moved = false;
+        for _ in 0..self.crowded.len() {
+            let Some(to) = self.crowded.pop_front() else { break };
+            moved |= self.flush_peer(to);
+            let Some(Some(peer)) = self.peers.get_mut(to as usize) else { continue };
+            if peer.link.is_clear() {
+                peer.listed = false;
+            } else {
+                self.crowded.push_back(to);
+            }
+        }
+        moved
+    }
+
+    fn flush_peer(&mut self, to: PeerId) -> bool {
+        let mut moved = false;
+        loop {
+            let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return moved };
+            let pushed = match peer.link.first_waiting() {
+                None => return moved,
+                Some(Outgoing::Control(control)) => {
+                    let payload = control.payload();
+                    let pushed =
+                        peer.link.push_first(control.record, payload.len(), |space| space.copy_from_slice(payload));
+                    if pushed {
+                        self.announce_record(to);
+                    }
+                    pushed
+                }
+                Some(Outgoing::Eager(request)) => {
+                    let id = SlabKey::from_bits(request);
+                    if self.requests.get(id).is_none() {
+                        peer.link.skip_first();
+                        continue;
+                    }
+                    self.push_eager_request(to, id, true)
+                }
+            };
+            if !pushed {
+                return moved;
+            }
+            moved = true;
+        }
+    }
+
+    /// Pushes pieces of long messages while there is room.
+    fn push_streams(&mut self) -> bool {
+        let mut moved = false;
+        for _ in 0..self.streams.len() {
+            let Some(mut stream) = self.streams.pop_front() else { break };
+            moved |= self.push_stream(&mut stream);
+            if stream.next < stream.end {
+                self.streams.push_back(stream);
+            } else if stream.whole
+                && let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(stream.send)
+            {
+                let envelope = send.envelope;
+                self.finish_send(stream.send, Completion { envelope, outcome: Outcome::Done });
+            }
+        }
+        moved
+    }
+
+    fn push_stream(&mut self, stream: &mut Stream) -> bool {
+        let mut moved = false;
+        while stream.next < stream.end {
+            let Some(Some(peer)) = self.peers.get_mut(stream.to as usize) else { break };
+            let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(stream.send) else {
+                stream.next = stream.end;
+                break;
+            };
+            let len = (stream.end - stream.next).min(peer.link.payload_max_bytes() as u64);
+            let record = wire::data(stream.receive, stream.next, stream.next + len == stream.end);
+            if !peer.link.try_push(record, len as usize, |space| write_all(&send.buf, stream.next, space)) {
+                break;
+            }
+            stream.next += len;
+            moved = true;
+            self.announce_record(stream.to);
+        }
+        moved
+    }
+
+    /// Copies a chunk of each message that a receiver shares with us.
+    fn help_copying(&mut self) -> bool {
+        let mut moved = false;
+        let mut index = 0;
+        while index < self.helping.len() {
+            let helping = &self.helping[index];
+            let claimed = helping.cell.claim(helping.generation, helping.chunks.count());
+            let (to, send) = (helping.to, helping.send);
+            let Some(chunk) = claimed else {
+                self.helping.swap_remove(index);
+                continue;
+            };
+            moved = true;
+            let (offset, len) = helping.chunks.range(chunk);
+            let remote = RemoteMemory { address: helping.target.address + offset, rkey: helping.target.rkey };
+            let local = match self.requests.get(send) {
+                Some(Request { state: State::Outgoing(send), .. }) => {
+                    send.buf.range().and_then(|range| range.part(offset as usize, len as usize))
+                }
+                _ => None,
+            };
+            let status = local.map(|local| self.rdma(to, Operation::RdmaWrite { local, remote }));
+            let helping = &self.helping[index];
+            if status == Some(WcStatus::Success) {
+                helping.cell.finish();
+                self.stats.chunks_written += 1;
+                self.context.notify(PeerIndex(to));
+                index += 1;
+            } else {
+                // We may not write there: the chunk goes through the channel, and the rest is the receiver's.
+                let receive = helping.receive;
+                self.helping.swap_remove(index);
+                self.streams.push_back(Stream { to, send, receive, next: offset, end: offset + len, whole: false });
+            }
+        }
+        moved
+    }
+
+    /// Goes on with the receives that this side copies.
+    fn advance_copying(&mut self) -> bool {
+        let mut moved = false;
+        let mut index = 0;
+        while index < self.copying.len() {
+            let key = self.copying[index];
+            let step = self.copy_step(key);
+            moved |= step != Step::Waiting;
+            match step {
+                Step::Over => {
+                    self.copying.swap_remove(index);
+                }
+                Step::Moved | Step::Waiting => index += 1,
+            }
+        }
+        moved
+    }
+
+    /// One step of a receive that this side copies.
+    fn copy_step(&mut self, key: SlabKey) -> Step {
+        let step_bytes = self.thresholds.read_step_bytes as u64;
+        let Some(Request { state: State::Incoming(incoming), .. }) = self.requests.get_mut(key) else {
+            return Step::Over;
+        };
+        let (peer, total) = (incoming.envelope.peer, incoming.envelope.len_bytes);
+        let (remote, offset, len) = match &incoming.way {
+            IncomingWay::Staged { .. } => return Step::Over,
+            IncomingWay::Read { remote, next } => (*remote, *next, step_bytes.min(total - *next)),
+            IncomingWay::Shared { remote, cell, generation, chunks, .. } => {
+                let (remote, cell, generation, chunks) = (*remote, *cell, *generation, *chunks);
+                let Some(cell) = self.claim_cell(self.me, cell) else { return Step::Over };
+                match cell.claim(generation, chunks.count()) {
+                    Some(chunk) => {
+                        let (offset, len) = chunks.range(chunk);
+                        (remote, offset, len)
+                    }
+                    None if cell.done() >= chunks.count().into() => {
+                        self.stats.shared_received += 1;
+                        self.finish_copying(key, Outcome::Done);
+                        return Step::Over;
+                    }
+                    None => return Step::Waiting,
+                }
+            }
+        };
+        let Some(Request { state: State::Incoming(incoming), .. }) = self.requests.get_mut(key) else {
+            return Step::Over;
+        };
+        let Some(local) = incoming.buf.range().and_then(|range| range.part(offset as usize, len as usize)) else {
+            self.finish_copying(key, Outcome::Failed("the receive's memory is not in one piece".into()));
+            return Step::Over;
+        };
+        let from = RemoteMemory { address: remote.address.wrapping_add(offset), rkey: remote.rkey };
+        let status = self.rdma(peer, Operation::RdmaRead { local, remote: from });
+        self.after_read(key, peer, len, status)
+    }
+
+    fn after_read(&mut self, key: SlabKey, peer: PeerId, len: u64, status: WcStatus) -> Step {
+        let Some(Request { state: State::Incoming(incoming), .. }) = self.requests.get_mut(key) else {
+            return Step::Over;
+        };
+        let total = incoming.envelope.len_bytes;
+        let send = incoming.send;
+        match (status, &mut incoming.way) {
+            (WcStatus::Success, IncomingWay::Read { next, .. }) => {
+                *next += len;
+                if *next < total {
+                    return Step::Moved;
+                }
+                self.stats.read_received += 1;
+                self.finish_copying(key, Outcome::Done);
+                Step::Over
+            }
+            (WcStatus::Success, IncomingWay::Shared { cell, .. }) => {
+                let cell = *cell;
+                if let Some(cell) = self.claim_cell(self.me, cell) {
+                    cell.finish();
+                }
+                Step::Moved
+            }
+            (WcStatus::RemoteOperationRefused, way @ IncomingWay::Read { next: 0, .. }) => {
+                *way = IncomingWay::Staged { received: 0 };
+                self.send_control(peer, Message::Clear { send, receive: key.to_bits() });
+                Step::Over
+            }
+            (status, _) => {
+                self.finish_copying(
+                    key,
+                    Outcome::Failed(format!("reading the message from its sender failed: {status:?}")),
+                );
+                Step::Over
+            }
+        }
+    }
+
+    /// Ends a receive that this side copied: the sender may have its memory back.
+    fn finish_copying(&mut self, key: SlabKey, outcome: Outcome) {
+        let Some(Request { state: State::Incoming(incoming), .. }) = self.requests.get(key) else { return };
+        let (envelope, send) = (incoming.envelope, incoming.send);
+        if let IncomingWay::Shared { region, cell, .. } = &incoming.way {
+            let (region, cell) = (*region, *cell);
+            self.context.deregister(region);
+            self.free_cells.push(cell);
+        }
+        self.send_control(envelope.peer, Message::Finished { send });
+        self.complete(key, Completion { envelope, outcome });
+    }
+
+    /// Posts one operation to the peer and waits for its completion, which this device's queue pairs have at once.
+    fn rdma(&mut self, peer: PeerId, operation: Operation) -> WcStatus {
+        let Ok(entry) = self.peer(peer) else { return WcStatus::TransportRetryExceeded };
+        let qp = entry.qp;
+        let mut completions: Vec<WorkCompletion> = Vec::new();
+        let posted = self.context.post_send(qp, &[WorkRequest { id: 0, operation }]);
+        self.context.poll(&mut completions);
+        let status = match (posted, completions.first()) {
+            (Ok(1), Some(completion)) => completion.status,
+            _ => WcStatus::WorkRequestFlushed,
+        };
+        if let Some(Some(entry)) = self.peers.get_mut(peer as usize) {
+            match status {
+                WcStatus::Success => entry.reach = Reach::Works,
+                WcStatus::RemoteOperationRefused => entry.reach = Reach::Refused,
+                _ => {}
+            }
+        }
+        status
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Moved,
+    Waiting,
+    Over,
+}

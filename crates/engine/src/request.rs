@@ -1,0 +1,139 @@
+//! What is asked of the engine and what comes back.
+
+use base::SlabKey;
+use datatype::{RecvBuf, SendBuf};
+use fabric::{MemoryRegion, RemoteMemory};
+use protocol::rendezvous::Chunks;
+
+use crate::matching::Links;
+
+/// A process of the world, numbered from 0.
+pub type PeerId = u32;
+
+/// The label of a message; 0 or greater.
+pub type Tag = i32;
+
+/// Separates communicators: messages match only within one context.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct ContextId(pub u32);
+
+/// Whose messages a receive or probe accepts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// Anybody's.
+    Any,
+    /// Those of one process.
+    Peer(PeerId),
+}
+
+/// Which tags a receive or probe accepts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TagPattern {
+    /// All.
+    Any,
+    /// One.
+    Exact(Tag),
+}
+
+/// When a send is complete. MPI: §3.4.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SendMode {
+    /// When the buffer may be reused.
+    Standard,
+    /// When the receive has been matched as well.
+    Synchronous,
+    /// As standard; the caller promises that the receive is posted.
+    Ready,
+}
+
+/// A request of an engine; stale ones are noticed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RequestId(pub(crate) SlabKey);
+
+/// A message taken out of matching by a matched probe.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct MessageId(pub(crate) SlabKey);
+
+/// Who sent a message, with which tag, and how long it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Envelope {
+    /// The sender.
+    pub peer: PeerId,
+    /// Its tag.
+    pub tag: Tag,
+    /// Its length in bytes.
+    pub len_bytes: u64,
+}
+
+/// How a request ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Completion {
+    /// For a receive, the message's; for a send, the destination, tag and length.
+    pub envelope: Envelope,
+    /// How it went.
+    pub outcome: Outcome,
+}
+
+/// How a request went.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// As asked.
+    Done,
+    /// The receive was cancelled before anything matched it.
+    Cancelled,
+    /// The message is longer than the receive's memory.
+    Truncated {
+        /// Bytes sent.
+        sent_bytes: u64,
+        /// Bytes the receive has room for.
+        capacity_bytes: u64,
+    },
+    /// The device failed.
+    Failed(String),
+}
+
+/// One request in flight.
+pub(crate) struct Request {
+    pub(crate) state: State,
+    /// Nobody will ask for the completion.
+    pub(crate) detached: bool,
+}
+
+pub(crate) enum State {
+    /// A receive that waits for its message.
+    Posted { buf: RecvBuf, links: Links },
+    /// A long message on its way in.
+    Incoming(Box<Incoming>),
+    /// A send whose data has not left.
+    Outgoing(Box<OutgoingSend>),
+    /// Over.
+    Complete(Completion),
+}
+
+/// A long message on its way in.
+pub(crate) struct Incoming {
+    pub(crate) buf: RecvBuf,
+    pub(crate) envelope: Envelope,
+    /// The sender's request.
+    pub(crate) send: u64,
+    pub(crate) way: IncomingWay,
+}
+
+pub(crate) enum IncomingWay {
+    /// This side reads, from here on.
+    Read { remote: RemoteMemory, next: u64 },
+    /// Both sides copy.
+    Shared { remote: RemoteMemory, region: MemoryRegion, cell: u32, generation: u32, chunks: Chunks },
+    /// Pieces come through the channel; this many bytes have.
+    Staged { received: u64 },
+}
+
+/// A send whose data has not left.
+pub(crate) struct OutgoingSend {
+    pub(crate) buf: SendBuf,
+    pub(crate) envelope: Envelope,
+    pub(crate) key: u64,
+    pub(crate) region: Option<MemoryRegion>,
+    /// Synchronous: the receiver must say that it matched.
+    pub(crate) synchronous: bool,
+}

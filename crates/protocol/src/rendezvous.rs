@@ -1,0 +1,148 @@
+//! Who moves the bytes of a long message.
+//!
+//! ```text
+//!   read                       shared                         staged
+//!   S ── request ──▶ R         S ── request ──▶ R             S ── request ──▶ R
+//!        RDMA read             S ◀─ clear-shared ─ R          S ◀── clear ──── R
+//!   S ◀─ finished ── R         RDMA write │ RDMA read         S ── data … ───▶ R
+//!                              chunk by chunk, whoever is free
+//!                              S ◀─ finished ── R
+//! ```
+//! *read* costs one copy and a system call per [`Thresholds::read_step_bytes`]; *shared* halves the time when both
+//! processes are in the library; *staged* costs two copies and works where the kernel forbids the others and for
+//! data that is not in one piece.
+
+use base::config::LargeCopy;
+
+/// The sizes at which protocols change, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Thresholds {
+    /// Longest message sent eagerly.
+    pub eager_max_bytes: usize,
+    /// Shortest message that is copied across memory; shorter ones are staged.
+    pub cross_memory_min_bytes: u64,
+    /// Shortest message that both sides copy.
+    pub shared_min_bytes: u64,
+    /// Most that a receiver reads before it looks at its channels again.
+    pub read_step_bytes: usize,
+    /// Who moves large messages.
+    pub large_copy: LargeCopy,
+}
+
+/// How a receiver takes a long message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CopyPlan {
+    /// It reads alone.
+    Read,
+    /// Both sides copy chunks of this many bytes.
+    Shared {
+        /// Bytes of a chunk.
+        chunk_bytes: u32,
+    },
+    /// Through the channel.
+    Staged,
+}
+
+/// What is known about reaching a peer's private memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Reach {
+    /// Not tried yet.
+    #[default]
+    Unknown,
+    /// It worked before.
+    Works,
+    /// The kernel refused.
+    Refused,
+}
+
+impl Thresholds {
+    /// The plan for a message of `len_bytes` from a peer of this `reach`; `in_one_piece` on both sides and registered.
+    pub fn plan(&self, len_bytes: u64, in_one_piece: bool, reach: Reach) -> CopyPlan {
+        if !in_one_piece
+            || reach == Reach::Refused
+            || self.large_copy == LargeCopy::Staged
+            || len_bytes < self.cross_memory_min_bytes
+        {
+            return CopyPlan::Staged;
+        }
+        // The first read from a peer is made alone: should the kernel refuse, nothing has been shared out yet.
+        if self.large_copy == LargeCopy::Both && len_bytes >= self.shared_min_bytes && reach == Reach::Works {
+            let chunk = (len_bytes / 8).clamp(32 << 10, 256 << 10) & !4095;
+            return CopyPlan::Shared { chunk_bytes: chunk as u32 };
+        }
+        CopyPlan::Read
+    }
+}
+
+/// Number of chunks of a message, and the range of chunk `index`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Chunks {
+    len_bytes: u64,
+    chunk_bytes: u64,
+}
+
+impl Chunks {
+    /// Chunks of `chunk_bytes` of a message of `len_bytes`; `None` for sizes that make no sense.
+    pub fn new(len_bytes: u64, chunk_bytes: u32) -> Option<Self> {
+        let chunks = Self { len_bytes, chunk_bytes: chunk_bytes.into() };
+        (chunk_bytes > 0 && len_bytes > 0 && len_bytes.div_ceil(chunk_bytes.into()) <= u32::MAX.into())
+            .then_some(chunks)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.len_bytes.div_ceil(self.chunk_bytes) as u32
+    }
+
+    /// Offset and length of chunk `index`, which is below [`Chunks::count`].
+    pub fn range(&self, index: u32) -> (u64, u64) {
+        let offset = u64::from(index) * self.chunk_bytes;
+        (offset, self.chunk_bytes.min(self.len_bytes - offset))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const THRESHOLDS: Thresholds = Thresholds {
+        eager_max_bytes: 8 << 10,
+        cross_memory_min_bytes: 16 << 10,
+        shared_min_bytes: 128 << 10,
+        read_step_bytes: 256 << 10,
+        large_copy: LargeCopy::Both,
+    };
+
+    #[test]
+    fn the_plan_follows_size_shape_and_what_the_kernel_said() {
+        let cases = [
+            (1 << 20, true, Reach::Works, CopyPlan::Shared { chunk_bytes: 128 << 10 }),
+            (1 << 20, true, Reach::Unknown, CopyPlan::Read),
+            (1 << 20, true, Reach::Refused, CopyPlan::Staged),
+            (1 << 20, false, Reach::Works, CopyPlan::Staged),
+            (64 << 10, true, Reach::Works, CopyPlan::Read),
+            (10 << 10, true, Reach::Works, CopyPlan::Staged),
+        ];
+        for (len, in_one_piece, reach, expected) in cases {
+            assert_eq!(THRESHOLDS.plan(len, in_one_piece, reach), expected, "{len} {in_one_piece} {reach:?}");
+        }
+    }
+
+    #[test]
+    fn chunks_cover_the_message_once() {
+        for (len, chunk) in [(1, 1), (10, 3), (9, 3), (1 << 33, 1 << 20)] {
+            let chunks = Chunks::new(len, chunk).expect("sensible");
+            let mut next = 0;
+            for index in 0..chunks.count() {
+                let (offset, part) = chunks.range(index);
+                assert_eq!(offset, next);
+                assert!(part > 0);
+                next += part;
+            }
+            assert_eq!(next, len);
+        }
+        assert_eq!(Chunks::new(1, 0), None);
+        assert_eq!(Chunks::new(0, 4), None);
+        assert_eq!(Chunks::new(u64::MAX, 1), None);
+    }
+}

@@ -1,0 +1,261 @@
+//! The records of the fast path.
+//!
+//! ```text
+//!   kind           long (128 bits)            payload
+//!   eager          match key, 0               data
+//!   eager-sync     match key, send id         data                               answered by acknowledge
+//!   request        match key, send id         length, address, rkey, flags       "request to send"
+//!   clear          send id, receive id        —                                  send it through the channel
+//!   clear-shared   send id, receive id        address, rkey, cell, generation, chunk length
+//!   data           receive id, offset         data                               short bit 0: last of its range
+//!   finished       send id, 0                 —                                  the receiver has everything
+//!   acknowledge    send id, 0                 —                                  matched
+//! ```
+
+use fabric::{RemoteMemory, Rkey};
+use lockfree::Record;
+
+const EAGER: u8 = 1;
+const EAGER_SYNC: u8 = 2;
+const REQUEST: u8 = 3;
+const CLEAR: u8 = 4;
+const CLEAR_SHARED: u8 = 5;
+const DATA: u8 = 6;
+const FINISHED: u8 = 7;
+const ACKNOWLEDGE: u8 = 8;
+
+/// Payload of the longest control record, in bytes.
+pub const CONTROL_MAX_BYTES: usize = 32;
+
+/// What a sender offers for rendezvous.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RendezvousOffer {
+    /// Length of the message in bytes.
+    pub len_bytes: u64,
+    /// Where it lies, if it lies in one piece and is registered.
+    pub memory: Option<RemoteMemory>,
+}
+
+/// How two sides share the copying of one message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SharedCopy {
+    /// Where it is to go.
+    pub target: RemoteMemory,
+    /// The receiver's claim cell.
+    pub cell: u32,
+    /// The cell's generation for this message.
+    pub generation: u32,
+    /// Bytes of a chunk; the last may be shorter.
+    pub chunk_bytes: u32,
+}
+
+/// One record, understood.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Message<'a> {
+    /// A whole message.
+    Eager {
+        /// What it matches by.
+        key: u64,
+        /// Its bytes.
+        data: &'a [u8],
+    },
+    /// A whole message whose sender waits until it is matched.
+    EagerSync {
+        /// What it matches by.
+        key: u64,
+        /// The sender's request.
+        send: u64,
+        /// Its bytes.
+        data: &'a [u8],
+    },
+    /// Request to send: the envelope of a message that waits at the sender.
+    Request {
+        /// What it matches by.
+        key: u64,
+        /// The sender's request.
+        send: u64,
+        /// Length and place.
+        offer: RendezvousOffer,
+    },
+    /// Clear to send through the channel.
+    Clear {
+        /// The sender's request.
+        send: u64,
+        /// The receiver's request.
+        receive: u64,
+    },
+    /// Clear to send: both sides copy.
+    ClearShared {
+        /// The sender's request.
+        send: u64,
+        /// The receiver's request.
+        receive: u64,
+        /// Who copies what.
+        copy: SharedCopy,
+    },
+    /// A piece of a message.
+    Data {
+        /// The receiver's request.
+        receive: u64,
+        /// Where in the message the piece begins, in bytes.
+        offset: u64,
+        /// It ends the range that is sent this way.
+        last: bool,
+        /// Its bytes.
+        data: &'a [u8],
+    },
+    /// The receiver has everything.
+    Finished {
+        /// The sender's request.
+        send: u64,
+    },
+    /// The receiver has matched a synchronous message.
+    Acknowledge {
+        /// The sender's request.
+        send: u64,
+    },
+}
+
+/// A record's header and, for control records, its payload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Control {
+    /// The header.
+    pub record: Record,
+    payload: [u8; CONTROL_MAX_BYTES],
+    len: u8,
+}
+
+impl Control {
+    /// The payload.
+    pub fn payload(&self) -> &[u8] {
+        &self.payload[..usize::from(self.len)]
+    }
+}
+
+fn record(kind: u8, first: u64, second: u64) -> Record {
+    Record { kind, short: 0, long: u128::from(second) << 64 | u128::from(first) }
+}
+
+/// Header of an eager message; with `send`, one that is acknowledged.
+#[inline]
+pub fn eager(key: u64, send: Option<u64>) -> Record {
+    match send {
+        None => record(EAGER, key, 0),
+        Some(send) => record(EAGER_SYNC, key, send),
+    }
+}
+
+/// Header of a piece of a message.
+pub fn data(receive: u64, offset: u64, last: bool) -> Record {
+    Record { short: last.into(), ..record(DATA, receive, offset) }
+}
+
+/// A control record from its message.
+///
+/// # Panics
+/// If `message` carries user data: that is written straight into the channel.
+pub fn control(message: Message<'_>) -> Control {
+    let mut payload = [0u8; CONTROL_MAX_BYTES];
+    let (record, len) = match message {
+        Message::Request { key, send, offer } => {
+            let memory = offer.memory.unwrap_or(RemoteMemory { address: 0, rkey: Rkey(0) });
+            payload[..8].copy_from_slice(&offer.len_bytes.to_ne_bytes());
+            payload[8..16].copy_from_slice(&memory.address.to_ne_bytes());
+            payload[16..20].copy_from_slice(&memory.rkey.0.to_ne_bytes());
+            payload[20] = offer.memory.is_some().into();
+            (record(REQUEST, key, send), 24)
+        }
+        Message::Clear { send, receive } => (record(CLEAR, send, receive), 0),
+        Message::ClearShared { send, receive, copy } => {
+            payload[..8].copy_from_slice(&copy.target.address.to_ne_bytes());
+            for (at, value) in [copy.target.rkey.0, copy.cell, copy.generation, copy.chunk_bytes].iter().enumerate() {
+                payload[8 + 4 * at..12 + 4 * at].copy_from_slice(&value.to_ne_bytes());
+            }
+            (record(CLEAR_SHARED, send, receive), 24)
+        }
+        Message::Finished { send } => (record(FINISHED, send, 0), 0),
+        Message::Acknowledge { send } => (record(ACKNOWLEDGE, send, 0), 0),
+        Message::Eager { .. } | Message::EagerSync { .. } | Message::Data { .. } => {
+            unreachable!("user data is not a control record")
+        }
+    };
+    Control { record, payload, len }
+}
+
+/// Understands a record, or refuses it.
+#[inline]
+pub fn parse<'a>(record: Record, payload: &'a [u8]) -> Option<Message<'a>> {
+    let (first, second) = (record.long as u64, (record.long >> 64) as u64);
+    Some(match record.kind {
+        EAGER => Message::Eager { key: first, data: payload },
+        EAGER_SYNC => Message::EagerSync { key: first, send: second, data: payload },
+        DATA => Message::Data { receive: first, offset: second, last: record.short & 1 != 0, data: payload },
+        REQUEST => {
+            let memory = RemoteMemory { address: word(payload, 8)?, rkey: Rkey(half(payload, 16)?) };
+            let registered = *payload.get(20)? != 0;
+            let offer = RendezvousOffer { len_bytes: word(payload, 0)?, memory: registered.then_some(memory) };
+            Message::Request { key: first, send: second, offer }
+        }
+        CLEAR => Message::Clear { send: first, receive: second },
+        CLEAR_SHARED => {
+            let copy = SharedCopy {
+                target: RemoteMemory { address: word(payload, 0)?, rkey: Rkey(half(payload, 8)?) },
+                cell: half(payload, 12)?,
+                generation: half(payload, 16)?,
+                chunk_bytes: half(payload, 20)?,
+            };
+            Message::ClearShared { send: first, receive: second, copy }
+        }
+        FINISHED => Message::Finished { send: first },
+        ACKNOWLEDGE => Message::Acknowledge { send: first },
+        _ => return None,
+    })
+}
+
+fn word(payload: &[u8], at: usize) -> Option<u64> {
+    payload.get(at..at + 8)?.try_into().ok().map(u64::from_ne_bytes)
+}
+
+fn half(payload: &[u8], at: usize) -> Option<u32> {
+    payload.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_records_come_back_as_they_went() {
+        let memory = RemoteMemory { address: 0x1234_5678_9abc_def0, rkey: Rkey(77) };
+        let copy = SharedCopy { target: memory, cell: 3, generation: 9, chunk_bytes: 65536 };
+        let cases = [
+            Message::Request { key: 1, send: 2, offer: RendezvousOffer { len_bytes: 3, memory: Some(memory) } },
+            Message::Request { key: u64::MAX, send: 2, offer: RendezvousOffer { len_bytes: 3, memory: None } },
+            Message::Clear { send: 5, receive: u64::MAX },
+            Message::ClearShared { send: 5, receive: 6, copy },
+            Message::Finished { send: 7 },
+            Message::Acknowledge { send: 8 },
+        ];
+        for case in cases {
+            let control = control(case);
+            assert_eq!(parse(control.record, control.payload()), Some(case));
+        }
+        assert_eq!(parse(eager(4, None), b"x"), Some(Message::Eager { key: 4, data: b"x" }));
+        assert_eq!(parse(eager(4, Some(5)), b""), Some(Message::EagerSync { key: 4, send: 5, data: b"" }));
+        let piece = Message::Data { receive: 9, offset: 10, last: true, data: b"yz" };
+        assert_eq!(parse(data(9, 10, true), b"yz"), Some(piece));
+    }
+
+    #[test]
+    fn unknown_and_short_records_are_refused() {
+        for kind in [0, 9, 200] {
+            assert_eq!(parse(Record { kind, ..Record::default() }, &[0; 64]), None);
+        }
+        for len in 0..21 {
+            assert_eq!(parse(record(REQUEST, 1, 2), &vec![0xff; len]), None, "{len} bytes");
+        }
+        for len in 0..24 {
+            assert_eq!(parse(record(CLEAR_SHARED, 1, 2), &vec![0xff; len]), None, "{len} bytes");
+        }
+    }
+}
