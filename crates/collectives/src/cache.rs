@@ -1,0 +1,77 @@
+//! Schedules kept between calls: programs repeat themselves.
+
+use std::sync::Arc;
+
+use crate::call::Call;
+use crate::data::Place;
+use crate::error::BuildError;
+use crate::schedule::Schedule;
+use crate::selection::Selection;
+
+/// Schedules kept per communicator.
+const SCHEDULES_MAX: usize = 16;
+/// Longer schedules are not kept: building them is cheap against running them.
+const STEPS_MAX: usize = 4096;
+
+/// The last schedules of one communicator, found again by equal calls.
+#[derive(Debug)]
+pub struct Cache {
+    place: Place,
+    selection: Arc<Selection>,
+    /// Most recently used towards the front.
+    kept: Vec<(Call, Arc<Schedule>)>,
+}
+
+impl Cache {
+    /// An empty cache for a rank of a communicator.
+    pub fn new(place: Place, selection: Arc<Selection>) -> Cache {
+        Cache { place, selection, kept: Vec::new() }
+    }
+
+    /// The selection schedules are built by.
+    pub fn selection(&self) -> &Selection {
+        &self.selection
+    }
+
+    /// The schedule of `call`, kept or new. A hit compares a few numbers and counts a reference.
+    ///
+    /// # Errors
+    /// As [`crate::build`].
+    pub fn schedule(&mut self, call: &Call) -> Result<Arc<Schedule>, BuildError> {
+        if let Some(at) = self.kept.iter().position(|(kept, _)| kept == call) {
+            let schedule = Arc::clone(&self.kept[at].1);
+            self.kept.swap(at, at / 2);
+            return Ok(schedule);
+        }
+        let schedule = Arc::new(crate::build(self.place, call, &self.selection)?);
+        if schedule.steps().len() <= STEPS_MAX {
+            self.kept.truncate(SCHEDULES_MAX - 1);
+            // In the middle: a newcomer that never returns does not push the steady ones out.
+            self.kept.insert(self.kept.len() / 2, (call.clone(), Arc::clone(&schedule)));
+        }
+        Ok(schedule)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::{Barrier, Bcast};
+    use crate::data::{Data, TypeShape};
+
+    #[test]
+    fn equal_calls_share_a_schedule_and_the_cache_is_bounded() {
+        let place = Place { rank: 0, size: 4 };
+        let mut cache = Cache::new(place, Arc::default());
+        let barrier = Call::Barrier(Barrier);
+        let first = cache.schedule(&barrier).unwrap();
+        for root in 0..4 {
+            for count in 1..40 {
+                let data = Data::new(count, TypeShape::basic(1));
+                cache.schedule(&Call::Bcast(Bcast { root, data })).unwrap();
+                assert!(Arc::ptr_eq(&first, &cache.schedule(&barrier).unwrap()));
+            }
+        }
+        assert_eq!(cache.kept.len(), SCHEDULES_MAX);
+    }
+}

@@ -1,0 +1,243 @@
+//! The measures of buffers: types, counts, displacements and neighbours as plain numbers.
+
+use crate::collective::Collective;
+use crate::error::BuildError;
+use crate::schedule::{BufferId, Region, TAG_OFFSETS_MAX, TypeSlot};
+
+/// Where a schedule runs: a rank of a communicator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// This rank.
+    pub rank: u32,
+    /// Ranks in the communicator, at least 1.
+    pub size: u32,
+}
+
+/// The measures of a datatype that an algorithm needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TypeShape {
+    /// Bytes of data per element.
+    pub size_bytes: u64,
+    /// Distance between elements.
+    pub extent_bytes: i64,
+    /// `k` elements are `k * size_bytes` consecutive bytes from the buffer's address.
+    pub contiguous: bool,
+}
+
+impl TypeShape {
+    /// The shape of plain bytes, or of any basic type of that size.
+    pub fn basic(size_bytes: u64) -> TypeShape {
+        TypeShape { size_bytes, extent_bytes: size_bytes as i64, contiguous: true }
+    }
+}
+
+/// `count` elements of one type: a whole buffer, or one block of a buffer of equal blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Data {
+    count: u64,
+    shape: TypeShape,
+}
+
+impl Data {
+    /// Elements without data count as none.
+    pub fn new(count: u64, shape: TypeShape) -> Data {
+        Data { count: if shape.size_bytes == 0 { 0 } else { count }, shape }
+    }
+
+    /// For an argument that is not significant on this rank.
+    pub fn none() -> Data {
+        Data::new(0, TypeShape::basic(1))
+    }
+
+    /// Number of elements that carry data.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Measures of the type.
+    pub fn shape(&self) -> TypeShape {
+        self.shape
+    }
+
+    /// Packed size.
+    pub fn len_bytes(&self) -> u64 {
+        self.count * self.shape.size_bytes
+    }
+
+    /// `count` elements from element `first` of `buffer`.
+    pub(crate) fn elements(&self, buffer: BufferId, datatype: TypeSlot, first: u64, count: u64) -> Region {
+        Region { buffer, datatype, offset_bytes: first as i64 * self.shape.extent_bytes, count }
+    }
+
+    /// `blocks` blocks from block `first` of `buffer`.
+    pub(crate) fn blocks(&self, buffer: BufferId, datatype: TypeSlot, first: u32, blocks: u32) -> Region {
+        self.elements(buffer, datatype, u64::from(first) * self.count, u64::from(blocks) * self.count)
+    }
+
+    /// That `blocks` such blocks can be addressed.
+    pub(crate) fn check(&self, collective: Collective, list: &'static str, blocks: u32) -> Result<(), BuildError> {
+        let reach = u128::from(self.shape.size_bytes.max(self.shape.extent_bytes.unsigned_abs()));
+        let elements = u128::from(self.count) * u128::from(blocks.max(1));
+        let fits = elements.saturating_mul(reach) < REACH_MAX;
+        if fits { Ok(()) } else { Err(BuildError::TooLarge { collective, list }) }
+    }
+}
+
+/// Blocks of one type, each with its own count and displacement.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Vector {
+    counts: Vec<u64>,
+    displacements: Vec<i64>,
+    shape: TypeShape,
+}
+
+impl Vector {
+    /// `counts` and `displacements` in elements of the type, one per peer.
+    pub fn new(mut counts: Vec<u64>, displacements: Vec<i64>, shape: TypeShape) -> Vector {
+        if shape.size_bytes == 0 {
+            counts.fill(0);
+        }
+        Vector { counts, displacements, shape }
+    }
+
+    /// For an argument that is not significant on this rank.
+    pub fn none() -> Vector {
+        Vector::new(Vec::new(), Vec::new(), TypeShape::basic(1))
+    }
+
+    /// Elements per block.
+    pub fn counts(&self) -> &[u64] {
+        &self.counts
+    }
+
+    /// Measures of the type.
+    pub fn shape(&self) -> TypeShape {
+        self.shape
+    }
+
+    pub(crate) fn block(&self, buffer: BufferId, datatype: TypeSlot, index: u32) -> Region {
+        let index = index as usize;
+        let offset_bytes = self.displacements[index] * self.shape.extent_bytes;
+        Region { buffer, datatype, offset_bytes, count: self.counts[index] }
+    }
+
+    pub(crate) fn block_len_bytes(&self, index: u32) -> u64 {
+        self.counts[index as usize] * self.shape.size_bytes
+    }
+
+    pub(crate) fn len_bytes(&self) -> u64 {
+        self.counts.iter().sum::<u64>() * self.shape.size_bytes
+    }
+
+    /// That there is a block for each of `expected_count` peers, and that all can be addressed.
+    pub(crate) fn check(
+        &self,
+        collective: Collective,
+        lists: [&'static str; 2],
+        expected_count: usize,
+    ) -> Result<(), BuildError> {
+        for (list, actual_count) in [(lists[0], self.counts.len()), (lists[1], self.displacements.len())] {
+            if actual_count != expected_count {
+                return Err(BuildError::ListLength { collective, list, actual_count, expected_count });
+            }
+        }
+        let reach = u128::from(self.shape.size_bytes.max(self.shape.extent_bytes.unsigned_abs()));
+        let total = self.counts.iter().fold(0u128, |sum, &count| sum + u128::from(count));
+        let furthest = self.displacements.iter().map(|d| d.unsigned_abs()).max().unwrap_or(0);
+        let fits = total.saturating_add(u128::from(furthest)).saturating_mul(reach) < REACH_MAX;
+        if fits { Ok(()) } else { Err(BuildError::TooLarge { collective, list: lists[0] }) }
+    }
+}
+
+/// One block of `MPI_Alltoallw`: its own count, displacement in bytes, and type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Part {
+    count: u64,
+    displacement_bytes: i64,
+    size_bytes: u64,
+}
+
+impl Part {
+    /// `count` elements of `size_bytes` of data each, from `displacement_bytes`.
+    pub fn new(count: u64, displacement_bytes: i64, size_bytes: u64) -> Part {
+        Part { count: if size_bytes == 0 { 0 } else { count }, displacement_bytes, size_bytes }
+    }
+
+    pub(crate) fn region(&self, buffer: BufferId, datatype: TypeSlot) -> Region {
+        Region { buffer, datatype, offset_bytes: self.displacement_bytes, count: self.count }
+    }
+
+    pub(crate) fn len_bytes(&self) -> u64 {
+        self.count * self.size_bytes
+    }
+}
+
+/// A neighbour of this rank in a topology.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Neighbour {
+    /// Its rank; none where a grid ends (`MPI_PROC_NULL`): nothing is sent or received.
+    pub rank: Option<u32>,
+    /// Tells apart several edges between the same two ranks; equal at both ends of an edge.
+    pub tag_offset: u32,
+}
+
+/// The neighbours of this rank: who sends to it and whom it sends to, in the order of the buffers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Neighbours {
+    sources: Vec<Neighbour>,
+    destinations: Vec<Neighbour>,
+}
+
+impl Neighbours {
+    /// A graph: several edges between the same two ranks are matched in order.
+    ///
+    /// MPI: §8.6
+    pub fn graph(sources: &[u32], destinations: &[u32]) -> Neighbours {
+        let list = |ranks: &[u32]| ranks.iter().map(|&rank| Neighbour { rank: Some(rank), tag_offset: 0 }).collect();
+        Neighbours { sources: list(sources), destinations: list(destinations) }
+    }
+
+    /// A grid: `(before, after)` per dimension. What is sent to the neighbour after arrives there
+    /// as from the neighbour before, even if both are the same rank.
+    ///
+    /// MPI: §8.6
+    pub fn cartesian(dimensions: &[(Option<u32>, Option<u32>)]) -> Neighbours {
+        let mut sources = Vec::with_capacity(2 * dimensions.len());
+        let mut destinations = Vec::with_capacity(2 * dimensions.len());
+        for (dimension, &(before, after)) in dimensions.iter().enumerate() {
+            let downward = 2 * dimension as u32;
+            let upward = downward + 1;
+            destinations.push(Neighbour { rank: before, tag_offset: downward });
+            destinations.push(Neighbour { rank: after, tag_offset: upward });
+            sources.push(Neighbour { rank: before, tag_offset: upward });
+            sources.push(Neighbour { rank: after, tag_offset: downward });
+        }
+        Neighbours { sources, destinations }
+    }
+
+    /// Who sends to this rank, in the order of receive blocks.
+    pub fn sources(&self) -> &[Neighbour] {
+        &self.sources
+    }
+
+    /// Whom this rank sends to, in the order of send blocks.
+    pub fn destinations(&self) -> &[Neighbour] {
+        &self.destinations
+    }
+
+    pub(crate) fn check(&self, collective: Collective, place: Place) -> Result<(), BuildError> {
+        for (list, neighbours) in [("sources", &self.sources), ("destinations", &self.destinations)] {
+            for (index, neighbour) in neighbours.iter().enumerate() {
+                let rank = neighbour.rank.unwrap_or(0);
+                if rank >= place.size || neighbour.tag_offset >= TAG_OFFSETS_MAX {
+                    let tag_offset = neighbour.tag_offset;
+                    return Err(BuildError::Neighbour { collective, list, index, rank, tag_offset });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Byte offsets must stay below this.
+const REACH_MAX: u128 = 1 << 62;
