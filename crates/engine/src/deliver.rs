@@ -136,7 +136,7 @@ impl Core {
     fn start_incoming(
         &mut self,
         receive: SlabKey,
-        buf: RecvBuf,
+        mut buf: RecvBuf,
         envelope: Envelope,
         send: u64,
         offer: RendezvousOffer,
