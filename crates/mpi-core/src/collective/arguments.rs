@@ -1,0 +1,129 @@
+//! The arguments of a collective call as the user gave them.
+
+use std::sync::Arc;
+
+use datatype::{Datatype, Op, UserMemory};
+
+/// `count` elements of one type: a whole buffer, or one block of a buffer of equal blocks.
+#[derive(Clone)]
+pub struct Buffer {
+    /// Where it starts.
+    pub memory: UserMemory,
+    /// Number of elements; of one block where there are several.
+    pub count: u64,
+    /// Their type.
+    pub datatype: Arc<Datatype>,
+}
+
+/// Blocks of one type, each with a count and a displacement of its own.
+#[derive(Clone)]
+pub struct Blocks {
+    /// Where displacements count from.
+    pub memory: UserMemory,
+    /// Elements per block.
+    pub counts: Vec<u64>,
+    /// Where each block starts, in extents of the type.
+    pub displacements: Vec<i64>,
+    /// The type of all elements.
+    pub datatype: Arc<Datatype>,
+}
+
+/// Blocks that differ in type, too.
+#[derive(Clone)]
+pub struct Parts {
+    /// Where displacements count from.
+    pub memory: UserMemory,
+    /// Elements per block.
+    pub counts: Vec<u64>,
+    /// Where each block starts, in bytes.
+    pub displacements_bytes: Vec<i64>,
+    /// The type of each block.
+    pub datatypes: Vec<Arc<Datatype>>,
+}
+
+/// Input and result of a reduction.
+#[derive(Clone)]
+pub struct Reduction {
+    /// The input; `None` if it stands in the result's place (`MPI_IN_PLACE`).
+    pub input: Option<UserMemory>,
+    /// Where the result goes; null where it is not significant.
+    pub result: UserMemory,
+    /// Number of elements of the result (of one block for reduce-scatter-block).
+    pub count: u64,
+    /// Their type.
+    pub datatype: Arc<Datatype>,
+    /// What combines them.
+    pub op: Op,
+}
+
+/// One collective call. Send sides that are `None` mean `MPI_IN_PLACE`; arguments that are not
+/// significant on this rank are `None` where they are optional and ignored elsewhere.
+///
+/// MPI: §6
+#[derive(Clone)]
+#[allow(missing_docs, reason = "the fields are the arguments of the call, by their standard names")]
+pub enum Arguments {
+    /// `MPI_Barrier`
+    Barrier,
+    /// `MPI_Bcast`
+    Bcast { root: i32, buffer: Buffer },
+    /// `MPI_Gather`; `recv` at the root
+    Gather { root: i32, send: Option<Buffer>, recv: Option<Buffer> },
+    /// `MPI_Gatherv`; `recv` at the root
+    Gatherv { root: i32, send: Option<Buffer>, recv: Option<Blocks> },
+    /// `MPI_Scatter`; `send` at the root; no `recv` at the root means `MPI_IN_PLACE`
+    Scatter { root: i32, send: Option<Buffer>, recv: Option<Buffer> },
+    /// `MPI_Scatterv`; as `Scatter`
+    Scatterv { root: i32, send: Option<Blocks>, recv: Option<Buffer> },
+    /// `MPI_Allgather`
+    Allgather { send: Option<Buffer>, recv: Buffer },
+    /// `MPI_Allgatherv`
+    Allgatherv { send: Option<Buffer>, recv: Blocks },
+    /// `MPI_Alltoall`
+    Alltoall { send: Option<Buffer>, recv: Buffer },
+    /// `MPI_Alltoallv`
+    Alltoallv { send: Option<Blocks>, recv: Blocks },
+    /// `MPI_Alltoallw`
+    Alltoallw { send: Option<Parts>, recv: Parts },
+    /// `MPI_Reduce`
+    Reduce { root: i32, data: Reduction },
+    /// `MPI_Allreduce`
+    Allreduce { data: Reduction },
+    /// `MPI_Reduce_scatter`; `data.count` is ignored
+    ReduceScatter { counts: Vec<u64>, data: Reduction },
+    /// `MPI_Reduce_scatter_block`
+    ReduceScatterBlock { data: Reduction },
+    /// `MPI_Scan`
+    Scan { data: Reduction },
+    /// `MPI_Exscan`
+    Exscan { data: Reduction },
+}
+
+impl Arguments {
+    /// Names of the call: blocking, non-blocking, persistent.
+    pub(crate) fn names(&self) -> [&'static str; 3] {
+        match self {
+            Arguments::Barrier => ["MPI_Barrier", "MPI_Ibarrier", "MPI_Barrier_init"],
+            Arguments::Bcast { .. } => ["MPI_Bcast", "MPI_Ibcast", "MPI_Bcast_init"],
+            Arguments::Gather { .. } => ["MPI_Gather", "MPI_Igather", "MPI_Gather_init"],
+            Arguments::Gatherv { .. } => ["MPI_Gatherv", "MPI_Igatherv", "MPI_Gatherv_init"],
+            Arguments::Scatter { .. } => ["MPI_Scatter", "MPI_Iscatter", "MPI_Scatter_init"],
+            Arguments::Scatterv { .. } => ["MPI_Scatterv", "MPI_Iscatterv", "MPI_Scatterv_init"],
+            Arguments::Allgather { .. } => ["MPI_Allgather", "MPI_Iallgather", "MPI_Allgather_init"],
+            Arguments::Allgatherv { .. } => ["MPI_Allgatherv", "MPI_Iallgatherv", "MPI_Allgatherv_init"],
+            Arguments::Alltoall { .. } => ["MPI_Alltoall", "MPI_Ialltoall", "MPI_Alltoall_init"],
+            Arguments::Alltoallv { .. } => ["MPI_Alltoallv", "MPI_Ialltoallv", "MPI_Alltoallv_init"],
+            Arguments::Alltoallw { .. } => ["MPI_Alltoallw", "MPI_Ialltoallw", "MPI_Alltoallw_init"],
+            Arguments::Reduce { .. } => ["MPI_Reduce", "MPI_Ireduce", "MPI_Reduce_init"],
+            Arguments::Allreduce { .. } => ["MPI_Allreduce", "MPI_Iallreduce", "MPI_Allreduce_init"],
+            Arguments::ReduceScatter { .. } => {
+                ["MPI_Reduce_scatter", "MPI_Ireduce_scatter", "MPI_Reduce_scatter_init"]
+            }
+            Arguments::ReduceScatterBlock { .. } => {
+                ["MPI_Reduce_scatter_block", "MPI_Ireduce_scatter_block", "MPI_Reduce_scatter_block_init"]
+            }
+            Arguments::Scan { .. } => ["MPI_Scan", "MPI_Iscan", "MPI_Scan_init"],
+            Arguments::Exscan { .. } => ["MPI_Exscan", "MPI_Iexscan", "MPI_Exscan_init"],
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What schedules run on: messages of the engine, memory of the user, temporaries of our own.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use collectives::{BufferId, Execution, Host, Progress, Region, Schedule, Temp, TypeSlot};
+use datatype::{Datatype, RecvBuf, Scratch, SendBuf, UserMemory};
+use engine::{Outcome, PeerId, RequestId, SendMode, Source, TagPattern};
+use smallvec::SmallVec;
+
+use super::plan::{Binding, Plan};
+use crate::communicator::Comm;
+use crate::error::{Error, ErrorClass, Result};
+use crate::world::{Operation, World, engine_error};
+
+/// A message of a schedule; none if it was gone at once.
+type Handle = Option<RequestId>;
+
+/// One start of a collective.
+pub(crate) struct Running {
+    execution: Execution<Handle>,
+    binding: Binding,
+    temps: SmallVec<[Scratch; 2]>,
+    tag: i32,
+    call: &'static str,
+}
+
+impl Running {
+    /// A start of `plan` as the next collective operation on `comm`.
+    pub fn new(comm: &Comm, plan: Plan, call: &'static str) -> Running {
+        let temps = temps_for(&plan.schedule, &plan.binding);
+        Running {
+            execution: Execution::new(plan.schedule),
+            binding: plan.binding,
+            temps,
+            tag: comm.next_collective_tag(),
+            call,
+        }
+    }
+
+    /// Does what can be done now.
+    pub fn advance(&mut self, world: &World, comm: &Comm) -> Poll<Result<()>> {
+        let Running { execution, binding, temps, tag, call } = self;
+        let mut stage = Stage { world, comm, binding, temps, tag: *tag, call };
+        match execution.advance(&mut stage) {
+            Ok(Progress::Done) => Poll::Ready(Ok(())),
+            Ok(Progress::Pending) => Poll::Pending,
+            Err(error) => {
+                self.abandon(world);
+                Poll::Ready(Err(error))
+            }
+        }
+    }
+
+    /// After a failure: cancels what is under way. Temporaries still in use stay for ever.
+    fn abandon(&mut self, world: &World) {
+        let mut engine = world.engine.borrow_mut();
+        let mut is_quiet = true;
+        for id in self.execution.outstanding().iter().flatten() {
+            engine.cancel(*id);
+            if engine.take(*id).is_none() {
+                engine.detach(*id);
+                is_quiet = false;
+            }
+        }
+        if !is_quiet {
+            std::mem::forget(std::mem::take(&mut self.temps));
+        }
+    }
+}
+
+/// A collective in the background, which keeps its communicator.
+pub(crate) struct Background {
+    pub running: Running,
+    pub comm: Arc<Comm>,
+}
+
+impl Operation for Background {
+    fn advance(&mut self, world: &World) -> Poll<Result<()>> {
+        self.running.advance(world, &self.comm)
+    }
+}
+
+/// The host of one step of a schedule.
+struct Stage<'a> {
+    world: &'a World,
+    comm: &'a Comm,
+    binding: &'a Binding,
+    temps: &'a mut [Scratch],
+    tag: i32,
+    call: &'static str,
+}
+
+impl Host for Stage<'_> {
+    type Handle = Handle;
+    type Error = Error;
+
+    fn start_send(&mut self, peer: u32, tag_offset: u32, region: Region) -> Result<Handle> {
+        let (peer, context, tag) = self.address(peer, tag_offset);
+        let buf = self.send_buf(region);
+        let mut engine = self.world.engine.borrow_mut();
+        if engine.try_send(peer, context, tag, &buf) {
+            return Ok(None);
+        }
+        engine.send(SendMode::Standard, peer, context, tag, buf).map(Some).map_err(engine_error)
+    }
+
+    fn start_recv(&mut self, peer: u32, tag_offset: u32, region: Region) -> Result<Handle> {
+        let (peer, context, tag) = self.address(peer, tag_offset);
+        let buf = self.recv_buf(region);
+        let mut engine = self.world.engine.borrow_mut();
+        engine.recv(Source::Peer(peer), context, TagPattern::Exact(tag), buf).map(Some).map_err(engine_error)
+    }
+
+    fn poll(&mut self, handle: Handle) -> Result<bool> {
+        let Some(id) = handle else { return Ok(true) };
+        let Some(completion) = self.world.engine.borrow_mut().take(id) else { return Ok(false) };
+        match completion.outcome {
+            Outcome::Done => Ok(true),
+            outcome => Err(self.blame(completion.envelope.peer, outcome)),
+        }
+    }
+
+    fn copy(&mut self, from: Region, to: Region) -> Result<()> {
+        let from = self.send_buf(from);
+        self.recv_buf(to).copy_from(&from);
+        Ok(())
+    }
+
+    fn reduce(&mut self, from: Region, into: Region) -> Result<()> {
+        let Some(op) = &self.binding.op else {
+            return ErrorClass::Intern.fail(format!("{}: a schedule reduces without an operation", self.call));
+        };
+        let from = self.send_buf(from);
+        let mut into = self.recv_buf(into);
+        op.reduce(&from, &mut into).map_err(|error| ErrorClass::Op.error(format!("{}: {error}", self.call)))
+    }
+}
+
+impl Stage<'_> {
+    fn address(&self, rank: u32, tag_offset: u32) -> (PeerId, engine::ContextId, i32) {
+        (self.comm.peer_of(rank), self.comm.collective(), self.tag + tag_offset as i32)
+    }
+
+    fn memory(&self, buffer: BufferId) -> UserMemory {
+        match buffer {
+            BufferId::Send => self.binding.send,
+            BufferId::Recv => self.binding.recv,
+            BufferId::Temp(number) => self.temps[usize::from(number)].memory(),
+        }
+    }
+
+    fn send_buf(&self, region: Region) -> SendBuf {
+        self.memory(region.buffer).send_buf(region.offset_bytes, region.count, self.datatype(region.datatype))
+    }
+
+    fn recv_buf(&self, region: Region) -> RecvBuf {
+        self.memory(region.buffer).recv_buf(region.offset_bytes, region.count, self.datatype(region.datatype))
+    }
+
+    fn datatype(&self, slot: TypeSlot) -> &Arc<Datatype> {
+        const BOUND: &str = "a schedule names only types its call has";
+        let parts = || self.binding.part_types.as_ref().expect(BOUND);
+        match slot {
+            TypeSlot::Send => self.binding.send_type.as_ref().expect(BOUND),
+            TypeSlot::Recv => self.binding.recv_type.as_ref().expect(BOUND),
+            TypeSlot::PerPeerSend(index) => &parts().send[index as usize],
+            TypeSlot::PerPeerRecv(index) => &parts().recv[index as usize],
+            TypeSlot::Bytes => Datatype::byte(),
+        }
+    }
+
+    #[cold]
+    fn blame(&self, peer: PeerId, outcome: Outcome) -> Error {
+        let (me, other) = (self.comm.describe_rank(self.comm.rank()), self.comm.describe_peer(peer));
+        let (call, comm) = (self.call, self.comm);
+        match outcome {
+            Outcome::Truncated { sent_bytes, capacity_bytes } => ErrorClass::Truncate.error(format!(
+                "{call} on {comm}: {other} sent {sent_bytes} bytes where {me} expects at most {capacity_bytes}; \
+                 do all ranks pass the same counts and types?"
+            )),
+            Outcome::Failed(why) => {
+                ErrorClass::Other.error(format!("{call} on {comm}: between {me} and {other}: {why}"))
+            }
+            Outcome::Done | Outcome::Cancelled => {
+                ErrorClass::Intern.error(format!("{call} on {comm}: a message was cancelled"))
+            }
+        }
+    }
+}
+
+fn temps_for(schedule: &Schedule, binding: &Binding) -> SmallVec<[Scratch; 2]> {
+    let scratch = |temp: &Temp| match *temp {
+        Temp::Bytes { len_bytes } => Scratch::new(len_bytes, Datatype::byte()),
+        Temp::Elements { count } => {
+            let datatype = binding.recv_type.as_ref().expect("temporaries have the receive type");
+            Scratch::new(count, datatype)
+        }
+    };
+    schedule.temps().iter().map(scratch).collect()
+}

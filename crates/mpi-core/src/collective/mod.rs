@@ -1,0 +1,98 @@
+//! Collective operations: one set of arguments, three ways to carry them out.
+//!
+//! A call becomes a schedule (kept with the communicator, so that a repeated call finds it) and a
+//! binding of the schedule's symbols to memory. Blocking calls run it on the spot, non-blocking
+//! ones hand it to the operations in flight, persistent ones keep it for their starts.
+//!
+//! **Invariants**
+//! - Each start takes the next sequence number of its communicator; its messages carry it as their
+//!   tag, so any number of collectives run at once without meeting.
+//! - No borrow is held while a reduction of the user's runs.
+//!
+//! MPI: §6
+
+mod arguments;
+mod host;
+mod plan;
+
+pub use arguments::{Arguments, Blocks, Buffer, Parts, Reduction};
+pub(crate) use host::{Background, Running};
+pub(crate) use plan::Plan;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+
+use collectives::{BuildError, Cache, Call, Place, Schedule, Selection};
+
+use crate::communicator::Comm;
+use crate::error::Result;
+use crate::request::Request;
+use crate::world::World;
+
+/// The schedules one communicator has used lately.
+pub(crate) struct ScheduleCache(Mutex<Cache>);
+
+impl ScheduleCache {
+    pub fn new(place: Place, selection: Arc<Selection>) -> Self {
+        ScheduleCache(Mutex::new(Cache::new(place, selection)))
+    }
+
+    /// The schedule of `call`, kept or new.
+    pub fn schedule(&self, call: &Call) -> std::result::Result<Arc<Schedule>, BuildError> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).schedule(call)
+    }
+}
+
+impl World {
+    /// Carries out a collective operation.
+    ///
+    /// # Errors
+    /// `Root`, `Count`, `Op`, `Arg` for bad arguments, `Truncate` where ranks disagree about sizes.
+    ///
+    /// MPI: §6
+    pub fn collective(&self, comm: &Comm, arguments: Arguments) -> Result<()> {
+        let call = arguments.names()[0];
+        let mut running = Running::new(comm, Plan::new(comm, arguments)?, call);
+        self.wait_until(|world| match running.advance(world, comm) {
+            Poll::Ready(result) => Some(result),
+            Poll::Pending => None,
+        })
+    }
+
+    /// Starts a collective operation.
+    ///
+    /// # Errors
+    /// As [`World::collective`], those of arguments at once.
+    ///
+    /// MPI: §6.12
+    pub fn start_collective(&self, comm: &Arc<Comm>, arguments: Arguments) -> Result<Request> {
+        let call = arguments.names()[1];
+        let running = Running::new(comm, Plan::new(comm, arguments)?, call);
+        let request = self.run_in_background(comm, running, call);
+        self.progress();
+        Ok(request)
+    }
+
+    /// Makes a collective operation that can be started any number of times.
+    ///
+    /// # Errors
+    /// As [`World::collective`], those of arguments at once.
+    ///
+    /// MPI: §6.13
+    pub fn collective_init(&self, comm: &Arc<Comm>, arguments: Arguments) -> Result<Request> {
+        let call = arguments.names()[2];
+        let plan = Plan::new(comm, arguments)?;
+        Ok(Request::persistent(comm, crate::request::Template::Collective(plan), call))
+    }
+
+    /// Puts a collective among the operations in flight; the next poll advances it.
+    pub(crate) fn run_in_background(
+        &self,
+        comm: &Arc<Comm>,
+        running: Running,
+        call: &'static str,
+    ) -> Request {
+        let key = self.operations.start(Box::new(Background { running, comm: Arc::clone(comm) }));
+        Request::operation(key, Arc::clone(comm), call)
+    }
+}

@@ -1,0 +1,326 @@
+//! Communicators: a group of processes and a context that keeps its messages apart.
+//!
+//! **Invariants**
+//! - A communicator lives, and its context id with it, until the user has freed it *and* every
+//!   request on it has completed: requests hold it by reference count.
+//! - Members call collective operations in the same order, so a sequence number counted by each on
+//!   its own names the same operation everywhere.
+//!
+//! Deliberately absent so far: intercommunicators and topologies; a remote group would stand beside
+//! `group`, a topology beside `info`.
+//!
+//! MPI: §7
+
+mod agreement;
+mod commons;
+mod context_ids;
+mod create;
+mod inbox;
+mod split;
+mod tree;
+
+pub(crate) use commons::Commons;
+pub(crate) use context_ids::ContextIds;
+pub use context_ids::CommId;
+pub use split::SplitType;
+
+use std::fmt;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use collectives::{Place, TAG_OFFSETS_MAX};
+use engine::{ContextId, PeerId};
+
+use crate::attribute::Attributes;
+use crate::collective::ScheduleCache;
+use crate::constants::{ANY_SOURCE, PROC_NULL, TAG_UB};
+use crate::error::{ErrorClass, Result};
+use crate::environment::ErrorHandler;
+use crate::group::Group;
+use crate::info::Info;
+
+/// How two communicators compare.
+///
+/// MPI: §7.4.1 `MPI_Comm_compare`
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Comparison {
+    /// The same communicator.
+    Identical,
+    /// Same processes in the same order, different contexts.
+    Congruent,
+    /// Same processes in another order.
+    Similar,
+    /// Different processes.
+    Unequal,
+}
+
+/// A communicator as one member sees it; shared as `Arc<Comm>`.
+pub struct Comm {
+    /// Unset while a non-blocking duplication is under way.
+    id: OnceLock<CommId>,
+    group: Arc<Group>,
+    rank: u32,
+    /// Rank *r* is process *r*: no table needs to be asked.
+    is_identity: bool,
+    collective_count: AtomicU32,
+    schedules: OnceLock<Box<ScheduleCache>>,
+    details: Mutex<Details>,
+    /// Values the user has attached.
+    pub attributes: Attributes,
+    /// A number the C face stores its handle in; 0 until then.
+    pub face_handle: AtomicUsize,
+    commons: Arc<Commons>,
+}
+
+/// What is seldom asked for.
+struct Details {
+    name: Option<Box<str>>,
+    info: Option<Arc<Info>>,
+    error_handler: Arc<ErrorHandler>,
+}
+
+/// Tags from here up, on the collective context, belong to creations by group.
+const CREATION_TAGS: i32 = TAG_UB + 1;
+/// Number of collective operations after which their tags repeat.
+const SEQUENCES: u32 = (TAG_UB as u32 + 1) / TAG_OFFSETS_MAX;
+
+impl Comm {
+    pub(crate) fn predefined_world(rank: PeerId, size: u32, commons: &Arc<Commons>) -> Arc<Comm> {
+        let comm = Comm::new(Arc::new(Group::identity(size, rank)), commons, ErrorHandler::fatal());
+        comm.settle(CommId::WORLD);
+        comm.set_name("MPI_COMM_WORLD");
+        Arc::new(comm)
+    }
+
+    pub(crate) fn predefined_self(rank: PeerId, commons: &Arc<Commons>) -> Arc<Comm> {
+        let comm = Comm::new(Arc::new(Group::new(vec![rank], rank)), commons, ErrorHandler::fatal());
+        comm.settle(CommId::SELF);
+        comm.set_name("MPI_COMM_SELF");
+        Arc::new(comm)
+    }
+
+    /// A communicator of `group`, of which this process is a member, without an id so far.
+    pub(crate) fn new(group: Arc<Group>, commons: &Arc<Commons>, error_handler: Arc<ErrorHandler>) -> Comm {
+        Comm {
+            id: OnceLock::new(),
+            rank: group.rank().expect("this process is a member of its communicators"),
+            is_identity: group.is_identity(),
+            group,
+            collective_count: AtomicU32::new(0),
+            schedules: OnceLock::new(),
+            details: Mutex::new(Details { name: None, info: None, error_handler }),
+            attributes: Attributes::default(),
+            face_handle: AtomicUsize::new(0),
+            commons: Arc::clone(commons),
+        }
+    }
+
+    /// Gives the communicator its id, once; from now on it can be used.
+    pub(crate) fn settle(&self, id: CommId) {
+        self.id.set(id).expect("a communicator is settled once");
+    }
+
+    /// Rank of this process.
+    #[inline]
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Number of processes.
+    #[inline]
+    pub fn size(&self) -> u32 {
+        self.group.size()
+    }
+
+    /// The processes, in order of rank.
+    #[inline]
+    pub fn group(&self) -> &Arc<Group> {
+        &self.group
+    }
+
+    /// True if the communicator connects two groups. None does so far.
+    ///
+    /// MPI: §7.6.1 `MPI_Comm_test_inter`
+    pub fn is_inter(&self) -> bool {
+        false
+    }
+
+    /// The id the members agreed on; `None` while a non-blocking duplication is under way.
+    pub fn id(&self) -> Option<CommId> {
+        self.id.get().copied()
+    }
+
+    /// The process that has `rank` here.
+    #[inline]
+    pub fn peer_of(&self, rank: u32) -> PeerId {
+        if self.is_identity { rank } else { self.group.peer(rank) }
+    }
+
+    /// The rank that `peer` has here.
+    #[inline]
+    pub fn rank_of(&self, peer: PeerId) -> Option<u32> {
+        if self.is_identity {
+            (peer < self.size()).then_some(peer)
+        } else {
+            self.group.rank_of(peer)
+        }
+    }
+
+    /// The process meant by a rank argument; `None` for `MPI_PROC_NULL`.
+    ///
+    /// # Errors
+    /// `Rank` when there is no such rank.
+    #[inline]
+    pub(crate) fn peer_argument(&self, rank: i32) -> Result<Option<PeerId>> {
+        if (0..self.size() as i32).contains(&rank) {
+            Ok(Some(self.peer_of(rank as u32)))
+        } else if rank == PROC_NULL {
+            Ok(None)
+        } else {
+            Err(self.no_such_rank(rank))
+        }
+    }
+
+    #[cold]
+    pub(crate) fn no_such_rank(&self, rank: i32) -> crate::Error {
+        ErrorClass::Rank.error(format!("{self} has no rank {rank}: its size is {}", self.size()))
+    }
+
+    /// The context of point-to-point messages.
+    #[inline]
+    pub(crate) fn point_to_point(&self) -> ContextId {
+        self.settled_id().point_to_point()
+    }
+
+    /// The context of collective operations.
+    #[inline]
+    pub(crate) fn collective(&self) -> ContextId {
+        self.settled_id().collective()
+    }
+
+    #[inline]
+    fn settled_id(&self) -> CommId {
+        *self.id.get().expect("a communicator is used only once its creation has completed")
+    }
+
+    /// The first tag of the next collective operation; it may use `TAG_OFFSETS_MAX` from there.
+    #[inline]
+    pub(crate) fn next_collective_tag(&self) -> i32 {
+        // Relaxed: calls on one communicator are ordered by the user, as the standard demands.
+        let sequence = self.collective_count.fetch_add(1, Ordering::Relaxed) % SEQUENCES;
+        (sequence * TAG_OFFSETS_MAX) as i32
+    }
+
+    /// The tag of a creation by group in which the user chose `tag`.
+    pub(crate) fn creation_tag(tag: i32) -> i32 {
+        CREATION_TAGS | tag
+    }
+
+    /// Schedules of collective operations used before.
+    #[inline]
+    pub(crate) fn schedules(&self) -> &ScheduleCache {
+        self.schedules.get_or_init(|| {
+            let place = Place { rank: self.rank, size: self.size() };
+            Box::new(ScheduleCache::new(place, Arc::clone(&self.commons.selection)))
+        })
+    }
+
+    /// The name the user gave, or an empty one.
+    ///
+    /// MPI: §7.8 `MPI_Comm_get_name`
+    pub fn name(&self) -> String {
+        self.details().name.as_deref().unwrap_or_default().to_owned()
+    }
+
+    /// Names the communicator, for messages and tools.
+    ///
+    /// MPI: §7.8 `MPI_Comm_set_name`
+    pub fn set_name(&self, name: &str) {
+        self.details().name = Some(Box::from(name));
+    }
+
+    /// The hints given to this communicator, if any.
+    pub fn info(&self) -> Option<Arc<Info>> {
+        self.details().info.clone()
+    }
+
+    /// Replaces the hints.
+    pub fn set_info(&self, info: Option<Arc<Info>>) {
+        self.details().info = info;
+    }
+
+    /// What happens when a call on this communicator fails.
+    pub fn error_handler(&self) -> Arc<ErrorHandler> {
+        Arc::clone(&self.details().error_handler)
+    }
+
+    /// Chooses what happens when a call on this communicator fails.
+    pub fn set_error_handler(&self, handler: Arc<ErrorHandler>) {
+        self.details().error_handler = handler;
+    }
+
+    /// Compares contexts and groups.
+    ///
+    /// MPI: §7.4.1 `MPI_Comm_compare`
+    pub fn compare(self: &Arc<Self>, other: &Arc<Comm>) -> Comparison {
+        if Arc::ptr_eq(self, other) {
+            return Comparison::Identical;
+        }
+        match self.group.compare(&other.group) {
+            crate::group::Comparison::Identical => Comparison::Congruent,
+            crate::group::Comparison::Similar => Comparison::Similar,
+            crate::group::Comparison::Unequal => Comparison::Unequal,
+        }
+    }
+
+    /// A rank as people know it: its number here and, where that differs, among all processes.
+    pub(crate) fn describe_rank(&self, rank: u32) -> String {
+        match self.peer_of(rank) {
+            peer if peer == rank => format!("rank {rank}"),
+            peer => format!("rank {rank} (world rank {peer})"),
+        }
+    }
+
+    /// A process as people know it: its rank here and, where that differs, among all processes.
+    pub(crate) fn describe_peer(&self, peer: PeerId) -> String {
+        match self.rank_of(peer) {
+            Some(rank) => self.describe_rank(rank),
+            None => format!("world rank {peer}, not a member"),
+        }
+    }
+
+    /// The source of a message that came on this communicator.
+    #[inline]
+    pub(crate) fn source_of(&self, peer: PeerId) -> i32 {
+        self.rank_of(peer).map_or(ANY_SOURCE, |rank| rank as i32)
+    }
+
+    fn details(&self) -> MutexGuard<'_, Details> {
+        self.details.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Comm {
+    fn drop(&mut self) {
+        if let Some(id) = self.id() {
+            self.commons.ids.release(id);
+        }
+    }
+}
+
+impl fmt::Display for Comm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name();
+        match (name.is_empty(), self.id()) {
+            (false, _) => f.write_str(&name),
+            (true, Some(id)) => write!(f, "communicator {}", id.0),
+            (true, None) => f.write_str("communicator under construction"),
+        }
+    }
+}
+
+impl fmt::Debug for Comm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Comm({self}, rank {} of {})", self.rank, self.size())
+    }
+}

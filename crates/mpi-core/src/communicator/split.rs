@@ -1,0 +1,219 @@
+//! Splitting a communicator into disjoint ones.
+//!
+//! All members learn everybody's colour and key in one round up and down a tree. With them travels
+//! a context id each member would offer if it became the first of its new group, so that nothing
+//! more needs to be said in the common case.
+//!
+//! MPI: §7.4.2
+
+use std::sync::Arc;
+
+use super::agreement::Agreement;
+use super::context_ids::{CommId, Proposal};
+use super::create::ready;
+use super::tree::{Tree, TreeRound};
+use super::Comm;
+use crate::constants::UNDEFINED;
+use crate::error::{ErrorClass, Result};
+use crate::group::Group;
+use crate::info::Info;
+use crate::world::World;
+
+/// By what a communicator is split.
+///
+/// MPI: §7.4.2 `MPI_Comm_split_type`
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SplitType {
+    /// Processes that can share memory.
+    Shared,
+    /// The kind of resource the hints name.
+    HardwareGuided,
+    /// Whatever level of the hardware splits the communicator.
+    HardwareUnguided,
+    /// The kind of resource the hints name, of whatever sort.
+    ResourceGuided,
+    /// No new communicator for this process.
+    Undefined,
+}
+
+/// What one member says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Record {
+    /// `None` for a process that wants no communicator.
+    colour: Option<u64>,
+    key: i32,
+    offer: Option<Proposal>,
+}
+
+const RECORD_BYTES: usize = 18;
+
+impl World {
+    /// One new communicator per colour, ranks ordered by key and then by old rank; `None` for a
+    /// process without colour (`UNDEFINED`).
+    ///
+    /// Collective.
+    ///
+    /// # Errors
+    /// `Arg` for a negative colour, `NoMem` when no context id is left.
+    ///
+    /// MPI: §7.4.2 `MPI_Comm_split`
+    pub fn comm_split(&self, comm: &Arc<Comm>, colour: i32, key: i32) -> Result<Option<Arc<Comm>>> {
+        let colour = match colour {
+            UNDEFINED => None,
+            0.. => Some(colour as u64),
+            _ => return ErrorClass::Arg.fail(format!("colour {colour} is neither MPI_UNDEFINED nor at least 0")),
+        };
+        self.split_by(comm, colour, key, false)
+    }
+
+    /// New communicators of processes that have something in common.
+    ///
+    /// The hardware is known by its nodes: the guided kinds give a communicator where the hints
+    /// name shared memory or a node, the unguided kind where nodes split the communicator.
+    ///
+    /// Collective.
+    ///
+    /// # Errors
+    /// `NoMem` when no context id is left.
+    ///
+    /// MPI: §7.4.2 `MPI_Comm_split_type`
+    pub fn comm_split_type(
+        &self,
+        comm: &Arc<Comm>,
+        kind: SplitType,
+        key: i32,
+        info: Option<&Arc<Info>>,
+    ) -> Result<Option<Arc<Comm>>> {
+        let node = self.process_manager().node_key();
+        let names_node = || {
+            let hint = |name| info.and_then(|info| info.value(name));
+            ["mpi_hw_resource_type", "mpi_shared_memory"].into_iter().filter_map(hint).any(|value| {
+                matches!(value.as_str(), "mpi_shared_memory" | "node" | "Machine" | "machine")
+            })
+        };
+        let colour = match kind {
+            SplitType::Undefined => None,
+            SplitType::Shared | SplitType::HardwareUnguided => Some(node),
+            SplitType::HardwareGuided | SplitType::ResourceGuided => names_node().then_some(node),
+        };
+        let new = self.split_by(comm, colour, key, kind == SplitType::HardwareUnguided)?;
+        if let Some(new) = &new {
+            new.set_info(info.cloned());
+        }
+        Ok(new)
+    }
+
+    /// The split proper. If `must_divide`, a split that leaves everybody together gives nothing.
+    fn split_by(
+        &self,
+        comm: &Arc<Comm>,
+        colour: Option<u64>,
+        key: i32,
+        must_divide: bool,
+    ) -> Result<Option<Arc<Comm>>> {
+        let offer = if colour.is_some() && comm.size() > 1 { self.commons.ids.propose().ok() } else { None };
+        let tree = comm.collective_tree();
+        let mut round = TreeRound::gather(tree.clone(), Record { colour, key, offer }.encode());
+        let mut decide = |records: &[u8]| Ok(records.to_vec());
+        let table = self.wait_until(|world| ready(round.advance(world, &mut decide)))?;
+        let members = match (colour, decode(&table, comm.size())) {
+            (Some(colour), Ok(records)) => members_of(&records, colour),
+            (None, Ok(_)) => Vec::new(),
+            (_, Err(error)) => return Err(error),
+        };
+        let leads = members.first().is_some_and(|(rank, _)| *rank == comm.rank());
+        let divides = !must_divide || members.len() < comm.size() as usize;
+        if let Some(offer) = offer.filter(|offer| !leads || members.len() == 1 || !divides || offer.is_recycled) {
+            self.commons.ids.withdraw(offer);
+        }
+        if members.is_empty() || !divides {
+            return Ok(None);
+        }
+        let peers = members.iter().map(|(rank, _)| comm.peer_of(*rank)).collect();
+        let group = Arc::new(Group::new(peers, self.peer()));
+        let new = Comm::new(Arc::clone(&group), &self.commons, comm.error_handler());
+        match members[0].1.offer {
+            Some(Proposal { id, is_recycled: false }) if members.len() > 1 => {
+                if !leads && !self.commons.ids.claim(id) {
+                    return ErrorClass::Intern.fail("splitting a communicator: a fresh context id is in use");
+                }
+                new.settle(id);
+            }
+            _ => {
+                let rank = new.rank();
+                let mut agreement = Agreement::new(Tree { group, rank, ..tree }, &self.commons);
+                new.settle(self.wait_until(|world| ready(agreement.advance(world)))?);
+            }
+        }
+        Ok(Some(Arc::new(new)))
+    }
+}
+
+/// Ranks of one colour in their new order, with what they said.
+fn members_of(records: &[Record], colour: u64) -> Vec<(u32, Record)> {
+    let mut members: Vec<_> = (0..).zip(records.iter().copied()).filter(|(_, r)| r.colour == Some(colour)).collect();
+    members.sort_by_key(|(rank, record)| (record.key, *rank));
+    members
+}
+
+impl Record {
+    fn encode(self) -> Vec<u8> {
+        let recycled = self.offer.is_some_and(|offer| offer.is_recycled);
+        let flags = [self.colour.is_some(), self.offer.is_some(), recycled];
+        let mut bytes = Vec::with_capacity(RECORD_BYTES);
+        bytes.extend(flags.iter().enumerate().fold(0_u16, |all, (bit, set)| all | u16::from(*set) << bit).to_le_bytes());
+        bytes.extend(self.colour.unwrap_or(0).to_le_bytes());
+        bytes.extend(self.key.to_le_bytes());
+        bytes.extend(self.offer.map_or(0, |offer| offer.id.0).to_le_bytes());
+        bytes
+    }
+}
+
+fn decode(table: &[u8], size: u32) -> Result<Vec<Record>> {
+    if table.len() != size as usize * RECORD_BYTES {
+        return ErrorClass::Intern.fail(format!(
+            "splitting a communicator of {size}: the table has {} bytes",
+            table.len()
+        ));
+    }
+    Ok(table.chunks_exact(RECORD_BYTES).map(decode_record).collect())
+}
+
+fn decode_record(bytes: &[u8]) -> Record {
+    let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let has = |bit: u32| bytes[0] & (1 << bit) != 0;
+    let colour = u64::from(word(2)) | u64::from(word(6)) << 32;
+    Record {
+        colour: has(0).then_some(colour),
+        key: word(10) as i32,
+        offer: has(1).then_some(Proposal { id: CommId(word(14)), is_recycled: has(2) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_survives_its_journey() {
+        let offer = Some(Proposal { id: CommId(77), is_recycled: true });
+        let records = [
+            Record { colour: Some(u64::MAX - 5), key: -3, offer },
+            Record { colour: None, key: i32::MAX, offer: None },
+            Record { colour: Some(0), key: 0, offer: Some(Proposal { id: CommId(1), is_recycled: false }) },
+        ];
+        let table: Vec<u8> = records.iter().flat_map(|r| r.encode()).collect();
+        assert_eq!(decode(&table, 3).unwrap(), records);
+        assert!(decode(&table, 2).is_err());
+    }
+
+    #[test]
+    fn members_are_ordered_by_key_then_rank() {
+        let record = |colour, key| Record { colour, key, offer: None };
+        let records = [record(Some(1), 5), record(Some(2), 0), record(Some(1), -1), record(None, 0), record(Some(1), 5)];
+        let ranks = |colour| members_of(&records, colour).iter().map(|(rank, _)| *rank).collect::<Vec<_>>();
+        assert_eq!(ranks(1), [2, 0, 4]);
+        assert_eq!(ranks(2), [1]);
+        assert!(ranks(3).is_empty());
+    }
+}

@@ -1,0 +1,197 @@
+//! Buffered sends and the buffer the user attaches for them.
+//!
+//! A buffered send completes at once: the message is copied and sent from the copy. The attached
+//! memory itself is not written to. It is a budget: each message on its way counts its packed bytes
+//! and `BSEND_OVERHEAD`, and a send that goes beyond the budget is an error, just as if the copy
+//! lay in the user's memory.
+//!
+//! MPI: §3.6
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use datatype::SendBuf;
+use engine::{PeerId, RequestId, SendMode};
+
+use super::exchange::packed;
+use super::send_tag;
+use crate::communicator::Comm;
+use crate::constants::BSEND_OVERHEAD_BYTES;
+use crate::error::{ErrorClass, Result};
+use crate::request::Request;
+use crate::status::Status;
+use crate::world::{Operation, World, engine_error};
+
+/// The memory attached for buffered sends, seen as a budget.
+#[derive(Debug, Default)]
+pub struct AttachedBuffer {
+    budget: Option<Budget>,
+    under_way: Vec<Copied>,
+}
+
+/// What the user attached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Budget {
+    /// Memory at this address, of this length.
+    Memory {
+        /// Where it lies; handed back at the detach, never looked into.
+        address: usize,
+        /// Its length.
+        len_bytes: u64,
+    },
+    /// Whatever is needed (`MPI_BUFFER_AUTOMATIC`).
+    Automatic,
+}
+
+/// A copy on its way.
+#[derive(Debug)]
+struct Copied {
+    id: RequestId,
+    cost_bytes: u64,
+}
+
+impl AttachedBuffer {
+    fn in_use_bytes(&self) -> u64 {
+        self.under_way.iter().map(|copied| copied.cost_bytes).sum()
+    }
+
+    /// Room for a message of `cost_bytes`, given what is under way.
+    fn admit(&self, cost_bytes: u64) -> std::result::Result<(), String> {
+        match self.budget {
+            None => Err("no buffer is attached".to_owned()),
+            Some(Budget::Automatic) => Ok(()),
+            Some(Budget::Memory { len_bytes, .. }) => {
+                let free_bytes = len_bytes.saturating_sub(self.in_use_bytes());
+                if cost_bytes <= free_bytes {
+                    return Ok(());
+                }
+                Err(format!("{free_bytes} bytes of the {len_bytes} attached are free"))
+            }
+        }
+    }
+}
+
+impl World {
+    /// Attaches memory for buffered sends.
+    ///
+    /// # Errors
+    /// `Buffer` when something is attached already.
+    ///
+    /// MPI: §3.6 `MPI_Buffer_attach`
+    pub fn attach_buffer(&self, budget: Budget) -> Result<()> {
+        let mut attached = self.attached.borrow_mut();
+        if attached.budget.is_some() {
+            return ErrorClass::Buffer.fail("a buffer for buffered sends is attached already");
+        }
+        attached.budget = Some(budget);
+        Ok(())
+    }
+
+    /// Waits until all buffered messages are gone and detaches the memory; `None` if there was none.
+    ///
+    /// MPI: §3.6 `MPI_Buffer_detach`
+    pub fn detach_buffer(&self) -> Option<Budget> {
+        self.flush_buffer();
+        self.attached.borrow_mut().budget.take()
+    }
+
+    /// Waits until all buffered messages are gone.
+    ///
+    /// MPI: §3.6 `MPI_Buffer_flush`
+    pub fn flush_buffer(&self) {
+        self.wait_until(|world| world.reap_buffered().then_some(()));
+    }
+
+    /// A request that completes when all buffered messages are gone.
+    ///
+    /// MPI: §3.6 `MPI_Buffer_iflush`
+    pub fn iflush_buffer(&self) -> Request {
+        const CALL: &str = "MPI_Buffer_iflush";
+        if self.reap_buffered() {
+            return Request::finished(Status::EMPTY, CALL);
+        }
+        let key = self.operations.start(Box::new(Flush));
+        Request::operation(key, Arc::clone(self.comm_self()), CALL)
+    }
+
+    pub(crate) fn buffered_send(&self, comm: &Arc<Comm>, dest: i32, tag: i32, buf: SendBuf) -> Result<()> {
+        let tag = send_tag(tag)?;
+        match comm.peer_argument(dest)? {
+            Some(peer) => self.start_buffered_send(comm, peer, dest as u32, tag, &buf),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn start_buffered_send(
+        &self,
+        comm: &Arc<Comm>,
+        peer: PeerId,
+        to: u32,
+        tag: i32,
+        buf: &SendBuf,
+    ) -> Result<()> {
+        let cost_bytes = buf.len_bytes() + BSEND_OVERHEAD_BYTES;
+        self.reap_buffered();
+        let mut admitted = self.attached.borrow().admit(cost_bytes);
+        if admitted.is_err() {
+            // Copies may have left without being noticed yet.
+            self.progress();
+            self.reap_buffered();
+            admitted = self.attached.borrow().admit(cost_bytes);
+        }
+        if let Err(why) = admitted {
+            return ErrorClass::Buffer.fail(format!(
+                "a buffered send of {} bytes to {} with tag {tag} on {comm} needs {cost_bytes} bytes of the \
+                 attached buffer: {why}",
+                buf.len_bytes(),
+                comm.describe_rank(to)
+            ));
+        }
+        let mut engine = self.engine.borrow_mut();
+        let context = comm.point_to_point();
+        if !engine.try_send(peer, context, tag, buf) {
+            let id = engine
+                .send(SendMode::Standard, peer, context, tag, packed(buf))
+                .map_err(engine_error)?;
+            self.attached.borrow_mut().under_way.push(Copied { id, cost_bytes });
+        }
+        drop(engine);
+        self.wake_sleepers();
+        Ok(())
+    }
+
+    /// Forgets copies that have gone; true if none is left.
+    fn reap_buffered(&self) -> bool {
+        let mut attached = self.attached.borrow_mut();
+        if !attached.under_way.is_empty() {
+            let mut engine = self.engine.borrow_mut();
+            attached.under_way.retain(|copied| engine.take(copied.id).is_none());
+        }
+        attached.under_way.is_empty()
+    }
+}
+
+/// Waits for the messages that are under way.
+struct Flush;
+
+impl Operation for Flush {
+    fn advance(&mut self, world: &World) -> Poll<Result<()>> {
+        if world.reap_buffered() { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_budget_is_kept_to() {
+        let mut attached = AttachedBuffer::default();
+        assert!(attached.admit(1).is_err(), "nothing is attached");
+        attached.budget = Some(Budget::Memory { address: 4096, len_bytes: 2 * BSEND_OVERHEAD_BYTES + 8 });
+        assert!(attached.admit(BSEND_OVERHEAD_BYTES + 8).is_ok());
+        assert!(attached.admit(2 * BSEND_OVERHEAD_BYTES + 9).is_err());
+        attached.budget = Some(Budget::Automatic);
+        assert!(attached.admit(u64::MAX).is_ok());
+    }
+}

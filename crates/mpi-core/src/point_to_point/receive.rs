@@ -1,0 +1,86 @@
+//! Receiving, blocking and not.
+//!
+//! MPI: §3.2.4, §3.7.2
+
+use std::sync::Arc;
+
+use datatype::RecvBuf;
+use engine::{Completion, Outcome, Source, TagPattern};
+
+use super::{source_pattern, tag_pattern};
+use crate::communicator::Comm;
+use crate::error::Result;
+use crate::request::{Direction, InFlight, Request, blame, received};
+use crate::status::Status;
+use crate::world::{World, engine_error};
+
+impl World {
+    /// Receives a message.
+    ///
+    /// # Errors
+    /// `Rank` or `Tag` for bad arguments, `Truncate` when the message is longer than the buffer,
+    /// `Other` when it cannot be delivered.
+    ///
+    /// MPI: §3.2.4 `MPI_Recv`
+    #[inline]
+    pub fn recv(&self, comm: &Comm, source: i32, tag: i32, buf: RecvBuf) -> Result<Status> {
+        let tag = tag_pattern(tag)?;
+        let Some(from) = source_pattern(comm, source)? else { return Ok(Status::PROC_NULL) };
+        let id = self
+            .engine
+            .borrow_mut()
+            .recv(from, comm.point_to_point(), tag, buf)
+            .map_err(engine_error)?;
+        let completion = self.wait_for(id);
+        finish_receive(comm, source, &completion, "MPI_Recv")
+    }
+
+    /// Starts a receive.
+    ///
+    /// # Errors
+    /// `Rank` or `Tag` for bad arguments.
+    ///
+    /// MPI: §3.7.2 `MPI_Irecv`
+    pub fn irecv(&self, comm: &Arc<Comm>, source: i32, tag: i32, buf: RecvBuf) -> Result<Request> {
+        let tag = tag_pattern(tag)?;
+        let Some(from) = source_pattern(comm, source)? else {
+            return Ok(Request::finished(Status::PROC_NULL, "MPI_Irecv"));
+        };
+        self.start_receive(comm, source, from, tag, buf, "MPI_Irecv")
+    }
+
+    pub(crate) fn start_receive(
+        &self,
+        comm: &Arc<Comm>,
+        source: i32,
+        from: Source,
+        tag: TagPattern,
+        buf: RecvBuf,
+        call: &'static str,
+    ) -> Result<Request> {
+        let id = self
+            .engine
+            .borrow_mut()
+            .recv(from, comm.point_to_point(), tag, buf)
+            .map_err(engine_error)?;
+        let direction = Direction::Receive { from: source };
+        Ok(Request::message(InFlight { id, comm: Arc::clone(comm), direction }, call))
+    }
+}
+
+/// The status of a receive that has completed, or its error.
+#[inline]
+pub(crate) fn finish_receive(
+    comm: &Comm,
+    source: i32,
+    completion: &Completion,
+    call: &'static str,
+) -> Result<Status> {
+    match completion.outcome {
+        Outcome::Done => Ok(received(comm, source, completion)),
+        Outcome::Cancelled => Ok(Status::CANCELLED),
+        Outcome::Truncated { .. } | Outcome::Failed(_) => {
+            Err(blame(comm, Direction::Receive { from: source }, completion, call))
+        }
+    }
+}

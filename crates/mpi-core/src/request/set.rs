@@ -1,0 +1,270 @@
+//! Waiting for and testing one, any, all or some of a list of requests.
+//!
+//! Each call answers exactly as the standard says also for lists with null requests and inactive
+//! persistent ones: those count as complete with an empty status, and a list of nothing else has
+//! nothing to wait for.
+//!
+//! MPI: §3.7.3, §3.7.5, §3.7.6
+
+use super::{Failure, Finish, Request, Taken};
+use crate::error::{Error, Result};
+use crate::status::Status;
+use crate::world::World;
+
+/// A list of requests as a face keeps it, some of which may be null.
+pub trait RequestSet {
+    /// Number of requests, null ones included.
+    fn len(&self) -> usize;
+
+    /// True if the list is empty.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Shows request `index` to `look`, or gives `None` if it is null. `look` calls no user code.
+    fn with<R>(&self, index: usize, look: impl FnOnce(&mut Request) -> R) -> Option<R>;
+
+    /// Request `index` is spent: makes it null.
+    fn remove(&self, index: usize);
+}
+
+/// What waiting for any request came to.
+#[derive(Debug)]
+pub enum AnyFinished {
+    /// No request of the list was active.
+    NoneActive,
+    /// This one has finished.
+    One(usize, Finish),
+}
+
+impl World {
+    /// Waits for request 0 of `set`; an inactive or null one has the empty status.
+    ///
+    /// # Errors
+    /// What the operation failed with.
+    ///
+    /// MPI: §3.7.3 `MPI_Wait`
+    #[inline]
+    pub fn wait(&self, set: &impl RequestSet) -> Finish {
+        self.wait_at(set, 0)
+    }
+
+    /// Fetches the result of request 0 of `set` if it is complete.
+    ///
+    /// # Errors
+    /// What the operation failed with.
+    ///
+    /// MPI: §3.7.3 `MPI_Test`
+    #[inline]
+    pub fn test(&self, set: &impl RequestSet) -> Option<Finish> {
+        self.poll_twice(|world| world.try_at(set, 0))
+    }
+
+    /// Waits until one of the active requests has finished.
+    ///
+    /// MPI: §3.7.5 `MPI_Waitany`
+    pub fn wait_any(&self, set: &impl RequestSet) -> AnyFinished {
+        self.wait_until(|world| world.try_any(set))
+    }
+
+    /// Fetches the result of one active request if one is complete, or says that none is active.
+    ///
+    /// MPI: §3.7.5 `MPI_Testany`
+    pub fn test_any(&self, set: &impl RequestSet) -> Option<AnyFinished> {
+        self.poll_twice(|world| world.try_any(set))
+    }
+
+    /// Waits for all requests and reports each one's result, in order. True if all went well.
+    ///
+    /// MPI: §3.7.5 `MPI_Waitall`
+    pub fn wait_all(&self, set: &impl RequestSet, mut report: impl FnMut(usize, Finish)) -> bool {
+        let mut all_well = true;
+        for index in 0..set.len() {
+            let finish = self.wait_at(set, index);
+            all_well &= finish.is_ok();
+            report(index, finish);
+        }
+        all_well
+    }
+
+    /// If all requests are complete, reports each one's result and says whether all went well;
+    /// otherwise changes nothing.
+    ///
+    /// MPI: §3.7.5 `MPI_Testall`
+    pub fn test_all(&self, set: &impl RequestSet, report: impl FnMut(usize, Finish)) -> Option<bool> {
+        let all_complete = |world: &World| {
+            let complete = |index| set.with(index, |request| world.is_complete(request)).unwrap_or(true);
+            (0..set.len()).all(complete).then_some(())
+        };
+        self.poll_twice(all_complete)?;
+        Some(self.wait_all(set, report))
+    }
+
+    /// Waits until at least one active request has finished and reports all that have.
+    /// `None` if none was active, otherwise whether all reported ones went well.
+    ///
+    /// MPI: §3.7.5 `MPI_Waitsome`
+    pub fn wait_some(&self, set: &impl RequestSet, mut report: impl FnMut(usize, Finish)) -> Option<bool> {
+        self.wait_until(|world| match world.try_some(set, &mut report) {
+            Some(SomeFinished::Pending) => None,
+            Some(SomeFinished::Reported { all_well }) => Some(Some(all_well)),
+            None => Some(None),
+        })
+    }
+
+    /// Reports all active requests that are complete, perhaps none. `None` if none was active,
+    /// otherwise whether all reported ones went well.
+    ///
+    /// MPI: §3.7.5 `MPI_Testsome`
+    pub fn test_some(&self, set: &impl RequestSet, mut report: impl FnMut(usize, Finish)) -> Option<bool> {
+        self.progress();
+        match self.try_some(set, &mut report)? {
+            SomeFinished::Pending => Some(true),
+            SomeFinished::Reported { all_well } => Some(all_well),
+        }
+    }
+
+    /// The status of request 0 of `set` without fetching it, or `None` while it is pending.
+    ///
+    /// # Errors
+    /// What the query callback of a generalized request returns.
+    ///
+    /// MPI: §3.7.6 `MPI_Request_get_status`
+    pub fn request_status(&self, set: &impl RequestSet) -> Result<Option<Status>> {
+        let look = |world: &World| match set.with(0, |request| world.peek(request)) {
+            None => Some(None),
+            Some(None) => None,
+            Some(Some(peeked)) => Some(Some(peeked)),
+        };
+        match self.poll_twice(look) {
+            None => Ok(None),
+            Some(None) => Ok(Some(Status::EMPTY)),
+            Some(Some(peeked)) => peeked.status().map(Some),
+        }
+    }
+
+    /// Asks for request 0 of `set` to be cancelled. Only receives not matched yet are; the request
+    /// still has to be completed.
+    ///
+    /// # Errors
+    /// What the cancel callback of a generalized request returns.
+    ///
+    /// MPI: §3.8.4 `MPI_Cancel`
+    pub fn cancel(&self, set: &impl RequestSet) -> Result<()> {
+        let generalized = set.with(0, |request| self.cancel_request(request)).flatten();
+        self.wake_sleepers();
+        generalized.map_or(Ok(()), |generalized| generalized.cancel())
+    }
+
+    /// Tries `look`, and once more after a poll.
+    #[inline]
+    fn poll_twice<T>(&self, mut look: impl FnMut(&World) -> Option<T>) -> Option<T> {
+        look(self).or_else(|| {
+            self.progress();
+            look(self)
+        })
+    }
+
+    #[inline]
+    fn wait_at(&self, set: &impl RequestSet, index: usize) -> Finish {
+        self.wait_until(|world| world.try_at(set, index))
+    }
+
+    /// The result of one request if it is complete, null or inactive.
+    #[inline]
+    fn try_at(&self, set: &impl RequestSet, index: usize) -> Option<Finish> {
+        match self.take_at(set, index) {
+            Attempt::Taken(taken) => Some(taken.finish()),
+            Attempt::NotActive => Some(Ok(Status::EMPTY)),
+            Attempt::Pending => None,
+        }
+    }
+
+    fn try_any(&self, set: &impl RequestSet) -> Option<AnyFinished> {
+        let mut any_active = false;
+        for index in 0..set.len() {
+            match self.take_at(set, index) {
+                Attempt::Taken(taken) => return Some(AnyFinished::One(index, taken.finish())),
+                Attempt::Pending => any_active = true,
+                Attempt::NotActive => {}
+            }
+        }
+        (!any_active).then_some(AnyFinished::NoneActive)
+    }
+
+    fn try_some(
+        &self,
+        set: &impl RequestSet,
+        report: &mut impl FnMut(usize, Finish),
+    ) -> Option<SomeFinished> {
+        let (mut any_active, mut any_taken, mut all_well) = (false, false, true);
+        for index in 0..set.len() {
+            match self.take_at(set, index) {
+                Attempt::Taken(taken) => {
+                    let finish = taken.finish();
+                    any_taken = true;
+                    all_well &= finish.is_ok();
+                    report(index, finish);
+                }
+                Attempt::Pending => any_active = true,
+                Attempt::NotActive => {}
+            }
+        }
+        match (any_taken, any_active) {
+            (true, _) => Some(SomeFinished::Reported { all_well }),
+            (false, true) => Some(SomeFinished::Pending),
+            (false, false) => None,
+        }
+    }
+
+    /// Fetches a result from the set if there is one, and removes a request that is spent by it.
+    #[inline]
+    fn take_at(&self, set: &impl RequestSet, index: usize) -> Attempt {
+        let look = |request: &mut Request| {
+            if !request.is_active() {
+                return (Attempt::NotActive, false);
+            }
+            match self.take(request) {
+                Some(taken) => (Attempt::Taken(taken), !request.is_persistent()),
+                None => (Attempt::Pending, false),
+            }
+        };
+        let Some((attempt, is_spent)) = set.with(index, look) else { return Attempt::NotActive };
+        if is_spent {
+            set.remove(index);
+        }
+        attempt
+    }
+}
+
+enum Attempt {
+    Taken(Taken),
+    Pending,
+    NotActive,
+}
+
+enum SomeFinished {
+    Pending,
+    Reported { all_well: bool },
+}
+
+impl From<Error> for Box<Failure> {
+    fn from(error: Error) -> Self {
+        Box::new(Failure { error, comm: None })
+    }
+}
+
+/// Requests kept in a vector, for callers without a table of handles.
+impl RequestSet for std::cell::RefCell<Vec<Option<Request>>> {
+    fn len(&self) -> usize {
+        self.borrow().len()
+    }
+
+    fn with<R>(&self, index: usize, look: impl FnOnce(&mut Request) -> R) -> Option<R> {
+        self.borrow_mut().get_mut(index)?.as_mut().map(look)
+    }
+
+    fn remove(&self, index: usize) {
+        self.borrow_mut()[index] = None;
+    }
+}

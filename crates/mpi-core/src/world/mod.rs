@@ -1,0 +1,176 @@
+//! One process's membership in a set of processes that can exchange messages.
+//!
+//! **Invariants**
+//! - All methods take `&self`; what changes lies in cells. No borrow of a cell is held while a
+//!   callback of the user runs, so a callback may call the library again.
+//! - With threads (`ThreadLevel::Multiple`) every call from outside happens inside the gate
+//!   ([`World::enter`]). The type is `Send` but not `Sync`: a face that shares it between threads
+//!   answers for entering the gate first.
+
+mod operations;
+mod process_manager;
+mod waiting;
+
+pub(crate) use operations::{Operation, OperationKey, Operations};
+pub use process_manager::ProcessManager;
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use base::{Gate, GateGuard};
+use collectives::Selection;
+use engine::{Completion, Engine, EngineError, PeerId, RequestId, Waiter};
+
+use crate::communicator::{Comm, Commons, ContextIds};
+use crate::error::{Error, ErrorClass};
+use crate::point_to_point::AttachedBuffer;
+use crate::request::InFlight;
+
+/// What the threads of a process may do, least first.
+///
+/// MPI: §11.6.1
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum ThreadLevel {
+    /// There is one thread.
+    Single,
+    /// Only the thread that initialised calls.
+    Funneled,
+    /// One thread at a time calls.
+    Serialized,
+    /// Any thread calls at any time.
+    Multiple,
+}
+
+/// A process's engine, its predefined communicators and everything in flight.
+///
+/// ```no_run
+/// # fn demo(world: &mpi_core::World) -> mpi_core::Result<()> {
+/// use datatype::{RecvBuf, SendBuf};
+/// let comm = world.comm_world();
+/// println!("rank {} of {}", comm.rank(), comm.size());
+/// world.send(comm, 0, 7, SendBuf::empty())?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct World {
+    pub(crate) engine: RefCell<Engine>,
+    pub(crate) operations: Operations,
+    pub(crate) commons: Arc<Commons>,
+    pub(crate) attached: RefCell<AttachedBuffer>,
+    /// Receives the user has let go of.
+    pub(crate) orphans: RefCell<Vec<InFlight>>,
+    waiter: Arc<Waiter>,
+    gate: Gate,
+    /// Threads of this process that pause inside a wait. Changed inside the gate only.
+    pausing: Cell<u32>,
+    thread_level: ThreadLevel,
+    process: Box<dyn ProcessManager>,
+    comm_world: Arc<Comm>,
+    comm_self: Arc<Comm>,
+}
+
+impl World {
+    /// A world over a started engine, whose collectives choose their algorithms by `selection` (the
+    /// same in all processes).
+    pub fn new(
+        engine: Engine,
+        process: Box<dyn ProcessManager>,
+        thread_level: ThreadLevel,
+        selection: Selection,
+    ) -> Self {
+        let (rank, size) = (engine.rank(), engine.size());
+        let ids = ContextIds::new(rank, size);
+        let commons = Arc::new(Commons { ids, selection: Arc::new(selection) });
+        World {
+            waiter: engine.waiter(),
+            engine: RefCell::new(engine),
+            operations: Operations::default(),
+            attached: RefCell::default(),
+            orphans: RefCell::default(),
+            gate: Gate::new(thread_level == ThreadLevel::Multiple),
+            pausing: Cell::new(0),
+            thread_level,
+            process,
+            comm_world: Comm::predefined_world(rank, size, &commons),
+            comm_self: Comm::predefined_self(rank, &commons),
+            commons,
+        }
+    }
+
+    /// Enters the gate; a face holds the guard for the length of each call.
+    #[inline]
+    pub fn enter(&self) -> GateGuard<'_> {
+        self.gate.enter()
+    }
+
+    /// The communicator of all processes.
+    #[inline]
+    pub fn comm_world(&self) -> &Arc<Comm> {
+        &self.comm_world
+    }
+
+    /// The communicator of this process alone.
+    #[inline]
+    pub fn comm_self(&self) -> &Arc<Comm> {
+        &self.comm_self
+    }
+
+    /// Number of communicators this process is a member of, freed ones with operations pending
+    /// included.
+    pub fn live_communicators(&self) -> usize {
+        self.commons.ids.live_count()
+    }
+
+    /// Index of this process among all.
+    pub fn peer(&self) -> PeerId {
+        self.comm_world.rank()
+    }
+
+    /// What the threads of this process may do.
+    pub fn thread_level(&self) -> ThreadLevel {
+        self.thread_level
+    }
+
+    /// Whoever started the processes.
+    pub fn process_manager(&self) -> &dyn ProcessManager {
+        &*self.process
+    }
+
+    /// Ends all processes of the job.
+    ///
+    /// MPI: §9.7 `MPI_Abort`
+    pub fn abort(&self, code: i32, message: &str) -> ! {
+        self.process.abort(code, message)
+    }
+
+    /// Completes all communication of this process and tells the process manager.
+    ///
+    /// Returns when every process has come here and nothing of this one's is on its way. The face
+    /// runs the delete callbacks of `MPI_COMM_SELF` before.
+    ///
+    /// # Errors
+    /// `Other` when the process manager could not be told, and whatever the closing barrier meets.
+    ///
+    /// MPI: §11.2.2 `MPI_Finalize`
+    pub fn finalize(&self) -> crate::Result<()> {
+        self.wait_until(|world| world.operations.is_empty().then_some(()));
+        self.detach_buffer();
+        self.synchronize(&self.comm_world)?;
+        self.wait_until(|world| (world.engine.borrow().pending_sends() == 0).then_some(()));
+        self.process.finalize().map_err(|why| {
+            ErrorClass::Other.error(format!("the process manager could not be told of the end: {why}"))
+        })
+    }
+
+    /// Waits for one request of the engine.
+    #[inline]
+    pub(crate) fn wait_for(&self, id: RequestId) -> Completion {
+        self.wait_until(|world| world.engine.borrow_mut().take(id))
+    }
+}
+
+/// An error of the engine as the user sees it.
+#[cold]
+pub(crate) fn engine_error(error: EngineError) -> Error {
+    ErrorClass::Intern.error(error.to_string())
+}

@@ -1,0 +1,91 @@
+//! The one loop in which everything waits.
+//!
+//! ```text
+//!   poll ──► ready? ── yes ──► result
+//!    ▲         │ no
+//!    │         ▼
+//!    ├── spin / yield        (gate released, so that other threads go on)
+//!    └── announce, poll once more, sleep
+//! ```
+//!
+//! Another thread of this process may poll the message this thread waits for. Whoever moves
+//! something while a thread pauses wakes the sleepers of this process.
+
+use engine::Pause;
+
+use super::World;
+
+impl World {
+    /// Polls once: the engine, then the operations in flight. True if anything moved.
+    pub fn progress(&self) -> bool {
+        let mut moved = self.engine.borrow_mut().progress();
+        if !self.operations.is_empty() {
+            moved |= self.operations.advance_all(self);
+        }
+        if moved {
+            self.reap_orphans();
+            self.wake_sleepers();
+        }
+        moved
+    }
+
+    /// Waits until `ready` gives something, progressing all the while.
+    ///
+    /// No borrow is held while `ready` runs, and the gate is wholly released in the pauses.
+    #[inline]
+    pub fn wait_until<T>(&self, mut ready: impl FnMut(&World) -> Option<T>) -> T {
+        match ready(self) {
+            Some(value) => value,
+            None => self.wait_loop(&mut ready),
+        }
+    }
+
+    fn wait_loop<T>(&self, ready: &mut dyn FnMut(&World) -> Option<T>) -> T {
+        let mut backoff = self.waiter.backoff();
+        loop {
+            let moved = self.progress();
+            if let Some(value) = ready(self) {
+                return value;
+            }
+            if moved {
+                backoff.reset();
+            }
+            match backoff.next() {
+                Pause::Spin if !self.gate.is_enabled() => std::hint::spin_loop(),
+                Pause::Spin => self.pause(std::hint::spin_loop),
+                Pause::Yield => self.pause(std::thread::yield_now),
+                Pause::Sleep => {
+                    let ticket = self.waiter.announce();
+                    // Whatever came before the announcement woke nobody, so look once more.
+                    let moved = self.progress();
+                    if let Some(value) = ready(self) {
+                        self.waiter.withdraw(ticket);
+                        return value;
+                    }
+                    if moved {
+                        self.waiter.withdraw(ticket);
+                    } else {
+                        self.pause(|| self.waiter.sleep(ticket));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Runs `rest` with the gate released.
+    fn pause(&self, rest: impl FnOnce()) {
+        self.pausing.set(self.pausing.get() + 1);
+        let released = self.gate.release_all();
+        rest();
+        self.gate.reacquire(released);
+        self.pausing.set(self.pausing.get() - 1);
+    }
+
+    /// Something may have completed here that a pausing thread waits for.
+    #[inline]
+    pub(crate) fn wake_sleepers(&self) {
+        if self.pausing.get() > 0 {
+            self.waiter.wake_local();
+        }
+    }
+}
