@@ -45,6 +45,7 @@ fn build(b: &mut Builder, call: &Allreduce) {
             if call.in_place {
                 b.wait_all();
             }
+            b.phase();
             b.recv(partner, result(0, count));
         }
         Role::Active { vertex, partner } => {

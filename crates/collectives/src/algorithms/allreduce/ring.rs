@@ -64,11 +64,20 @@ fn build(b: &mut Builder, call: &Allreduce) {
             _ => stored,
         }
     };
-    let post = |b: &mut Builder, step: u32, half: u32| -> Posted {
+    let mut sent: Vec<[Posted; PARTS as usize]> = Vec::new();
+    let mut post = |b: &mut Builder, step: u32, half: u32| -> Posted {
         let (before, after) = (b.before(1), b.after(1));
-        let (into, from) = (incoming(b, step, half), outgoing(b, step, half));
-        let arriving = b.recv(before, into);
-        b.send(after, from);
+        if step >= reducing_steps {
+            // The result comes where the piece lay that was sent one round of the ring ago.
+            b.wait(sent[(step - reducing_steps) as usize][half as usize]);
+        }
+        let arriving = b.recv(before, incoming(b, step, half));
+        let sending = b.send(after, outgoing(b, step, half));
+        if half == 0 {
+            sent.push([sending; PARTS as usize]);
+        } else {
+            sent[step as usize][half as usize] = sending;
+        }
         arriving
     };
     let mut arriving = [0, 1].map(|half| post(b, 0, half));

@@ -5,12 +5,12 @@
 //! scatter         abcd
 //!                 ab    .   cd        binomial
 //!                 a     b   c   d
-//! ring            ad    ba  cb  dc    each passes on what it last got
-//!                 ...
+//! ring            .     ba  .   dc    each passes on what it last got,
+//!                 ...                 but for what the next has from the scatter
 //!                 abcd abcd abcd abcd
 //! ```
 //!
-//! Cost: `(⌈log2 p⌉ + p - 1) α + 2 (p - 1)/p n β`.
+//! Cost: `(⌈log2 p⌉ + p - 1) α + 2 (p - 1)/p n β` at most.
 //!
 //! Source: Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005, §4.2.
 
@@ -38,7 +38,7 @@ fn build(b: &mut Builder, call: &Bcast) {
     let pieces = |from: u32, to: u32| packed.cut(u64::from(from) * piece_bytes, u64::from(to) * piece_bytes);
 
     // A vertex is handed the pieces of its subtree and hands each child the pieces of the child's.
-    let lowest_bit = if vertex == 0 { size.next_power_of_two() } else { vertex & vertex.wrapping_neg() };
+    let lowest_bit = lowest_bit(vertex, size);
     if vertex > 0 {
         let parent = tree::rank(b, call.root, vertex & (vertex - 1));
         let subtree = pieces(vertex, (vertex + lowest_bit).min(size));
@@ -56,15 +56,30 @@ fn build(b: &mut Builder, call: &Bcast) {
     b.phase();
 
     let (before, after) = (b.before(1), b.after(1));
+    let next = (vertex + 1) % size;
     for step in 0..size - 1 {
         let outgoing = (vertex + size - step) % size;
         let incoming = (vertex + size - step - 1) % size;
-        let arriving = b.recv(before, pieces(incoming, incoming + 1));
-        b.send(after, pieces(outgoing, outgoing + 1));
-        b.wait(arriving);
+        let arriving =
+            (!has_from_scatter(vertex, incoming, size)).then(|| b.recv(before, pieces(incoming, incoming + 1)));
+        if !has_from_scatter(next, outgoing, size) {
+            b.send(after, pieces(outgoing, outgoing + 1));
+        }
+        if let Some(arriving) = arriving {
+            b.wait(arriving);
+        }
     }
     b.wait_all();
     if vertex > 0 {
         packed.close(b, &call.data);
     }
+}
+
+/// The size of a vertex' subtree in the binomial tree, were it complete.
+fn lowest_bit(vertex: u32, size: u32) -> u32 {
+    if vertex == 0 { size.next_power_of_two() } else { vertex & vertex.wrapping_neg() }
+}
+
+fn has_from_scatter(vertex: u32, piece: u32, size: u32) -> bool {
+    piece >= vertex && piece - vertex < lowest_bit(vertex, size)
 }
