@@ -71,7 +71,7 @@ pub enum ErrorClass {
     InfoKey = 31,
     /// `MPI_ERR_INFO_NOKEY`: no such key in the info object.
     InfoNokey = 32,
-    /// `MPI_ERR_INFO_VALUE`: the info value is too long or empty.
+    /// `MPI_ERR_INFO_VALUE`: the info value is too long.
     InfoValue = 33,
     /// `MPI_ERR_INFO`: invalid info object.
     Info = 34,
@@ -203,7 +203,7 @@ const CLASSES: [(ErrorClass, &str, &str); 80] = [
     (ErrorClass::File, "MPI_ERR_FILE", "invalid file handle"),
     (ErrorClass::InfoKey, "MPI_ERR_INFO_KEY", "the info key is too long or empty"),
     (ErrorClass::InfoNokey, "MPI_ERR_INFO_NOKEY", "no such key in the info object"),
-    (ErrorClass::InfoValue, "MPI_ERR_INFO_VALUE", "the info value is too long or empty"),
+    (ErrorClass::InfoValue, "MPI_ERR_INFO_VALUE", "the info value is too long"),
     (ErrorClass::Info, "MPI_ERR_INFO", "invalid info object"),
     (ErrorClass::Io, "MPI_ERR_IO", "input/output error"),
     (ErrorClass::Keyval, "MPI_ERR_KEYVAL", "invalid attribute key"),
@@ -224,43 +224,19 @@ const CLASSES: [(ErrorClass, &str, &str); 80] = [
     (ErrorClass::Service, "MPI_ERR_SERVICE", "cannot unpublish the service name"),
     (ErrorClass::Size, "MPI_ERR_SIZE", "invalid size"),
     (ErrorClass::Spawn, "MPI_ERR_SPAWN", "cannot start processes"),
-    (
-        ErrorClass::UnsupportedDatarep,
-        "MPI_ERR_UNSUPPORTED_DATAREP",
-        "unsupported data representation",
-    ),
+    (ErrorClass::UnsupportedDatarep, "MPI_ERR_UNSUPPORTED_DATAREP", "unsupported data representation"),
     (ErrorClass::UnsupportedOperation, "MPI_ERR_UNSUPPORTED_OPERATION", "unsupported operation"),
     (ErrorClass::Win, "MPI_ERR_WIN", "invalid window"),
     (ErrorClass::RmaFlavor, "MPI_ERR_RMA_FLAVOR", "wrong flavor of window for this call"),
     (ErrorClass::ProcAborted, "MPI_ERR_PROC_ABORTED", "a process has aborted"),
-    (
-        ErrorClass::ValueTooLarge,
-        "MPI_ERR_VALUE_TOO_LARGE",
-        "the value does not fit into the output argument",
-    ),
+    (ErrorClass::ValueTooLarge, "MPI_ERR_VALUE_TOO_LARGE", "the value does not fit into the output argument"),
     (ErrorClass::Session, "MPI_ERR_SESSION", "invalid session"),
     (ErrorClass::Errhandler, "MPI_ERR_ERRHANDLER", "invalid error handler"),
     (ErrorClass::Abi, "MPI_ERR_ABI", "error in the ABI settings"),
-    (
-        ErrorClass::ToolCannotInit,
-        "MPI_T_ERR_CANNOT_INIT",
-        "the tool interface cannot be initialized",
-    ),
-    (
-        ErrorClass::ToolNotAccessible,
-        "MPI_T_ERR_NOT_ACCESSIBLE",
-        "the tool interface is not accessible now",
-    ),
-    (
-        ErrorClass::ToolNotInitialized,
-        "MPI_T_ERR_NOT_INITIALIZED",
-        "the tool interface is not initialized",
-    ),
-    (
-        ErrorClass::ToolNotSupported,
-        "MPI_T_ERR_NOT_SUPPORTED",
-        "not supported by the tool interface",
-    ),
+    (ErrorClass::ToolCannotInit, "MPI_T_ERR_CANNOT_INIT", "the tool interface cannot be initialized"),
+    (ErrorClass::ToolNotAccessible, "MPI_T_ERR_NOT_ACCESSIBLE", "the tool interface is not accessible now"),
+    (ErrorClass::ToolNotInitialized, "MPI_T_ERR_NOT_INITIALIZED", "the tool interface is not initialized"),
+    (ErrorClass::ToolNotSupported, "MPI_T_ERR_NOT_SUPPORTED", "not supported by the tool interface"),
     (ErrorClass::ToolMemory, "MPI_T_ERR_MEMORY", "out of memory in the tool interface"),
     (ErrorClass::ToolInvalid, "MPI_T_ERR_INVALID", "invalid use of the tool interface"),
     (ErrorClass::ToolInvalidIndex, "MPI_T_ERR_INVALID_INDEX", "invalid tool index"),
@@ -270,21 +246,9 @@ const CLASSES: [(ErrorClass, &str, &str); 80] = [
     (ErrorClass::ToolInvalidName, "MPI_T_ERR_INVALID_NAME", "unknown tool variable or category"),
     (ErrorClass::ToolOutOfHandles, "MPI_T_ERR_OUT_OF_HANDLES", "no more tool handles"),
     (ErrorClass::ToolOutOfSessions, "MPI_T_ERR_OUT_OF_SESSIONS", "no more tool sessions"),
-    (
-        ErrorClass::ToolCvarSetNotNow,
-        "MPI_T_ERR_CVAR_SET_NOT_NOW",
-        "the control variable cannot be set at this moment",
-    ),
-    (
-        ErrorClass::ToolCvarSetNever,
-        "MPI_T_ERR_CVAR_SET_NEVER",
-        "the control variable can never be set",
-    ),
-    (
-        ErrorClass::ToolPvarNoWrite,
-        "MPI_T_ERR_PVAR_NO_WRITE",
-        "the performance variable cannot be written",
-    ),
+    (ErrorClass::ToolCvarSetNotNow, "MPI_T_ERR_CVAR_SET_NOT_NOW", "the control variable cannot be set at this moment"),
+    (ErrorClass::ToolCvarSetNever, "MPI_T_ERR_CVAR_SET_NEVER", "the control variable can never be set"),
+    (ErrorClass::ToolPvarNoWrite, "MPI_T_ERR_PVAR_NO_WRITE", "the performance variable cannot be written"),
     (
         ErrorClass::ToolPvarNoStartstop,
         "MPI_T_ERR_PVAR_NO_STARTSTOP",
@@ -305,9 +269,7 @@ impl ErrorClass {
 
     /// The class with this ABI value, if it is a predefined one other than success.
     pub fn from_value(value: i32) -> Option<Self> {
-        let at = CLASSES
-            .binary_search_by_key(&value, |(class, _, _)| class.value())
-            .ok()?;
+        let at = CLASSES.binary_search_by_key(&value, |(class, _, _)| class.value()).ok()?;
         Some(CLASSES[at].0)
     }
 

@@ -38,11 +38,7 @@ pub struct Error {
 impl Error {
     /// An error of a predefined class.
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
-        Error {
-            class,
-            message: message.into(),
-            code: None,
-        }
+        Error { class, message: message.into(), code: None }
     }
 
     /// An error that carries a number chosen by a user's callback.

@@ -96,8 +96,7 @@ impl ErrorRegistry {
             return class.value();
         }
         let same = |slot: &Option<(ErrorClass, String)>| {
-            slot.as_ref()
-                .is_some_and(|(known, text)| *known == class && *text == error.message)
+            slot.as_ref().is_some_and(|(known, text)| *known == class && *text == error.message)
         };
         if !same(&state.recent[state.last_slot]) {
             state.last_slot = next_slot(state.last_slot);
@@ -195,9 +194,7 @@ impl ErrorRegistry {
         }
         let codes = || state.user.iter().filter(|(_, number)| number.class == class);
         if codes().count() > 1 {
-            return ErrorClass::Arg.fail(format!(
-                "error class {class} cannot be removed: error codes of it are left"
-            ));
+            return ErrorClass::Arg.fail(format!("error class {class} cannot be removed: error codes of it are left"));
         }
         state.remove(class, "class")
     }
@@ -247,9 +244,7 @@ impl State {
     }
 
     fn is_user_class(&self, class: i32) -> bool {
-        self.user
-            .get(&class)
-            .is_some_and(|number| number.class == class)
+        self.user.get(&class).is_some_and(|number| number.class == class)
     }
 
     fn user(&self, code: i32) -> Result<&UserNumber> {
@@ -262,9 +257,7 @@ impl State {
 
     fn remove(&mut self, code: i32, what: &str) -> Result<()> {
         if self.user(code)?.text.is_some() {
-            return ErrorClass::Arg.fail(format!(
-                "error {what} {code} cannot be removed: its string is left"
-            ));
+            return ErrorClass::Arg.fail(format!("error {what} {code} cannot be removed: its string is left"));
         }
         self.user.remove(&code);
         Ok(())
