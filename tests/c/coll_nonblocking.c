@@ -59,7 +59,8 @@ static void one_of_each(void)
     OK(MPI_Ireduce_scatter(mine, out[15], counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[k++]));
     OK(MPI_Ireduce_scatter_block(mine, out[16], n, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[k++]));
     /* Messages pass meanwhile, and a blocking collective overtakes. */
-    int right = (world_rank + 1) % world_size, left = (world_rank + world_size - 1) % world_size, got = -1, sum = 0, one = 1;
+    int right = (world_rank + 1) % world_size, left = (world_rank + world_size - 1) % world_size;
+    int got = -1, sum = 0, one = 1;
     OK(MPI_Sendrecv(&world_rank, 1, MPI_INT, right, 1, &got, 1, MPI_INT, left, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     CHECK(got == left);
     OK(MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));

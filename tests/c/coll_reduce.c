@@ -110,9 +110,9 @@ enum { prime = 65521 };
 
 static struct matrix product(struct matrix l, struct matrix r)
 {
-    struct matrix p = {(l.a * r.a % prime + l.b * r.c % prime) % prime, (l.a * r.b % prime + l.b * r.d % prime) % prime,
-                       (l.c * r.a % prime + l.d * r.c % prime) % prime, (l.c * r.b % prime + l.d * r.d % prime) % prime};
-    return p;
+    return (struct matrix){
+        (l.a * r.a % prime + l.b * r.c % prime) % prime, (l.a * r.b % prime + l.b * r.d % prime) % prime,
+        (l.c * r.a % prime + l.d * r.c % prime) % prime, (l.c * r.b % prime + l.d * r.d % prime) % prime};
 }
 
 static void multiply(void *in, void *inout, int *length, MPI_Datatype *type)
@@ -127,8 +127,8 @@ static void multiply(void *in, void *inout, int *length, MPI_Datatype *type)
 
 static struct matrix matrix_of(int rank, int i)
 {
-    struct matrix m = {(unsigned)(rank + 2), (unsigned)(i % 97 + 1), (unsigned)(rank * i % 89), (unsigned)(rank + i % 5 + 1)};
-    return m;
+    return (struct matrix){(unsigned)(rank + 2), (unsigned)(i % 97 + 1), (unsigned)(rank * i % 89),
+                           (unsigned)(rank + i % 5 + 1)};
 }
 
 static struct matrix product_to(int first, int last, int i)

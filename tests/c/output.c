@@ -4,12 +4,13 @@
 #include "check.h"
 
 enum { lines = 3000 };
+static const char dots[] = "............................................................";
 
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
     for (int i = 0; i < lines; i++) {
-        printf("out %d %d %.*s|\n", world_rank, i, i % 60, "............................................................");
+        printf("out %d %d %.*s|\n", world_rank, i, i % 60, dots);
         if (i % 10 == 0)
             fprintf(stderr, "err %d %d|\n", world_rank, i);
     }

@@ -31,7 +31,8 @@ static void *talk(void *argument)
         fill(out, length, (uint64_t)(world_rank * 100 + me));
         switch (round % 3) {
         case 0:
-            MPI_Sendrecv(out, (int)length, MPI_CHAR, right, me, in, 100000, MPI_CHAR, left, me, MPI_COMM_WORLD, &status);
+            MPI_Sendrecv(out, (int)length, MPI_CHAR, right, me, in, 100000, MPI_CHAR, left, me, MPI_COMM_WORLD,
+                         &status);
             break;
         case 1:
             MPI_Irecv(in, 100000, MPI_CHAR, left, me, MPI_COMM_WORLD, &request);

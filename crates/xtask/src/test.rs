@@ -1,0 +1,188 @@
+//! `cargo xtask test`: every kind of test behind one command, one line each, one summary.
+//!
+//! A test is a [`Case`]: a name such as `c/ping-2`, what it needs first, and a body. What it needs
+//! (an installation, the peer libraries, mpi4py, hpcc) is made once, when the first test asks for it.
+
+mod cargo;
+mod hpcc;
+mod interoperation;
+mod launch;
+mod list;
+mod mpi;
+mod programs;
+mod python;
+mod relocation;
+mod surroundings;
+
+use anyhow::{Result, bail};
+use std::cell::OnceCell;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use crate::{install, paths};
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Only tests whose names contain one of these
+    filters: Vec<String>,
+    /// List the tests instead of running them
+    #[arg(long)]
+    list: bool,
+    /// A small choice that takes a minute or two
+    #[arg(long)]
+    quick: bool,
+    /// Stop at the first failure
+    #[arg(long)]
+    fail_fast: bool,
+}
+
+/// How a test ended, if not by an error.
+pub enum Verdict {
+    /// As it should.
+    Passed,
+    /// It could not be tried here; says why.
+    Skipped(String),
+}
+
+/// What a test does with the workshop.
+type Body = Box<dyn Fn(&Workshop) -> Result<Verdict>>;
+
+/// One test.
+pub struct Case {
+    name: String,
+    quick: bool,
+    body: Body,
+}
+
+impl Case {
+    /// A test that passes if its body ends without an error.
+    pub fn new(name: impl Into<String>, body: impl Fn(&Workshop) -> Result<()> + 'static) -> Self {
+        Self::that_may_skip(name, move |workshop| body(workshop).map(|()| Verdict::Passed))
+    }
+
+    /// A test that may find that it cannot be tried here.
+    pub fn that_may_skip(name: impl Into<String>, body: impl Fn(&Workshop) -> Result<Verdict> + 'static) -> Self {
+        Self { name: name.into(), quick: false, body: Box::new(body) }
+    }
+
+    /// Puts the test into the `--quick` choice.
+    pub fn quick(mut self, quick: bool) -> Self {
+        self.quick = quick;
+        self
+    }
+}
+
+/// What tests need and share; each thing is made at its first use, and a failure is remembered.
+#[derive(Default)]
+pub struct Workshop {
+    installed: OnceCell<Result<(), String>>,
+    peers: OnceCell<Result<PathBuf, String>>,
+    python: OnceCell<Result<python::Environment, String>>,
+    programs: programs::Compiled,
+}
+
+impl Workshop {
+    /// Ferrovia, installed from this working tree under `target/prefix`.
+    pub fn installation(&self) -> Result<PathBuf> {
+        made_once(&self.installed, || install::run(&paths::prefix()))?;
+        Ok(paths::prefix())
+    }
+
+    /// The folder with the peer MPI libraries.
+    pub fn peers(&self) -> Result<PathBuf> {
+        made_once(&self.peers, interoperation::install_peers)
+    }
+
+    /// Python with mpi4py built against the installation.
+    pub fn python(&self) -> Result<python::Environment> {
+        self.installation()?;
+        made_once(&self.python, python::prepare)
+    }
+
+    /// A program of `tests/c`, compiled with the installed `mpicc` or `mpicxx`.
+    pub fn program(&self, name: &str) -> Result<PathBuf> {
+        self.installation()?;
+        self.programs.compiled(name)
+    }
+}
+
+fn made_once<T: Clone>(place: &OnceCell<Result<T, String>>, make: impl FnOnce() -> Result<T>) -> Result<T> {
+    match place.get_or_init(|| make().map_err(|error| format!("{error:#}"))) {
+        Ok(made) => Ok(made.clone()),
+        Err(why) => bail!("what this test needs could not be made: {why}"),
+    }
+}
+
+/// Runs what the options choose; an error if any test failed.
+pub fn run(options: &Options) -> Result<()> {
+    let chosen: Vec<Case> = all()?.into_iter().filter(|case| options.choose(case)).collect();
+    if options.list {
+        chosen.iter().for_each(|case| println!("{}", case.name));
+        return Ok(());
+    }
+    if chosen.is_empty() {
+        bail!("no test has a name like {:?}; `cargo xtask test --list` shows them all", options.filters);
+    }
+    let workshop = Workshop::default();
+    let (mut passed, mut failed, mut skipped) = (0, Vec::new(), Vec::new());
+    let began = Instant::now();
+    for (index, case) in chosen.iter().enumerate() {
+        let start = Instant::now();
+        let result = (case.body)(&workshop);
+        let place = format!("[{}/{}]", index + 1, chosen.len());
+        let took = format!("{:.1} s", start.elapsed().as_secs_f64());
+        match result {
+            Ok(Verdict::Passed) => {
+                passed += 1;
+                println!("{place} ok       {} ({took})", case.name);
+            }
+            Ok(Verdict::Skipped(why)) => {
+                println!("{place} skipped  {}: {why}", case.name);
+                skipped.push(format!("{}: {why}", case.name));
+            }
+            Err(error) => {
+                println!("{place} FAILED   {} ({took})\n{error:#}\n", case.name);
+                failed.push(case.name.clone());
+                if options.fail_fast {
+                    break;
+                }
+            }
+        }
+    }
+    println!();
+    skipped.iter().for_each(|line| println!("skipped: {line}"));
+    failed.iter().for_each(|name| println!("failed: {name}"));
+    println!("in {} s", began.elapsed().as_secs());
+    println!("{passed} passed, {} failed, {} skipped", failed.len(), skipped.len());
+    if failed.is_empty() { Ok(()) } else { bail!("tests failed") }
+}
+
+impl Options {
+    /// Everything, as a newcomer asks for it.
+    pub fn everything() -> Self {
+        Self { filters: Vec::new(), list: false, quick: false, fail_fast: false }
+    }
+
+    fn choose(&self, case: &Case) -> bool {
+        let named = self.filters.is_empty() || self.filters.iter().any(|filter| case.name.contains(filter.as_str()));
+        named && (case.quick || !self.quick)
+    }
+}
+
+/// Every test, cheap ones first.
+fn all() -> Result<Vec<Case>> {
+    let mut cases = cargo::cases();
+    cases.extend(programs::cases()?);
+    cases.extend(launch::cases());
+    cases.extend(surroundings::cases());
+    cases.extend(relocation::cases());
+    cases.extend(interoperation::cases());
+    cases.extend(hpcc::cases());
+    cases.extend(python::cases()?);
+    Ok(cases)
+}
+
+/// The interpreter of the environment with mpi4py, for the demo.
+pub fn python_with_mpi4py() -> Result<PathBuf> {
+    Ok(python::prepare()?.python)
+}

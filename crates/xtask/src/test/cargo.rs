@@ -1,0 +1,21 @@
+//! The workspace's own unit, property and documentation tests.
+
+use super::Case;
+use crate::command::{Program, exists};
+use std::time::Duration;
+
+/// With `cargo nextest` where it is installed, else with `cargo test`; documentation tests always by cargo.
+pub fn cases() -> Vec<Case> {
+    let cargo =
+        || Program::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())).limit(Duration::from_secs(900));
+    vec![
+        Case::new("cargo/test", move |_| {
+            let command = match exists("cargo-nextest") {
+                true => cargo().args(["nextest", "run", "--workspace", "--no-fail-fast", "--no-tests=pass"]),
+                false => cargo().args(["test", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests"]),
+            };
+            command.run_openly()
+        }),
+        Case::new("cargo/doc", move |_| cargo().args(["test", "--workspace", "--doc"]).run_openly()),
+    ]
+}

@@ -1,0 +1,101 @@
+//! Other MPIs beside ours: their launcher with our programs, our launcher with theirs, and one
+//! binary over either library, which is what a standard ABI is for.
+
+use super::mpi::Job;
+use super::{Case, Verdict, Workshop, programs};
+use crate::command::Program;
+use crate::paths;
+use anyhow::{Context, Result};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Programs that use every way a message can take.
+const PROGRAMS: [&str; 3] = ["hello", "ping", "coll_basic"];
+
+/// Peers are MPICH (Hydra) and Intel MPI; both know the standard ABI.
+pub fn cases() -> Vec<Case> {
+    vec![
+        Case::new("interoperation/hydra-starts-ours", |workshop| {
+            their_launcher(workshop, "mpich/bin/mpiexec", &[1, 2, 4])
+        }),
+        Case::that_may_skip("interoperation/intel-starts-ours", intel_launcher),
+        Case::new("interoperation/ours-starts-mpich", ours_starts_mpich),
+        Case::new("interoperation/their-binary-our-library", their_binary_our_library),
+        Case::new("interoperation/our-binary-their-library", our_binary_their_library),
+    ]
+}
+
+/// Installs the peers under the user's cache folder, unless they are there.
+pub fn install_peers() -> Result<PathBuf> {
+    let home = std::env::var_os("HOME").context("HOME is not set")?;
+    let folder = PathBuf::from(home).join(".cache/ferrovia-peers");
+    println!("Installing the peer libraries under {} (only once)", folder.display());
+    Program::new(paths::root().join("tools/install-peers.sh"))
+        .arg(&folder)
+        .limit(Duration::from_secs(900))
+        .run_successfully()?;
+    Ok(folder)
+}
+
+fn their_launcher(workshop: &Workshop, launcher: &str, rank_counts: &[u32]) -> Result<()> {
+    let launcher = workshop.peers()?.join(launcher);
+    for name in PROGRAMS {
+        let program = workshop.program(name)?;
+        for ranks in rank_counts {
+            Job::launched(Program::new(&launcher).arg("-n").arg(ranks.to_string()).arg(&program))
+                .with(|command| command.env_remove("LD_LIBRARY_PATH"))
+                .run_saying("No Errors")?;
+        }
+    }
+    Ok(())
+}
+
+fn intel_launcher(workshop: &Workshop) -> Result<Verdict> {
+    let launcher = workshop.peers()?.join("impi-rt/bin/mpiexec");
+    let trial = Program::new(launcher).args(["-n", "1", "true"]).limit(Duration::from_secs(60)).run();
+    match trial {
+        Ok(finished) if finished.success() => {
+            their_launcher(workshop, "impi-rt/bin/mpiexec", &[2]).map(|()| Verdict::Passed)
+        }
+        Ok(finished) => Ok(Verdict::Skipped(format!("its launcher does not run here: {}", finished.stderr.trim()))),
+        Err(error) => Ok(Verdict::Skipped(format!("{error:#}"))),
+    }
+}
+
+/// A program compiled by MPICH's wrapper for the standard ABI.
+fn theirs(workshop: &Workshop, name: &str) -> Result<PathBuf> {
+    let mpich = workshop.peers()?.join("mpich/bin");
+    let place = paths::target().join("programs/mpich").join(name);
+    programs::compile(|wrapper| Program::new(mpich.join(format!("{wrapper}_abi"))), name, &place)?;
+    Ok(place)
+}
+
+fn ours_starts_mpich(workshop: &Workshop) -> Result<()> {
+    workshop.installation()?;
+    let library = workshop.peers()?.join("mpich/lib");
+    for name in PROGRAMS {
+        let program = theirs(workshop, name)?;
+        Job::of(2).with(|command| command.arg(&program).env("LD_LIBRARY_PATH", &library)).run_saying("No Errors")?;
+    }
+    Ok(())
+}
+
+fn their_binary_our_library(workshop: &Workshop) -> Result<()> {
+    let library = workshop.installation()?.join("lib");
+    for name in PROGRAMS {
+        let program = theirs(workshop, name)?;
+        Job::of(2).with(|command| command.arg(&program).env("LD_LIBRARY_PATH", &library)).run_saying("No Errors")?;
+    }
+    Ok(())
+}
+
+fn our_binary_their_library(workshop: &Workshop) -> Result<()> {
+    let mpich = workshop.peers()?.join("mpich");
+    for name in PROGRAMS {
+        let program = workshop.program(name)?;
+        Job::launched(Program::new(mpich.join("bin/mpiexec")).args(["-n", "2"]).arg(&program))
+            .with(|command| command.env("LD_LIBRARY_PATH", mpich.join("lib")))
+            .run_saying("No Errors")?;
+    }
+    Ok(())
+}
