@@ -23,9 +23,11 @@
 
 mod key;
 mod predefined;
+mod table;
 
 pub use key::{CopyFunction, CopyRule, DeleteFunction, DeleteRule, Key, Keys, Value};
 pub use predefined::PredefinedAttribute;
+pub use table::AttributeTable;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
