@@ -1,0 +1,398 @@
+//! User memory seen through a datatype: [`SendBuf`] to read from, [`RecvBuf`] to write to.
+//!
+//! A buffer is made once, at the face, by an unsafe constructor; everything after that is safe. Memory whose data is one
+//! stretch of bytes (all predefined types but a few pairs, and most derived ones of one block) is held as address and
+//! length alone. Anything else keeps its datatype and is packed and unpacked from any byte on.
+
+use std::sync::Arc;
+
+use crate::copy::{List, Pack, Segment, Unpack, Visitor, walk_strided};
+use crate::datatype::Datatype;
+use crate::memory::Block;
+
+/// Packed bytes that one step of [`RecvBuf::copy_from`] moves when neither side is contiguous.
+const BOUNCE_BYTES: usize = 16 * 1024;
+
+/// Memory that may be read, seen through a datatype.
+#[derive(Clone, Debug)]
+pub struct SendBuf(View);
+
+/// Memory that may be written, seen through a datatype.
+#[derive(Debug)]
+pub struct RecvBuf(View);
+
+/// What both kinds of buffer are.
+#[derive(Clone, Debug)]
+struct View {
+    /// The data if it is consecutive, else where displacement 0 of the first element lies.
+    start: *mut u8,
+    len_bytes: u64,
+    scattered: Option<Scattered>,
+    /// Keeps memory that is not the user's.
+    owner: Option<Arc<Block>>,
+}
+
+/// Elements whose data is not consecutive.
+#[derive(Clone, Debug)]
+struct Scattered {
+    datatype: Arc<Datatype>,
+    count: u64,
+    /// Packed bytes before the first that belongs to this view.
+    skip_bytes: u64,
+}
+
+// SAFETY: whoever made the buffer vouched that the memory is valid until the buffer is gone, on whichever thread that is.
+unsafe impl Send for SendBuf {}
+// SAFETY: as for `SendBuf`; a `RecvBuf` is moved between threads, not shared.
+unsafe impl Send for RecvBuf {}
+
+impl SendBuf {
+    /// `count` elements of `datatype` at `ptr`; a null `ptr` means that displacements are absolute addresses.
+    ///
+    /// # Safety
+    /// The memory the elements describe must be readable, and nothing may write to it, until this value and all its
+    /// clones and slices are dropped.
+    #[inline]
+    pub unsafe fn new(ptr: *const u8, count: u64, datatype: &Arc<Datatype>) -> Self {
+        SendBuf(View::new(ptr.cast_mut(), count, datatype))
+    }
+
+    /// Consecutive bytes.
+    ///
+    /// # Safety
+    /// As [`SendBuf::new`].
+    #[inline]
+    pub unsafe fn bytes(ptr: *const u8, len_bytes: u64) -> Self {
+        SendBuf(View::bytes(ptr.cast_mut(), len_bytes))
+    }
+
+    /// No data at all.
+    #[inline]
+    pub fn empty() -> Self {
+        SendBuf(View::bytes(std::ptr::null_mut(), 0))
+    }
+
+    /// Bytes that the buffer owns.
+    pub fn from_owned(bytes: Box<[u8]>) -> Self {
+        SendBuf(View::owned(bytes))
+    }
+
+    /// Bytes of data.
+    #[inline]
+    pub fn len_bytes(&self) -> u64 {
+        self.0.len_bytes
+    }
+
+    /// The data, if it is consecutive in memory.
+    #[inline]
+    pub fn as_contiguous(&self) -> Option<&[u8]> {
+        self.0.as_slice()
+    }
+
+    /// Where consecutive data begins.
+    #[inline]
+    pub fn address(&self) -> Option<usize> {
+        self.0.address()
+    }
+
+    /// Copies packed bytes from `offset_bytes` on into `dst` and returns how many; fewer than asked for only at the end.
+    pub fn pack_at(&self, offset_bytes: u64, dst: &mut [u8]) -> usize {
+        self.0.pack_at(offset_bytes, dst)
+    }
+
+    /// Lists the stretches of memory from the packed byte `offset_bytes` on, as many as fit, and returns how many.
+    pub fn segments_at(&self, offset_bytes: u64, segments: &mut [Segment]) -> usize {
+        self.0.segments_at(offset_bytes, segments)
+    }
+
+    /// The packed bytes `offset_bytes..offset_bytes + len_bytes`, shortened to what there is.
+    pub fn slice(&self, offset_bytes: u64, len_bytes: u64) -> SendBuf {
+        SendBuf(self.0.slice(offset_bytes, len_bytes))
+    }
+
+    pub(crate) fn with_owner(self, owner: Option<Arc<Block>>) -> Self {
+        SendBuf(View { owner, ..self.0 })
+    }
+
+    pub(crate) fn elements(&self, datatype: &Datatype) -> Option<Elements> {
+        self.0.elements(datatype)
+    }
+}
+
+impl RecvBuf {
+    /// `count` elements of `datatype` at `ptr`; a null `ptr` means that displacements are absolute addresses.
+    ///
+    /// # Safety
+    /// The memory the elements describe must be readable and writable, and nothing else may use it, until this value and
+    /// all its slices are dropped.
+    #[inline]
+    pub unsafe fn new(ptr: *mut u8, count: u64, datatype: &Arc<Datatype>) -> Self {
+        RecvBuf(View::new(ptr, count, datatype))
+    }
+
+    /// Consecutive bytes.
+    ///
+    /// # Safety
+    /// As [`RecvBuf::new`].
+    #[inline]
+    pub unsafe fn bytes(ptr: *mut u8, len_bytes: u64) -> Self {
+        RecvBuf(View::bytes(ptr, len_bytes))
+    }
+
+    /// Room for no data at all.
+    #[inline]
+    pub fn empty() -> Self {
+        RecvBuf(View::bytes(std::ptr::null_mut(), 0))
+    }
+
+    /// Bytes that the buffer owns; [`RecvBuf::into_owned`] gives them back.
+    pub fn from_owned(bytes: Box<[u8]>) -> Self {
+        RecvBuf(View::owned(bytes))
+    }
+
+    /// The bytes given to [`RecvBuf::from_owned`], unless slices or readers of them are still around.
+    pub fn into_owned(self) -> Option<Box<[u8]>> {
+        Arc::into_inner(self.0.owner?)?.into_bytes()
+    }
+
+    /// Bytes of data there is room for.
+    #[inline]
+    pub fn len_bytes(&self) -> u64 {
+        self.0.len_bytes
+    }
+
+    /// The memory, if it is consecutive.
+    #[inline]
+    pub fn as_contiguous(&self) -> Option<&[u8]> {
+        self.0.as_slice()
+    }
+
+    /// The memory, if it is consecutive.
+    #[inline]
+    pub fn contiguous_mut(&mut self) -> Option<&mut [u8]> {
+        let len = self.0.contiguous_len()?;
+        if len == 0 {
+            return Some(&mut []);
+        }
+        // SAFETY: consecutive memory of `len` bytes, vouched for by the constructor; `&mut self` keeps this view's other
+        // uses away.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.0.start, len) })
+    }
+
+    /// Where consecutive memory begins.
+    #[inline]
+    pub fn address(&self) -> Option<usize> {
+        self.0.address()
+    }
+
+    /// Writes `src` as the packed bytes from `offset_bytes` on and returns how many were taken; fewer than given only at
+    /// the end. Elements may be written in parts.
+    pub fn unpack_at(&mut self, offset_bytes: u64, src: &[u8]) -> usize {
+        self.0.unpack_at(offset_bytes, src)
+    }
+
+    /// Reads back what [`RecvBuf::unpack_at`] wrote.
+    pub fn pack_at(&self, offset_bytes: u64, dst: &mut [u8]) -> usize {
+        self.0.pack_at(offset_bytes, dst)
+    }
+
+    /// Lists the stretches of memory from the packed byte `offset_bytes` on, as many as fit, and returns how many.
+    pub fn segments_at(&self, offset_bytes: u64, segments: &mut [Segment]) -> usize {
+        self.0.segments_at(offset_bytes, segments)
+    }
+
+    /// The packed bytes `offset_bytes..offset_bytes + len_bytes`, shortened to what there is.
+    ///
+    /// Slices of one buffer may be filled independently; those in flight together should not overlap.
+    pub fn slice(&mut self, offset_bytes: u64, len_bytes: u64) -> RecvBuf {
+        RecvBuf(self.0.slice(offset_bytes, len_bytes))
+    }
+
+    /// The same memory to read from, for as long as nothing is written to it.
+    pub fn reader(&self) -> SendBuf {
+        SendBuf(self.0.clone())
+    }
+
+    /// Copies as many packed bytes as both sides have, and returns how many.
+    pub fn copy_from(&mut self, source: &SendBuf) -> u64 {
+        if let Some(bytes) = source.as_contiguous() {
+            return self.unpack_at(0, bytes) as u64;
+        }
+        if let Some(room) = self.contiguous_mut() {
+            return source.pack_at(0, room) as u64;
+        }
+        let mut bounce = [0; BOUNCE_BYTES];
+        let mut done = 0;
+        loop {
+            let read = source.pack_at(done, &mut bounce);
+            let written = self.unpack_at(done, &bounce[..read]);
+            done += written as u64;
+            if written == 0 || written < read {
+                return done;
+            }
+        }
+    }
+
+    pub(crate) fn with_owner(self, owner: Option<Arc<Block>>) -> Self {
+        RecvBuf(View { owner, ..self.0 })
+    }
+
+    pub(crate) fn elements(&self, datatype: &Datatype) -> Option<Elements> {
+        self.0.elements(datatype)
+    }
+}
+
+/// The elements of a datatype in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Elements {
+    /// Displacement 0 of the first element.
+    pub origin: *mut u8,
+    pub count: u64,
+}
+
+impl View {
+    #[inline]
+    fn new(ptr: *mut u8, count: u64, datatype: &Arc<Datatype>) -> View {
+        if datatype.is_contiguous() && !ptr.is_null() {
+            return View::bytes(ptr, count.saturating_mul(datatype.size()));
+        }
+        View::general(ptr, count, datatype)
+    }
+
+    #[cold]
+    fn general(ptr: *mut u8, count: u64, datatype: &Arc<Datatype>) -> View {
+        // Integers become pointers only here: absolute addresses on top of MPI_BOTTOM.
+        let origin = if ptr.is_null() { std::ptr::with_exposed_provenance_mut(0) } else { ptr };
+        let len_bytes = count.saturating_mul(datatype.size());
+        let back_to_back = count == 1 || datatype.extent() == datatype.size() as i64;
+        match datatype.single_run() {
+            _ if len_bytes == 0 => View::bytes(ptr, 0),
+            Some(displacement) if back_to_back => {
+                View::bytes(origin.wrapping_offset(displacement as isize), len_bytes)
+            }
+            _ => {
+                let scattered = Scattered { datatype: Arc::clone(datatype), count, skip_bytes: 0 };
+                View { start: origin, len_bytes, scattered: Some(scattered), owner: None }
+            }
+        }
+    }
+
+    #[inline]
+    fn bytes(start: *mut u8, len_bytes: u64) -> View {
+        View { start, len_bytes, scattered: None, owner: None }
+    }
+
+    fn owned(bytes: Box<[u8]>) -> View {
+        let len_bytes = bytes.len() as u64;
+        let block = Arc::new(Block::from_bytes(bytes));
+        View { owner: Some(Arc::clone(&block)), ..View::bytes(block.start(), len_bytes) }
+    }
+
+    #[inline]
+    fn contiguous_len(&self) -> Option<usize> {
+        if self.scattered.is_some() { None } else { Some(self.len_bytes as usize) }
+    }
+
+    #[inline]
+    fn as_slice(&self) -> Option<&[u8]> {
+        let len = self.contiguous_len()?;
+        if len == 0 {
+            return Some(&[]);
+        }
+        // SAFETY: consecutive memory of `len` bytes that is readable and not written to while this view is, vouched for
+        // by whoever made it.
+        Some(unsafe { std::slice::from_raw_parts(self.start, len) })
+    }
+
+    fn address(&self) -> Option<usize> {
+        self.contiguous_len().map(|_| self.start.expose_provenance())
+    }
+
+    fn pack_at(&self, offset_bytes: u64, dst: &mut [u8]) -> usize {
+        let take = self.left(offset_bytes, dst.len());
+        let to = &mut dst[..take];
+        if let Some(bytes) = self.as_slice() {
+            if take > 0 {
+                to.copy_from_slice(&bytes[offset_bytes as usize..][..take]);
+            }
+            return take;
+        }
+        // SAFETY: a walk over this view passes only memory its maker vouched for.
+        let mut pack = unsafe { Pack::new(to) };
+        self.walk(offset_bytes, &mut pack);
+        pack.done()
+    }
+
+    fn unpack_at(&mut self, offset_bytes: u64, src: &[u8]) -> usize {
+        let take = self.left(offset_bytes, src.len());
+        // SAFETY: a walk over this view passes only memory its maker vouched for; only a `RecvBuf` gets here.
+        let mut unpack = unsafe { Unpack::new(&src[..take]) };
+        match self.scattered {
+            Some(_) => self.walk(offset_bytes, &mut unpack),
+            None if take > 0 => unpack.run(self.start.wrapping_add(offset_bytes as usize), take as u64),
+            None => {}
+        }
+        unpack.done()
+    }
+
+    fn segments_at(&self, offset_bytes: u64, segments: &mut [Segment]) -> usize {
+        let left = self.len_bytes.saturating_sub(offset_bytes);
+        if left == 0 {
+            return 0;
+        }
+        let mut list = List::new(segments, left);
+        match self.scattered {
+            Some(_) => self.walk(offset_bytes, &mut list),
+            None => list.run(self.start.wrapping_add(offset_bytes as usize), left),
+        }
+        list.used()
+    }
+
+    fn slice(&self, offset_bytes: u64, len_bytes: u64) -> View {
+        let offset_bytes = offset_bytes.min(self.len_bytes);
+        let len_bytes = len_bytes.min(self.len_bytes - offset_bytes);
+        let owner = self.owner.clone();
+        match &self.scattered {
+            None => View { start: self.start.wrapping_add(offset_bytes as usize), len_bytes, scattered: None, owner },
+            Some(scattered) => {
+                let skip_bytes = scattered.skip_bytes + offset_bytes;
+                let scattered = Scattered { skip_bytes, ..scattered.clone() };
+                View { start: self.start, len_bytes, scattered: Some(scattered), owner }
+            }
+        }
+    }
+
+    /// Bytes from `offset_bytes` on, at most `wanted`.
+    fn left(&self, offset_bytes: u64, wanted: usize) -> usize {
+        let left = self.len_bytes.saturating_sub(offset_bytes);
+        usize::try_from(left).unwrap_or(usize::MAX).min(wanted)
+    }
+
+    fn walk<V: Visitor>(&self, offset_bytes: u64, visitor: &mut V) {
+        let Some(Scattered { datatype, count, skip_bytes }) = &self.scattered else { return };
+        let Some(data) = &datatype.shape().data else { return };
+        let user = self.start.wrapping_offset(data.bytes.displacement as isize);
+        walk_strided(&data.bytes.tree, *count, datatype.extent(), user, skip_bytes + offset_bytes, visitor);
+    }
+
+    /// The memory as elements of `datatype`, if that is what it holds.
+    fn elements(&self, datatype: &Datatype) -> Option<Elements> {
+        if self.len_bytes == 0 {
+            return Some(Elements { origin: self.start, count: 0 });
+        }
+        let count = datatype.count_in(self.len_bytes)? as u64;
+        let origin = match &self.scattered {
+            Some(scattered) => {
+                let (first, rest) = (scattered.skip_bytes / datatype.size(), scattered.skip_bytes % datatype.size());
+                let alike = std::ptr::eq(&*scattered.datatype, datatype) && rest == 0;
+                alike.then(|| self.start.wrapping_offset((datatype.extent() * first as i64) as isize))?
+            }
+            None => {
+                let back_to_back = count == 1 || datatype.extent() == datatype.size() as i64;
+                let displacement = datatype.single_run().filter(|_| back_to_back)?;
+                self.start.wrapping_offset(-displacement as isize)
+            }
+        };
+        Some(Elements { origin, count })
+    }
+}

@@ -1,0 +1,249 @@
+//! A datatype: an immutable type map with its name, its commit flag and the memory of how it was made.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::basic::Basic;
+use crate::contents::{Combiner, Construction, Contents, Envelope};
+use crate::error::TypeError;
+use crate::layout::{Bytes, Run, Tree};
+use crate::shape::{Shape, Signature, elements_in};
+
+/// A datatype of the standard; immutable but for its name, its commit flag and the face's cookie.
+///
+/// MPI: §5.1
+#[derive(Debug)]
+pub struct Datatype {
+    size: u64,
+    extent: i64,
+    contiguous: bool,
+    lb: i64,
+    shape: Shape,
+    construction: Construction,
+    parents: Vec<Arc<Datatype>>,
+    committed: AtomicBool,
+    large: AtomicBool,
+    name: Mutex<Option<String>>,
+    /// A number of the face's choosing, such as the handle it gave out; 0 at first.
+    pub face_handle: AtomicUsize,
+}
+
+impl Datatype {
+    /// A predefined datatype; each call makes a new object of it, with its own name and cookie.
+    pub fn predefined(basic: Basic) -> Arc<Datatype> {
+        let datatype = Self::build(Shape::basic(basic), Construction::Named(basic), Vec::new());
+        datatype.expect("the extents of predefined types are small").into_committed()
+    }
+
+    /// The bytes of data in one element, without gaps.
+    #[inline]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The distance in bytes from one element to the next; may be negative.
+    #[inline]
+    pub fn extent(&self) -> i64 {
+        self.extent
+    }
+
+    /// The lower bound in bytes.
+    pub fn lb(&self) -> i64 {
+        self.lb
+    }
+
+    /// The upper bound in bytes.
+    pub fn ub(&self) -> i64 {
+        self.lb + self.extent
+    }
+
+    /// The displacement of the first byte of data in memory order.
+    pub fn true_lb(&self) -> i64 {
+        self.shape.data.as_ref().map_or(0, |data| data.true_lb)
+    }
+
+    /// The bytes from the first to the last byte of data in memory order.
+    pub fn true_extent(&self) -> i64 {
+        self.shape.data.as_ref().map_or(0, |data| data.true_ub - data.true_lb)
+    }
+
+    /// True if any number of elements occupies consecutive bytes from the buffer's address on, in packed order.
+    #[inline]
+    pub fn is_contiguous(&self) -> bool {
+        self.contiguous
+    }
+
+    /// True for the types the library provides: named ones and those of `MPI_Type_create_f90_…`.
+    pub fn is_predefined(&self) -> bool {
+        matches!(
+            self.combiner(),
+            Combiner::Named | Combiner::F90Real | Combiner::F90Complex | Combiner::F90Integer
+        )
+    }
+
+    /// The predefined type this is, if it is a named one.
+    pub fn as_basic(&self) -> Option<Basic> {
+        match self.construction {
+            Construction::Named(basic) => Some(basic),
+            _ => None,
+        }
+    }
+
+    /// The one predefined type of all leaves, if there is but one.
+    pub fn uniform_basic(&self) -> Option<Basic> {
+        self.shape.data.as_ref().and_then(|data| data.uniform)
+    }
+
+    /// True once the type may be used in communication.
+    pub fn is_committed(&self) -> bool {
+        // Relaxed: the flag guards no other memory, the type is complete when made.
+        self.committed.load(Ordering::Relaxed)
+    }
+
+    /// The call that made the type.
+    pub fn combiner(&self) -> Combiner {
+        self.construction.combiner()
+    }
+
+    /// Allows the type in communication; doing so again changes nothing.
+    pub fn commit(&self) {
+        self.committed.store(true, Ordering::Relaxed);
+    }
+
+    /// Remembers that a large-count (`_c`) call made this type, which decides how [`Datatype::contents`] sorts arguments.
+    pub fn declare_large_count(&self) {
+        // Relaxed: set by the thread that makes the type before it hands it out.
+        self.large.store(true, Ordering::Relaxed);
+    }
+
+    /// How the type was made and how many arguments of each kind [`Datatype::contents`] gives.
+    ///
+    /// MPI: §5.1.13
+    pub fn envelope(&self) -> Envelope {
+        let contents = self.contents();
+        Envelope {
+            combiner: self.combiner(),
+            integers: contents.integers.len(),
+            addresses: contents.addresses.len(),
+            large_counts: contents.large_counts.len(),
+            datatypes: contents.datatypes.len(),
+        }
+    }
+
+    /// The arguments of the call that made the type; all empty for a named type.
+    ///
+    /// MPI: §5.1.13
+    pub fn contents(&self) -> Contents {
+        let arguments = self.construction.arguments(self.large.load(Ordering::Relaxed));
+        Contents { datatypes: self.parents.clone(), ..arguments }
+    }
+
+    /// The type's name; a derived type has an empty one until [`Datatype::set_name`].
+    pub fn name(&self) -> String {
+        let name = self.name.lock().unwrap_or_else(PoisonError::into_inner);
+        match (&*name, &self.construction) {
+            (Some(name), _) => name.clone(),
+            (None, Construction::Named(basic)) => basic.name().to_owned(),
+            (None, _) => String::new(),
+        }
+    }
+
+    /// Gives the type a name.
+    pub fn set_name(&self, name: &str) {
+        *self.name.lock().unwrap_or_else(PoisonError::into_inner) = Some(name.to_owned());
+    }
+
+    /// The whole elements in `bytes` packed bytes, or `None` if they do not end with an element.
+    ///
+    /// MPI: §3.2.5, `MPI_Get_count`
+    pub fn count_in(&self, bytes: u64) -> Option<i64> {
+        if self.size == 0 {
+            return (bytes == 0).then_some(0);
+        }
+        if !bytes.is_multiple_of(self.size) {
+            return None;
+        }
+        i64::try_from(bytes / self.size).ok()
+    }
+
+    /// The elements of predefined types in `bytes` packed bytes (a pair counts as two), or `None` if they end inside one.
+    ///
+    /// MPI: §5.1.11, `MPI_Get_elements`
+    pub fn elements_in(&self, bytes: u64) -> Option<i64> {
+        let Some(data) = &self.shape.data else { return (bytes == 0).then_some(0) };
+        let elements = match &data.signature {
+            Signature::Uniform(basic) => {
+                elements_in(&Tree::Leaf(Run { basic: *basic, count: u64::MAX / basic.size() }), bytes)
+            }
+            Signature::Mixed(runs) => {
+                let whole = bytes / self.size;
+                let each = if whole > 0 { elements_in(&runs.tree, self.size)? } else { 0 };
+                whole.checked_mul(each)?.checked_add(elements_in(&runs.tree, bytes % self.size)?)
+            }
+        };
+        elements.and_then(|elements| i64::try_from(elements).ok())
+    }
+
+    /// Completes a type from its shape.
+    pub(crate) fn build(
+        shape: Shape,
+        construction: Construction,
+        parents: Vec<Arc<Datatype>>,
+    ) -> Result<Datatype, TypeError> {
+        let (lb, _) = shape.bounds()?;
+        let extent = shape.extent()?;
+        let size = shape.data.as_ref().map_or(0, |data| data.size);
+        let contiguous = match &shape.data {
+            None => true,
+            Some(data) => {
+                matches!(data.bytes.tree, Tree::Leaf(_)) && data.bytes.displacement == 0 && extent == size as i64
+            }
+        };
+        Ok(Datatype {
+            size,
+            extent,
+            contiguous,
+            lb,
+            shape,
+            construction,
+            parents,
+            committed: AtomicBool::new(false),
+            large: AtomicBool::new(false),
+            name: Mutex::new(None),
+            face_handle: AtomicUsize::new(0),
+        })
+    }
+
+    /// The same, usable at once.
+    pub(crate) fn into_committed(self) -> Arc<Datatype> {
+        self.commit();
+        Arc::new(self)
+    }
+
+    pub(crate) fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// The displacement of the data, if one element is one run of consecutive bytes.
+    pub(crate) fn single_run(&self) -> Option<i64> {
+        match &self.shape.data {
+            Some(data) => match data.bytes.tree {
+                Tree::Leaf(Bytes(_)) => Some(data.bytes.displacement),
+                _ => None,
+            },
+            None => Some(0),
+        }
+    }
+}
+
+impl Drop for Datatype {
+    /// Frees a long chain of types made one from the other without recursing once for each.
+    fn drop(&mut self) {
+        let mut parents = std::mem::take(&mut self.parents);
+        while let Some(parent) = parents.pop() {
+            if let Some(mut last) = Arc::into_inner(parent) {
+                parents.append(&mut last.parents);
+            }
+        }
+    }
+}
