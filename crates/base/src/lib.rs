@@ -4,7 +4,7 @@
 //! Floor: ground. Uses no other crate of the workspace.
 //!
 //! **Invariants**
-//! - Nothing here reads the clock, the environment, files or sockets: values come in as arguments
+//! - Nothing here reads the clock, the environment or files: values come in as arguments
 //!   ([`Config::parse`] takes the variables, [`log::Log`] takes its level).
 //! - A [`SlabKey`] of a removed entry never finds a later one.
 //! - A [`Gate`] is free for the asking when threads are not used, and wholly released while its holder waits.
@@ -20,6 +20,7 @@
 //! ```
 
 pub mod config;
+pub mod descriptor;
 pub mod gate;
 pub mod log;
 pub mod memory;

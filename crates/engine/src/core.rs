@@ -451,7 +451,7 @@ impl Core {
 #[inline]
 pub(crate) fn write_all(buf: &SendBuf, offset: u64, space: &mut [u8]) {
     match buf.as_contiguous() {
-        Some(bytes) => space.copy_from_slice(&bytes[offset as usize..offset as usize + space.len()]),
+        Some(bytes) => lockfree::copy_to_shared(space, &bytes[offset as usize..offset as usize + space.len()]),
         None => {
             let written = buf.pack_at(offset, space);
             debug_assert_eq!(written, space.len());

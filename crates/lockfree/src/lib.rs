@@ -27,11 +27,13 @@ pub mod block;
 pub mod claim;
 pub mod doorbell;
 pub mod shared;
+pub mod streaming;
 
 pub use block::{BlockReceiver, BlockSender, Record};
 pub use claim::ClaimCell;
 pub use doorbell::{Doorbell, Ticket};
 pub use shared::SharedMemory;
+pub use streaming::copy_to_shared;
 
 /// Bytes of a cache line: what one transfer between two cores carries.
 pub const CACHE_LINE_BYTES: usize = 64;
