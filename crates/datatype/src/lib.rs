@@ -43,6 +43,7 @@ mod error;
 mod layout;
 mod memory;
 mod op;
+mod range;
 mod reduce;
 mod shape;
 
