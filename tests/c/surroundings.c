@@ -9,7 +9,7 @@ int main(int argc, char **argv)
     size_t input = 0, got;
     start(&argc, &argv);
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_APPNUM, &appnum, &flag);
-    const char *variable = getenv("FERROVIA_TEST_VALUE");
+    const char *variable = getenv("SURROUNDINGS_VALUE");
     if (argc > 1 && strcmp(argv[1], "read") == 0)
         while ((got = fread(buffer, 1, sizeof buffer, stdin)) > 0)
             input += got;

@@ -55,14 +55,14 @@ fn arguments_and_directory(workshop: &Workshop) -> Result<()> {
 fn environment(workshop: &Workshop) -> Result<()> {
     let program = workshop.program("surroundings")?;
     let given =
-        Job::launched(installed("mpiexec").args(["-n", "2", "-env", "FERROVIA_TEST_VALUE", "a b=c"]).arg(&program))
+        Job::launched(installed("mpiexec").args(["-n", "2", "-env", "SURROUNDINGS_VALUE", "a b=c"]).arg(&program))
             .run_saying("No Errors")?;
     expect_all(&given, &surroundings(&given), 2, "value=a b=c ")?;
-    let exported = Job::launched(installed("mpiexec").args(["-n", "2", "-x", "FERROVIA_TEST_VALUE=x"]).arg(&program))
+    let exported = Job::launched(installed("mpiexec").args(["-n", "2", "-x", "SURROUNDINGS_VALUE=x"]).arg(&program))
         .run_saying("No Errors")?;
     expect_all(&exported, &surroundings(&exported), 2, "value=x ")?;
     let inherited = Job::launched(installed("mpiexec").args(["-n", "2"]).arg(&program))
-        .with(|command| command.env("FERROVIA_TEST_VALUE", "mine"))
+        .with(|command| command.env("SURROUNDINGS_VALUE", "mine"))
         .run_saying("No Errors")?;
     expect_all(&inherited, &surroundings(&inherited), 2, "value=mine ")
 }

@@ -9,7 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// The variable by which a job's processes are found again.
-const MARK: &str = "FERROVIA_TEST_MARK";
+const MARK: &str = "TEST_JOB_MARK";
 /// How long processes may take to disappear after their launcher is gone.
 const DISAPPEAR_MAX: Duration = Duration::from_secs(10);
 
