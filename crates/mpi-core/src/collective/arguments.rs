@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use datatype::{Datatype, Op, UserMemory};
+use datatype::{Datatype, Op, UserMemory, UserMemoryMut};
 
 /// `count` elements of one type: a whole buffer, or one block of a buffer of equal blocks.
 #[derive(Clone)]
-pub struct Buffer {
+pub struct Buffer<M> {
     /// Where it starts.
-    pub memory: UserMemory,
+    pub memory: M,
     /// Number of elements; of one block where there are several.
     pub count: u64,
     /// Their type.
@@ -17,9 +17,9 @@ pub struct Buffer {
 
 /// Blocks of one type, each with a count and a displacement of its own.
 #[derive(Clone)]
-pub struct Blocks {
+pub struct Blocks<M> {
     /// Where displacements count from.
-    pub memory: UserMemory,
+    pub memory: M,
     /// Elements per block.
     pub counts: Vec<u64>,
     /// Where each block starts, in extents of the type.
@@ -30,9 +30,9 @@ pub struct Blocks {
 
 /// Blocks that differ in type, too.
 #[derive(Clone)]
-pub struct Parts {
+pub struct Parts<M> {
     /// Where displacements count from.
-    pub memory: UserMemory,
+    pub memory: M,
     /// Elements per block.
     pub counts: Vec<u64>,
     /// Where each block starts, in bytes.
@@ -46,8 +46,8 @@ pub struct Parts {
 pub struct Reduction {
     /// The input; `None` if it stands in the result's place (`MPI_IN_PLACE`).
     pub input: Option<UserMemory>,
-    /// Where the result goes; null where it is not significant.
-    pub result: UserMemory,
+    /// Where the result goes; `None` where it is not significant.
+    pub result: Option<UserMemoryMut>,
     /// Number of elements of the result (of one block for reduce-scatter-block).
     pub count: u64,
     /// Their type.
@@ -66,25 +66,25 @@ pub enum Arguments {
     /// `MPI_Barrier`
     Barrier,
     /// `MPI_Bcast`
-    Bcast { root: i32, buffer: Buffer },
+    Bcast { root: i32, buffer: Buffer<UserMemoryMut> },
     /// `MPI_Gather`; `recv` at the root
-    Gather { root: i32, send: Option<Buffer>, recv: Option<Buffer> },
+    Gather { root: i32, send: Option<Buffer<UserMemory>>, recv: Option<Buffer<UserMemoryMut>> },
     /// `MPI_Gatherv`; `recv` at the root
-    Gatherv { root: i32, send: Option<Buffer>, recv: Option<Blocks> },
+    Gatherv { root: i32, send: Option<Buffer<UserMemory>>, recv: Option<Blocks<UserMemoryMut>> },
     /// `MPI_Scatter`; `send` at the root; no `recv` at the root means `MPI_IN_PLACE`
-    Scatter { root: i32, send: Option<Buffer>, recv: Option<Buffer> },
+    Scatter { root: i32, send: Option<Buffer<UserMemory>>, recv: Option<Buffer<UserMemoryMut>> },
     /// `MPI_Scatterv`; as `Scatter`
-    Scatterv { root: i32, send: Option<Blocks>, recv: Option<Buffer> },
+    Scatterv { root: i32, send: Option<Blocks<UserMemory>>, recv: Option<Buffer<UserMemoryMut>> },
     /// `MPI_Allgather`
-    Allgather { send: Option<Buffer>, recv: Buffer },
+    Allgather { send: Option<Buffer<UserMemory>>, recv: Buffer<UserMemoryMut> },
     /// `MPI_Allgatherv`
-    Allgatherv { send: Option<Buffer>, recv: Blocks },
+    Allgatherv { send: Option<Buffer<UserMemory>>, recv: Blocks<UserMemoryMut> },
     /// `MPI_Alltoall`
-    Alltoall { send: Option<Buffer>, recv: Buffer },
+    Alltoall { send: Option<Buffer<UserMemory>>, recv: Buffer<UserMemoryMut> },
     /// `MPI_Alltoallv`
-    Alltoallv { send: Option<Blocks>, recv: Blocks },
+    Alltoallv { send: Option<Blocks<UserMemory>>, recv: Blocks<UserMemoryMut> },
     /// `MPI_Alltoallw`
-    Alltoallw { send: Option<Parts>, recv: Parts },
+    Alltoallw { send: Option<Parts<UserMemory>>, recv: Parts<UserMemoryMut> },
     /// `MPI_Reduce`
     Reduce { root: i32, data: Reduction },
     /// `MPI_Allreduce`

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use collectives::{BufferId, Execution, Host, Progress, Region, Schedule, Temp, TypeSlot};
-use datatype::{Datatype, RecvBuf, Scratch, SendBuf, UserMemory};
+use datatype::{Datatype, RecvBuf, Scratch, SendBuf};
 use engine::{Outcome, PeerId, RequestId, SendMode, Source, TagPattern};
 use smallvec::SmallVec;
 
@@ -12,6 +12,9 @@ use super::plan::{Binding, Plan};
 use crate::communicator::Comm;
 use crate::error::{Error, ErrorClass, Result};
 use crate::world::{Operation, World, engine_error};
+
+/// Why looking a symbol up cannot fail.
+const BOUND: &str = "a schedule names only what its call has";
 
 /// A message of a schedule; none if it was gone at once.
 type Handle = Option<RequestId>;
@@ -27,15 +30,15 @@ pub(crate) struct Running {
 
 impl Running {
     /// A start of `plan` as the next collective operation on `comm`.
-    pub fn new(comm: &Comm, plan: Plan, call: &'static str) -> Running {
-        let temps = temps_for(&plan.schedule, &plan.binding);
-        Running {
+    pub fn new(comm: &Comm, plan: Plan, call: &'static str) -> Result<Running> {
+        let temps = temps_for(comm, &plan.schedule, &plan.binding)?;
+        Ok(Running {
             execution: Execution::new(plan.schedule),
             binding: plan.binding,
             temps,
             tag: comm.next_collective_tag(),
             call,
-        }
+        })
     }
 
     /// Does what can be done now.
@@ -86,7 +89,7 @@ struct Stage<'a> {
     world: &'a World,
     comm: &'a Comm,
     binding: &'a Binding,
-    temps: &'a mut [Scratch],
+    temps: &'a [Scratch],
     tag: i32,
     call: &'static str,
 }
@@ -131,9 +134,10 @@ impl Host for Stage<'_> {
         let Some(op) = &self.binding.op else {
             return ErrorClass::Intern.fail(format!("{}: a schedule reduces without an operation", self.call));
         };
+        let datatype = self.binding.recv_type.as_ref().expect(BOUND);
         let from = self.send_buf(from);
         let mut into = self.recv_buf(into);
-        op.reduce(&from, &mut into).map_err(|error| ErrorClass::Op.error(format!("{}: {error}", self.call)))
+        op.reduce(datatype, &from, &mut into).map_err(|error| ErrorClass::Op.error(format!("{}: {error}", self.call)))
     }
 }
 
@@ -142,31 +146,42 @@ impl Stage<'_> {
         (self.comm.peer_of(rank), self.comm.collective(), self.tag + tag_offset as i32)
     }
 
-    fn memory(&self, buffer: BufferId) -> UserMemory {
-        match buffer {
-            BufferId::Send => self.binding.send,
-            BufferId::Recv => self.binding.recv,
-            BufferId::Temp(number) => self.temps[usize::from(number)].memory(),
-        }
-    }
-
     fn send_buf(&self, region: Region) -> SendBuf {
-        self.memory(region.buffer).send_buf(region.offset_bytes, region.count, self.datatype(region.datatype))
+        let Region { buffer, datatype, offset_bytes, count } = region;
+        if count == 0 {
+            return SendBuf::empty();
+        }
+        self.with_type(datatype, |datatype| match buffer {
+            BufferId::Send => self.binding.send.as_ref().expect(BOUND).send(offset_bytes, count, datatype),
+            BufferId::Recv => self.binding.recv.as_ref().expect(BOUND).send(offset_bytes, count, datatype),
+            BufferId::Temp(number) => self.temp(number).memory().send(offset_bytes, count, datatype),
+        })
     }
 
     fn recv_buf(&self, region: Region) -> RecvBuf {
-        self.memory(region.buffer).recv_buf(region.offset_bytes, region.count, self.datatype(region.datatype))
+        let Region { buffer, datatype, offset_bytes, count } = region;
+        if count == 0 {
+            return RecvBuf::empty();
+        }
+        self.with_type(datatype, |datatype| match buffer {
+            BufferId::Send => unreachable!("a schedule never writes to the send buffer"),
+            BufferId::Recv => self.binding.recv.as_ref().expect(BOUND).recv(offset_bytes, count, datatype),
+            BufferId::Temp(number) => self.temp(number).memory().recv(offset_bytes, count, datatype),
+        })
     }
 
-    fn datatype(&self, slot: TypeSlot) -> &Arc<Datatype> {
-        const BOUND: &str = "a schedule names only types its call has";
+    fn temp(&self, number: u16) -> &Scratch {
+        &self.temps[usize::from(number)]
+    }
+
+    fn with_type<T>(&self, slot: TypeSlot, make: impl FnOnce(&Arc<Datatype>) -> T) -> T {
         let parts = || self.binding.part_types.as_ref().expect(BOUND);
         match slot {
-            TypeSlot::Send => self.binding.send_type.as_ref().expect(BOUND),
-            TypeSlot::Recv => self.binding.recv_type.as_ref().expect(BOUND),
-            TypeSlot::PerPeerSend(index) => &parts().send[index as usize],
-            TypeSlot::PerPeerRecv(index) => &parts().recv[index as usize],
-            TypeSlot::Bytes => Datatype::byte(),
+            TypeSlot::Send => make(self.binding.send_type.as_ref().expect(BOUND)),
+            TypeSlot::Recv => make(self.binding.recv_type.as_ref().expect(BOUND)),
+            TypeSlot::PerPeerSend(index) => make(&parts().send[index as usize]),
+            TypeSlot::PerPeerRecv(index) => make(&parts().recv[index as usize]),
+            TypeSlot::Bytes => make(self.comm.byte_type()),
         }
     }
 
@@ -189,13 +204,11 @@ impl Stage<'_> {
     }
 }
 
-fn temps_for(schedule: &Schedule, binding: &Binding) -> SmallVec<[Scratch; 2]> {
+fn temps_for(comm: &Comm, schedule: &Schedule, binding: &Binding) -> Result<SmallVec<[Scratch; 2]>> {
     let scratch = |temp: &Temp| match *temp {
-        Temp::Bytes { len_bytes } => Scratch::new(len_bytes, Datatype::byte()),
-        Temp::Elements { count } => {
-            let datatype = binding.recv_type.as_ref().expect("temporaries have the receive type");
-            Scratch::new(count, datatype)
-        }
+        Temp::Bytes { len_bytes } => Scratch::new(len_bytes, comm.byte_type()),
+        Temp::Elements { count } => Scratch::new(count, binding.recv_type.as_ref().expect(BOUND)),
     };
-    schedule.temps().iter().map(scratch).collect()
+    let temps: std::result::Result<_, _> = schedule.temps().iter().map(scratch).collect();
+    temps.map_err(|error| ErrorClass::NoMem.error(error.to_string()))
 }

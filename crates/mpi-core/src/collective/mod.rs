@@ -52,7 +52,7 @@ impl World {
     /// MPI: §6
     pub fn collective(&self, comm: &Comm, arguments: Arguments) -> Result<()> {
         let call = arguments.names()[0];
-        let mut running = Running::new(comm, Plan::new(comm, arguments)?, call);
+        let mut running = Running::new(comm, Plan::new(comm, arguments)?, call)?;
         self.wait_until(|world| match running.advance(world, comm) {
             Poll::Ready(result) => Some(result),
             Poll::Pending => None,
@@ -67,7 +67,7 @@ impl World {
     /// MPI: §6.12
     pub fn start_collective(&self, comm: &Arc<Comm>, arguments: Arguments) -> Result<Request> {
         let call = arguments.names()[1];
-        let running = Running::new(comm, Plan::new(comm, arguments)?, call);
+        let running = Running::new(comm, Plan::new(comm, arguments)?, call)?;
         let request = self.run_in_background(comm, running, call);
         self.progress();
         Ok(request)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use collectives::{BuildError, Call, Data, Part, Schedule, TypeShape, Vector};
-use datatype::{Datatype, Op, UserMemory};
+use datatype::{Datatype, Op, UserMemory, UserMemoryMut};
 
 use super::arguments::{Arguments, Blocks, Buffer, Parts, Reduction};
 use crate::communicator::Comm;
@@ -12,8 +12,8 @@ use crate::error::{ErrorClass, Result};
 /// What a schedule's symbols stand for.
 #[derive(Clone, Default)]
 pub(crate) struct Binding {
-    pub send: UserMemory,
-    pub recv: UserMemory,
+    pub send: Option<UserMemory>,
+    pub recv: Option<UserMemoryMut>,
     pub send_type: Option<Arc<Datatype>>,
     pub recv_type: Option<Arc<Datatype>>,
     pub part_types: Option<Box<PartTypes>>,
@@ -122,48 +122,48 @@ fn translate(comm: &Comm, arguments: Arguments, binding: &mut Binding) -> Result
 }
 
 impl Binding {
-    fn send(&mut self, buffer: Option<Buffer>) -> Data {
+    fn send(&mut self, buffer: Option<Buffer<UserMemory>>) -> Data {
         let Some(buffer) = buffer else { return Data::none() };
         let data = Data::new(buffer.count, shape(&buffer.datatype));
-        self.send = buffer.memory;
+        self.send = Some(buffer.memory);
         self.send_type = Some(buffer.datatype);
         data
     }
 
-    fn recv(&mut self, buffer: Option<Buffer>) -> Data {
+    fn recv(&mut self, buffer: Option<Buffer<UserMemoryMut>>) -> Data {
         let Some(buffer) = buffer else { return Data::none() };
         let data = Data::new(buffer.count, shape(&buffer.datatype));
-        self.recv = buffer.memory;
+        self.recv = Some(buffer.memory);
         self.recv_type = Some(buffer.datatype);
         data
     }
 
-    fn send_blocks(&mut self, blocks: Option<Blocks>) -> Vector {
+    fn send_blocks(&mut self, blocks: Option<Blocks<UserMemory>>) -> Vector {
         let Some(blocks) = blocks else { return Vector::none() };
         let shape = shape(&blocks.datatype);
-        self.send = blocks.memory;
+        self.send = Some(blocks.memory);
         self.send_type = Some(blocks.datatype);
         Vector::new(blocks.counts, blocks.displacements, shape)
     }
 
-    fn recv_blocks(&mut self, blocks: Option<Blocks>) -> Vector {
+    fn recv_blocks(&mut self, blocks: Option<Blocks<UserMemoryMut>>) -> Vector {
         let Some(blocks) = blocks else { return Vector::none() };
         let shape = shape(&blocks.datatype);
-        self.recv = blocks.memory;
+        self.recv = Some(blocks.memory);
         self.recv_type = Some(blocks.datatype);
         Vector::new(blocks.counts, blocks.displacements, shape)
     }
 
-    fn parts(&mut self, send: Option<Parts>, recv: Parts) -> (Vec<Part>, Vec<Part>) {
+    fn parts(&mut self, send: Option<Parts<UserMemory>>, recv: Parts<UserMemoryMut>) -> (Vec<Part>, Vec<Part>) {
         let mut types = PartTypes::default();
         let sent = send.map_or_else(Vec::new, |send| {
             let parts = part_list(&send);
-            self.send = send.memory;
+            self.send = Some(send.memory);
             types.send = send.datatypes;
             parts
         });
         let received = part_list(&recv);
-        self.recv = recv.memory;
+        self.recv = Some(recv.memory);
         types.recv = recv.datatypes;
         self.part_types = Some(Box::new(types));
         (sent, received)
@@ -173,15 +173,15 @@ impl Binding {
     fn reduction(&mut self, comm: &Comm, data: Reduction) -> Result<(bool, bool, Data)> {
         if !data.op.supports(&data.datatype) {
             return ErrorClass::Op.fail(format!(
-                "{} does not apply to {} (reduction on {comm})",
-                data.op.name(),
+                "{:?} is not defined for datatype {} (reduction on {comm})",
+                data.op,
                 data.datatype.name()
             ));
         }
         let in_place = data.input.is_none();
         let commutative = data.op.commutes();
         let measures = Data::new(data.count, shape(&data.datatype));
-        self.send = data.input.unwrap_or_default();
+        self.send = data.input;
         self.recv = data.result;
         self.recv_type = Some(data.datatype);
         self.op = Some(data.op);
@@ -189,7 +189,7 @@ impl Binding {
     }
 }
 
-fn part_list(parts: &Parts) -> Vec<Part> {
+fn part_list<M>(parts: &Parts<M>) -> Vec<Part> {
     let measures = parts.counts.iter().zip(&parts.displacements_bytes).zip(&parts.datatypes);
     measures.map(|((count, displacement), datatype)| Part::new(*count, *displacement, datatype.size())).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::task::Poll;
 
-use datatype::{Datatype, Scratch};
+use datatype::Scratch;
 use engine::{Outcome, PeerId, RequestId};
 
 use super::tree::Tree;
@@ -33,16 +33,20 @@ impl Inbox {
                     envelope.len_bytes
                 )));
             }
-            let scratch = Scratch::new(envelope.len_bytes, Datatype::byte());
-            let buf = scratch.memory().recv_buf(0, envelope.len_bytes, Datatype::byte());
-            let id = engine.matched_recv(message, buf).map_err(engine_error)?;
+            let mut scratch = Scratch::new(envelope.len_bytes, &world.commons.byte)
+                .map_err(|error| ErrorClass::NoMem.error(error.to_string()))?;
+            let id = engine.matched_recv(message, scratch.recv()).map_err(engine_error)?;
             self.under_way = Some((id, scratch));
         }
         let Some((id, _)) = &self.under_way else { return Poll::Pending };
         let Some(completion) = engine.take(*id) else { return Poll::Pending };
-        let bytes = self.under_way.take().map(|(_, scratch)| scratch.into_bytes()).unwrap_or_default();
+        let scratch = self.under_way.take().map(|(_, scratch)| scratch);
         match completion.outcome {
-            Outcome::Done => Poll::Ready(Ok(bytes)),
+            Outcome::Done => {
+                let buf = scratch.as_ref().map(Scratch::send);
+                let bytes = buf.as_ref().and_then(|buf| buf.as_contiguous()).unwrap_or_default();
+                Poll::Ready(Ok(bytes.to_vec()))
+            }
             outcome => Poll::Ready(ErrorClass::Other.fail(format!(
                 "creating a communicator: a message from world rank {peer} did not arrive: {outcome:?}"
             ))),

@@ -20,7 +20,6 @@ mod split;
 mod tree;
 
 pub(crate) use commons::Commons;
-pub(crate) use context_ids::ContextIds;
 pub use context_ids::CommId;
 pub use split::SplitType;
 
@@ -29,6 +28,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use collectives::{Place, TAG_OFFSETS_MAX};
+use datatype::Datatype;
 use engine::{ContextId, PeerId};
 
 use crate::attribute::Attributes;
@@ -201,6 +201,11 @@ impl Comm {
     #[inline]
     fn settled_id(&self) -> CommId {
         *self.id.get().expect("a communicator is used only once its creation has completed")
+    }
+
+    /// The type of plain bytes.
+    pub(crate) fn byte_type(&self) -> &Arc<Datatype> {
+        &self.commons.byte
     }
 
     /// The first tag of the next collective operation; it may use `TAG_OFFSETS_MAX` from there.

@@ -85,16 +85,20 @@ impl World {
         info: Option<&Arc<Info>>,
     ) -> Result<Option<Arc<Comm>>> {
         let node = self.process_manager().node_key();
-        let names_node = || {
-            let hint = |name| info.and_then(|info| info.value(name));
-            ["mpi_hw_resource_type", "mpi_shared_memory"].into_iter().filter_map(hint).any(|value| {
-                matches!(value.as_str(), "mpi_shared_memory" | "node" | "Machine" | "machine")
-            })
+        let hint = |name| info.and_then(|info| info.value(name));
+        let guided = || match hint("mpi_hw_resource_type").as_deref() {
+            Some("mpi_shared_memory" | "node" | "machine") => Some(node),
+            _ => None,
         };
         let colour = match kind {
             SplitType::Undefined => None,
             SplitType::Shared | SplitType::HardwareUnguided => Some(node),
-            SplitType::HardwareGuided | SplitType::ResourceGuided => names_node().then_some(node),
+            SplitType::HardwareGuided => guided(),
+            SplitType::ResourceGuided => match hint("mpi_pset_name").as_deref() {
+                Some("mpi://WORLD") => Some(0),
+                Some("mpi://SELF") => Some(u64::from(self.peer())),
+                _ => guided(),
+            },
         };
         let new = self.split_by(comm, colour, key, kind == SplitType::HardwareUnguided)?;
         if let Some(new) = &new {

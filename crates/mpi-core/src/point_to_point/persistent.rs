@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use datatype::{Datatype, UserMemory};
+use datatype::{Datatype, UserMemory, UserMemoryMut};
 
 use super::{Mode, send_tag, source_pattern, tag_pattern};
 use crate::communicator::Comm;
@@ -40,8 +40,8 @@ impl World {
         let tag = send_tag(tag)?;
         let template = match comm.peer_argument(dest)? {
             Some(peer) => {
-                let memory = Elements { memory, count, datatype: Arc::clone(datatype) };
-                Template::Send { mode, peer, to: dest as u32, tag, memory }
+                let elements = Elements { memory, count, datatype: Arc::clone(datatype) };
+                Template::Send { mode, peer, to: dest as u32, tag, elements }
             }
             None => Template::Nothing(Status::EMPTY),
         };
@@ -59,15 +59,15 @@ impl World {
         comm: &Arc<Comm>,
         source: i32,
         tag: i32,
-        memory: UserMemory,
+        memory: UserMemoryMut,
         count: u64,
         datatype: &Arc<Datatype>,
     ) -> Result<Request> {
         let tag = tag_pattern(tag)?;
         let template = match source_pattern(comm, source)? {
             Some(from) => {
-                let memory = Elements { memory, count, datatype: Arc::clone(datatype) };
-                Template::Receive { source, from, tag, memory }
+                let elements = Elements { memory, count, datatype: Arc::clone(datatype) };
+                Template::Receive { source, from, tag, elements }
             }
             None => Template::Nothing(Status::PROC_NULL),
         };

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use datatype::{Datatype, UserMemory};
+use datatype::{Datatype, UserMemory, UserMemoryMut};
 use engine::{PeerId, Source, TagPattern};
 
 use super::{Persistent, Request, RequestSet, State};
@@ -17,16 +17,16 @@ use crate::world::World;
 
 /// What a start does.
 pub(crate) enum Template {
-    Send { mode: Mode, peer: PeerId, to: u32, tag: i32, memory: Elements },
-    Receive { source: i32, from: Source, tag: TagPattern, memory: Elements },
+    Send { mode: Mode, peer: PeerId, to: u32, tag: i32, elements: Elements<UserMemory> },
+    Receive { source: i32, from: Source, tag: TagPattern, elements: Elements<UserMemoryMut> },
     Collective(Plan),
     /// Communication with `PROC_NULL`.
     Nothing(Status),
 }
 
 /// Memory a start reads or writes.
-pub(crate) struct Elements {
-    pub memory: UserMemory,
+pub(crate) struct Elements<M> {
+    pub memory: M,
     pub count: u64,
     pub datatype: Arc<Datatype>,
 }
@@ -71,16 +71,16 @@ impl World {
         }
         let comm = &persistent.comm;
         persistent.active = Some(match &persistent.template {
-            Template::Send { mode, peer, to, tag, memory } => {
-                let buf = memory.memory.send_buf(0, memory.count, &memory.datatype);
+            Template::Send { mode, peer, to, tag, elements } => {
+                let buf = elements.memory.send(0, elements.count, &elements.datatype);
                 self.start_send(*mode, comm, *peer, *to, *tag, buf, call)?
             }
-            Template::Receive { source, from, tag, memory } => {
-                let buf = memory.memory.recv_buf(0, memory.count, &memory.datatype);
+            Template::Receive { source, from, tag, elements } => {
+                let buf = elements.memory.recv(0, elements.count, &elements.datatype);
                 self.start_receive(comm, *source, *from, *tag, buf, call)?
             }
             Template::Collective(plan) => {
-                self.run_in_background(comm, Running::new(comm, plan.clone(), call), call)
+                self.run_in_background(comm, Running::new(comm, plan.clone(), call)?, call)
             }
             Template::Nothing(status) => Request::finished(*status, call),
         });

@@ -21,7 +21,7 @@ use base::{Gate, GateGuard};
 use collectives::Selection;
 use engine::{Completion, Engine, EngineError, PeerId, RequestId, Waiter};
 
-use crate::communicator::{Comm, Commons, ContextIds};
+use crate::communicator::{Comm, Commons};
 use crate::error::{Error, ErrorClass};
 use crate::point_to_point::AttachedBuffer;
 use crate::request::InFlight;
@@ -79,8 +79,7 @@ impl World {
         selection: Selection,
     ) -> Self {
         let (rank, size) = (engine.rank(), engine.size());
-        let ids = ContextIds::new(rank, size);
-        let commons = Arc::new(Commons { ids, selection: Arc::new(selection) });
+        let commons = Arc::new(Commons::new(rank, size, selection));
         World {
             waiter: engine.waiter(),
             engine: RefCell::new(engine),
