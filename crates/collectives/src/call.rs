@@ -254,8 +254,44 @@ pub enum Call {
     Barrier(Barrier),
     /// `MPI_Bcast`
     Bcast(Bcast),
+    /// `MPI_Gather`
+    Gather(Gather),
+    /// `MPI_Gatherv`
+    Gatherv(Gatherv),
+    /// `MPI_Scatter`
+    Scatter(Scatter),
+    /// `MPI_Scatterv`
+    Scatterv(Scatterv),
+    /// `MPI_Allgather`
+    Allgather(Allgather),
+    /// `MPI_Allgatherv`
+    Allgatherv(Allgatherv),
+    /// `MPI_Alltoall`
+    Alltoall(Alltoall),
+    /// `MPI_Alltoallv`
+    Alltoallv(Alltoallv),
+    /// `MPI_Alltoallw`
+    Alltoallw(Alltoallw),
     /// `MPI_Reduce`
     Reduce(Reduce),
     /// `MPI_Allreduce`
     Allreduce(Allreduce),
+    /// `MPI_Reduce_scatter`
+    ReduceScatter(ReduceScatter),
+    /// `MPI_Reduce_scatter_block`
+    ReduceScatterBlock(ReduceScatterBlock),
+    /// `MPI_Scan`
+    Scan(Scan),
+    /// `MPI_Exscan`
+    Exscan(Exscan),
+    /// `MPI_Neighbor_allgather`
+    NeighborAllgather(NeighborAllgather),
+    /// `MPI_Neighbor_allgatherv`
+    NeighborAllgatherv(NeighborAllgatherv),
+    /// `MPI_Neighbor_alltoall`
+    NeighborAlltoall(NeighborAlltoall),
+    /// `MPI_Neighbor_alltoallv`
+    NeighborAlltoallv(NeighborAlltoallv),
+    /// `MPI_Neighbor_alltoallw`
+    NeighborAlltoallw(NeighborAlltoallw),
 }

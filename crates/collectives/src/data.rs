@@ -121,6 +121,17 @@ impl Vector {
         Region { buffer, datatype, offset_bytes, count: self.counts[index] }
     }
 
+    /// Blocks `from..to` as one region, if each begins where the one before ends.
+    pub(crate) fn run(&self, buffer: BufferId, datatype: TypeSlot, from: u32, to: u32) -> Option<Region> {
+        let blocks = from as usize..to as usize;
+        let counts = &self.counts[blocks.clone()];
+        let starts = &self.displacements[blocks];
+        let adjacent = starts.windows(2).zip(counts).all(|(pair, &count)| pair[1] - pair[0] == count as i64);
+        let first = *starts.first()?;
+        let count = counts.iter().sum();
+        adjacent.then(|| Region { buffer, datatype, offset_bytes: first * self.shape.extent_bytes, count })
+    }
+
     pub(crate) fn block_len_bytes(&self, index: u32) -> u64 {
         self.counts[index as usize] * self.shape.size_bytes
     }
@@ -141,7 +152,7 @@ impl Vector {
                 return Err(BuildError::ListLength { collective, list, actual_count, expected_count });
             }
         }
-        let reach = u128::from(self.shape.size_bytes.max(self.shape.extent_bytes.unsigned_abs()));
+        let reach = u128::from(self.shape.size_bytes.max(self.shape.extent_bytes.unsigned_abs()).max(1));
         let total = self.counts.iter().fold(0u128, |sum, &count| sum + u128::from(count));
         let furthest = self.displacements.iter().map(|d| d.unsigned_abs()).max().unwrap_or(0);
         let fits = total.saturating_add(u128::from(furthest)).saturating_mul(reach) < REACH_MAX;
@@ -169,6 +180,22 @@ impl Part {
 
     pub(crate) fn len_bytes(&self) -> u64 {
         self.count * self.size_bytes
+    }
+
+    /// That there is a part for each of `expected_count` peers, and that all can be addressed.
+    pub(crate) fn check(
+        parts: &[Part],
+        collective: Collective,
+        list: &'static str,
+        expected_count: usize,
+    ) -> Result<(), BuildError> {
+        let actual_count = parts.len();
+        if actual_count != expected_count {
+            return Err(BuildError::ListLength { collective, list, actual_count, expected_count });
+        }
+        let sizes = parts.iter().map(|part| u128::from(part.count) * u128::from(part.size_bytes));
+        let total = sizes.fold(0u128, u128::saturating_add);
+        if total < REACH_MAX { Ok(()) } else { Err(BuildError::TooLarge { collective, list }) }
     }
 }
 

@@ -72,14 +72,57 @@ pub fn build(place: Place, call: &Call, selection: &Selection) -> Result<Schedul
     match call {
         Call::Barrier(call) => build_one(place, call, selection),
         Call::Bcast(call) => build_one(place, call, selection),
+        Call::Gather(call) => build_one(place, call, selection),
+        Call::Gatherv(call) => build_one(place, call, selection),
+        Call::Scatter(call) => build_one(place, call, selection),
+        Call::Scatterv(call) => build_one(place, call, selection),
+        Call::Allgather(call) => build_one(place, call, selection),
+        Call::Allgatherv(call) => build_one(place, call, selection),
+        Call::Alltoall(call) => build_one(place, call, selection),
+        Call::Alltoallv(call) => build_one(place, call, selection),
+        Call::Alltoallw(call) => build_one(place, call, selection),
         Call::Reduce(call) => build_one(place, call, selection),
         Call::Allreduce(call) => build_one(place, call, selection),
+        Call::ReduceScatter(call) => build_one(place, call, selection),
+        Call::ReduceScatterBlock(call) => build_one(place, call, selection),
+        Call::Scan(call) => build_one(place, call, selection),
+        Call::Exscan(call) => build_one(place, call, selection),
+        Call::NeighborAllgather(call) => build_one(place, call, selection),
+        Call::NeighborAllgatherv(call) => build_one(place, call, selection),
+        Call::NeighborAlltoall(call) => build_one(place, call, selection),
+        Call::NeighborAlltoallv(call) => build_one(place, call, selection),
+        Call::NeighborAlltoallw(call) => build_one(place, call, selection),
     }
 }
 
 /// All algorithms, by collective.
 pub fn algorithms() -> impl Iterator<Item = AlgorithmInfo> + Clone {
-    [list::<Barrier>, list::<Bcast>, list::<Reduce>, list::<Allreduce>].into_iter().flat_map(|list| list())
+    [
+        list::<Barrier>,
+        list::<Bcast>,
+        list::<Gather>,
+        list::<Gatherv>,
+        list::<Scatter>,
+        list::<Scatterv>,
+        list::<Allgather>,
+        list::<Allgatherv>,
+        list::<Alltoall>,
+        list::<Alltoallv>,
+        list::<Alltoallw>,
+        list::<Reduce>,
+        list::<Allreduce>,
+        list::<ReduceScatter>,
+        list::<ReduceScatterBlock>,
+        list::<Scan>,
+        list::<Exscan>,
+        list::<NeighborAllgather>,
+        list::<NeighborAllgatherv>,
+        list::<NeighborAlltoall>,
+        list::<NeighborAlltoallv>,
+        list::<NeighborAlltoallw>,
+    ]
+    .into_iter()
+    .flat_map(|list| list())
 }
 
 fn build_one<C: CollectiveCall>(place: Place, call: &C, selection: &Selection) -> Result<Schedule, BuildError> {

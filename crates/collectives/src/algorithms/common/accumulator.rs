@@ -124,6 +124,11 @@ impl Accumulator {
         b.copy(self.range(first, count), result);
     }
 
+    /// From here on the value is what stands in the receive buffer.
+    pub(crate) fn continue_in_result(&mut self) {
+        self.here = BufferId::Recv;
+    }
+
     /// Brings the value to the receive buffer.
     pub(crate) fn settle(&mut self, b: &mut Builder) {
         self.settle_range(b, 0, self.data.count());

@@ -59,6 +59,11 @@ impl Fold {
         }
     }
 
+    /// Vertices that stand for two ranks: the lowest.
+    pub(crate) fn pairs(&self) -> u32 {
+        self.pairs
+    }
+
     /// The active rank of a vertex.
     pub(crate) fn rank(&self, vertex: u32) -> u32 {
         if vertex < self.pairs { 2 * vertex + 1 } else { vertex + self.pairs }

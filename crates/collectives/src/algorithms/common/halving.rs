@@ -60,6 +60,24 @@ impl Halving {
         }
     }
 
+    /// Undoes the halvings towards one vertex: of each pair, the vertex that has more bits in common
+    /// with `root` takes what the other has. Ends with all elements there.
+    pub(crate) fn gather_to(&mut self, b: &mut Builder, root: u32, value: impl Fn(u64, u64) -> Region) {
+        while let Some(given) = self.given.pop() {
+            let distance = 1 << self.given.len();
+            let peer = self.fold.rank(self.vertex ^ distance);
+            if (self.vertex ^ root) & distance != 0 {
+                let (first, end) = self.range();
+                b.send(peer, value(first, end - first));
+                return;
+            }
+            let (first, end) = self.elements(given);
+            b.recv(peer, value(first, end - first));
+            b.wait_all();
+            self.blocks = (self.blocks.0.min(given.0), self.blocks.1.max(given.1));
+        }
+    }
+
     /// Keeps one half; gives the rank that keeps the other, and whether ours is the upper.
     fn halve(&mut self) -> (u32, bool) {
         let distance = 1 << self.given.len();

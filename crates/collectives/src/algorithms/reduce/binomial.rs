@@ -39,26 +39,10 @@ const AHEAD: usize = 2;
 pub(crate) fn append(b: &mut Builder, call: &Reduce, everywhere: bool) {
     let tree_root = if call.commutative { call.root } else { 0 };
     let order = if call.commutative { Order::Any } else { Order::ValueFirst };
-    let tree = Tree::binomial(b, tree_root);
     let has_result = b.rank() == call.root || everywhere;
     let mut value = Accumulator::new(call.data, call.in_place && has_result, has_result);
-
-    let whole_of = |buffer| element_range(&call.data, buffer, 0, call.data.count());
-    let nearest_first: SmallVec<[u32; 16]> = tree.children.iter().rev().copied().collect();
-    let mut coming = SmallVec::<[_; 16]>::new();
-    for at in 0..nearest_first.len() {
-        while coming.len() < nearest_first.len().min(at + AHEAD) {
-            let buffer = value.take(b);
-            let arriving = b.recv(nearest_first[coming.len()], whole_of(buffer));
-            coming.push((buffer, arriving));
-        }
-        let (buffer, arriving) = coming[at];
-        b.wait(arriving);
-        value.combine(b, buffer, order);
-    }
-    if let Some(parent) = tree.parent {
-        b.send(parent, value.whole());
-    } else if has_result {
+    up_tree(b, tree_root, &mut value, order);
+    if b.rank() == tree_root && has_result {
         value.settle(b);
     }
     if tree_root == call.root {
@@ -70,6 +54,28 @@ pub(crate) fn append(b: &mut Builder, call: &Reduce, everywhere: bool) {
     } else if b.rank() == call.root {
         // The receive buffer was room to work in until now.
         b.wait_all();
-        b.recv(tree_root, whole_of(BufferId::Recv));
+        b.recv(tree_root, element_range(&call.data, BufferId::Recv, 0, call.data.count()));
+    }
+}
+
+/// Reduces `value` to `root`, whatever buffers it is in. `order` is `ValueFirst`, for which the root
+/// must be rank 0, or `Any`.
+pub(crate) fn up_tree(b: &mut Builder, root: u32, value: &mut Accumulator, order: Order) {
+    let tree = Tree::binomial(b, root);
+    let nearest_first: SmallVec<[u32; 16]> = tree.children.iter().rev().copied().collect();
+    let mut coming = SmallVec::<[_; 16]>::new();
+    for at in 0..nearest_first.len() {
+        while coming.len() < nearest_first.len().min(at + AHEAD) {
+            let buffer = value.take(b);
+            let whole = element_range(value.data(), buffer, 0, value.data().count());
+            let arriving = b.recv(nearest_first[coming.len()], whole);
+            coming.push((buffer, arriving));
+        }
+        let (buffer, arriving) = coming[at];
+        b.wait(arriving);
+        value.combine(b, buffer, order);
+    }
+    if let Some(parent) = tree.parent {
+        b.send(parent, value.whole());
     }
 }

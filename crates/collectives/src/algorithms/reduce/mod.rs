@@ -1,6 +1,7 @@
 //! `MPI_Reduce`.
 
 pub(crate) mod binomial;
+pub(crate) mod rabenseifner;
 
 use crate::call::Reduce;
 use crate::collective::Collective;
@@ -10,9 +11,12 @@ use crate::selection::{ANY_BYTES, ANY_RANKS, Algorithm, CollectiveCall, Row};
 
 impl CollectiveCall for Reduce {
     const COLLECTIVE: Collective = Collective::Reduce;
-    const ALGORITHMS: &'static [&'static Algorithm<Reduce>] = &[&binomial::ALGORITHM];
-    const TABLE: &'static [Row<Reduce>] =
-        &[Row { ranks_max: ANY_RANKS, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &binomial::ALGORITHM }];
+    const ALGORITHMS: &'static [&'static Algorithm<Reduce>] = &[&binomial::ALGORITHM, &rabenseifner::ALGORITHM];
+    const TABLE: &'static [Row<Reduce>] = &[
+        Row { ranks_max: 2, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &binomial::ALGORITHM },
+        Row { ranks_max: ANY_RANKS, bytes_max: 16 << 10, oversubscribed: None, algorithm: &binomial::ALGORITHM },
+        Row { ranks_max: ANY_RANKS, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &rabenseifner::ALGORITHM },
+    ];
 
     fn check(&self, place: Place) -> Result<(), BuildError> {
         Self::COLLECTIVE.check_root(self.root, place)?;

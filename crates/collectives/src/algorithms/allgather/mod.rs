@@ -1,0 +1,100 @@
+//! `MPI_Allgather` and `MPI_Allgatherv`: the same algorithms over equal or listed blocks.
+
+pub(crate) mod bruck;
+pub(crate) mod gather_bcast;
+pub(crate) mod recursive_doubling;
+pub(crate) mod ring;
+
+use crate::algorithms::common::layout::Layout;
+use crate::call::{Allgather, Allgatherv};
+use crate::collective::Collective;
+use crate::data::Place;
+use crate::error::BuildError;
+use crate::schedule::{BufferId, Region, TypeSlot};
+use crate::selection::{ANY_BYTES, ANY_RANKS, Algorithm, CollectiveCall, Row};
+
+impl CollectiveCall for Allgather {
+    const COLLECTIVE: Collective = Collective::Allgather;
+    const ALGORITHMS: &'static [&'static Algorithm<Allgather>] =
+        &[&recursive_doubling::ALGORITHM, &bruck::ALGORITHM, &ring::ALGORITHM, &gather_bcast::ALGORITHM];
+    const TABLE: &'static [Row<Allgather>] = &[
+        Row { ranks_max: 2, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &ring::ALGORITHM },
+        Row {
+            ranks_max: ANY_RANKS,
+            bytes_max: 4 << 10,
+            oversubscribed: Some(true),
+            algorithm: &gather_bcast::ALGORITHM,
+        },
+        Row {
+            ranks_max: ANY_RANKS,
+            bytes_max: 256 << 10,
+            oversubscribed: None,
+            algorithm: &recursive_doubling::ALGORITHM,
+        },
+        Row { ranks_max: ANY_RANKS, bytes_max: 32 << 10, oversubscribed: None, algorithm: &bruck::ALGORITHM },
+        Row { ranks_max: ANY_RANKS, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &ring::ALGORITHM },
+    ];
+
+    fn check(&self, place: Place) -> Result<(), BuildError> {
+        self.send.check(Self::COLLECTIVE, "the send buffer", place.size)?;
+        self.recv.check(Self::COLLECTIVE, "the receive buffer", place.size)
+    }
+
+    /// All blocks together.
+    fn len_bytes(&self, place: Place) -> u64 {
+        self.recv.len_bytes() * u64::from(place.size)
+    }
+}
+
+impl Allgather {
+    fn own(&self) -> Option<Region> {
+        (!self.in_place).then(|| self.send.blocks(BufferId::Send, TypeSlot::Send, 0, 1))
+    }
+
+    fn blocks(&self) -> Layout<'_> {
+        Layout::even(BufferId::Recv, &self.recv)
+    }
+}
+
+impl CollectiveCall for Allgatherv {
+    const COLLECTIVE: Collective = Collective::Allgatherv;
+    const ALGORITHMS: &'static [&'static Algorithm<Allgatherv>] =
+        &[&recursive_doubling::ALGORITHM_V, &bruck::ALGORITHM_V, &ring::ALGORITHM_V, &gather_bcast::ALGORITHM_V];
+    const TABLE: &'static [Row<Allgatherv>] = &[
+        Row { ranks_max: 2, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &ring::ALGORITHM_V },
+        Row {
+            ranks_max: ANY_RANKS,
+            bytes_max: 4 << 10,
+            oversubscribed: Some(true),
+            algorithm: &gather_bcast::ALGORITHM_V,
+        },
+        Row {
+            ranks_max: ANY_RANKS,
+            bytes_max: 64 << 10,
+            oversubscribed: None,
+            algorithm: &recursive_doubling::ALGORITHM_V,
+        },
+        Row { ranks_max: ANY_RANKS, bytes_max: 32 << 10, oversubscribed: None, algorithm: &bruck::ALGORITHM_V },
+        Row { ranks_max: ANY_RANKS, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &ring::ALGORITHM_V },
+    ];
+
+    fn check(&self, place: Place) -> Result<(), BuildError> {
+        self.send.check(Self::COLLECTIVE, "the send buffer", 1)?;
+        self.recv.check(Self::COLLECTIVE, ["receive counts", "receive displacements"], place.size as usize)
+    }
+
+    /// All blocks together.
+    fn len_bytes(&self, _place: Place) -> u64 {
+        self.recv.len_bytes()
+    }
+}
+
+impl Allgatherv {
+    fn own(&self) -> Option<Region> {
+        (!self.in_place).then(|| self.send.blocks(BufferId::Send, TypeSlot::Send, 0, 1))
+    }
+
+    fn blocks(&self) -> Layout<'_> {
+        Layout::listed(BufferId::Recv, &self.recv)
+    }
+}

@@ -1,0 +1,73 @@
+//! `MPI_Gather` and `MPI_Gatherv`.
+
+pub(crate) mod binomial;
+pub(crate) mod linear;
+
+use crate::algorithms::common::layout::Layout;
+use crate::call::{Gather, Gatherv};
+use crate::collective::Collective;
+use crate::data::Place;
+use crate::error::BuildError;
+use crate::schedule::{BufferId, Region, TypeSlot};
+use crate::selection::{ANY_BYTES, ANY_RANKS, Algorithm, CollectiveCall, Row};
+
+impl CollectiveCall for Gather {
+    const COLLECTIVE: Collective = Collective::Gather;
+    const ALGORITHMS: &'static [&'static Algorithm<Gather>] = &[&binomial::ALGORITHM, &linear::ALGORITHM];
+    const TABLE: &'static [Row<Gather>] = &[
+        Row { ranks_max: 8, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &linear::ALGORITHM },
+        Row { ranks_max: ANY_RANKS, bytes_max: 4 << 10, oversubscribed: None, algorithm: &binomial::ALGORITHM },
+        Row { ranks_max: ANY_RANKS, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &linear::ALGORITHM },
+    ];
+
+    fn check(&self, place: Place) -> Result<(), BuildError> {
+        Self::COLLECTIVE.check_root(self.root, place)?;
+        self.send.check(Self::COLLECTIVE, "the send buffer", place.size)?;
+        self.recv.check(Self::COLLECTIVE, "the receive buffer", place.size)
+    }
+
+    /// One block.
+    fn len_bytes(&self, place: Place) -> u64 {
+        if place.rank == self.root { self.recv.len_bytes() } else { self.send.len_bytes() }
+    }
+}
+
+impl Gather {
+    /// This rank's block, unless it is in its place already.
+    fn own(&self, place: Place) -> Option<Region> {
+        let in_place = self.in_place && place.rank == self.root;
+        (!in_place).then(|| self.send.blocks(BufferId::Send, TypeSlot::Send, 0, 1))
+    }
+}
+
+impl CollectiveCall for Gatherv {
+    const COLLECTIVE: Collective = Collective::Gatherv;
+    const ALGORITHMS: &'static [&'static Algorithm<Gatherv>] = &[&linear::ALGORITHM_V];
+    const TABLE: &'static [Row<Gatherv>] =
+        &[Row { ranks_max: ANY_RANKS, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &linear::ALGORITHM_V }];
+
+    fn check(&self, place: Place) -> Result<(), BuildError> {
+        Self::COLLECTIVE.check_root(self.root, place)?;
+        self.send.check(Self::COLLECTIVE, "the send buffer", 1)?;
+        if place.rank != self.root {
+            return Ok(());
+        }
+        self.recv.check(Self::COLLECTIVE, ["receive counts", "receive displacements"], place.size as usize)
+    }
+
+    fn len_bytes(&self, _place: Place) -> u64 {
+        0
+    }
+}
+
+impl Gatherv {
+    /// This rank's block, unless it is in its place already.
+    fn own(&self, place: Place) -> Option<Region> {
+        let in_place = self.in_place && place.rank == self.root;
+        (!in_place).then(|| self.send.blocks(BufferId::Send, TypeSlot::Send, 0, 1))
+    }
+
+    fn blocks(&self) -> Layout<'_> {
+        Layout::listed(BufferId::Recv, &self.recv)
+    }
+}

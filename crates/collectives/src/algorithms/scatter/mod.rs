@@ -1,0 +1,75 @@
+//! `MPI_Scatter` and `MPI_Scatterv`.
+
+pub(crate) mod binomial;
+pub(crate) mod linear;
+
+use crate::algorithms::common::layout::Layout;
+use crate::call::{Scatter, Scatterv};
+use crate::collective::Collective;
+use crate::data::Place;
+use crate::error::BuildError;
+use crate::schedule::{BufferId, Region, TypeSlot};
+use crate::selection::{ANY_BYTES, ANY_RANKS, Algorithm, CollectiveCall, Row};
+
+impl CollectiveCall for Scatter {
+    const COLLECTIVE: Collective = Collective::Scatter;
+    const ALGORITHMS: &'static [&'static Algorithm<Scatter>] = &[&binomial::ALGORITHM, &linear::ALGORITHM];
+    const TABLE: &'static [Row<Scatter>] = &[
+        Row { ranks_max: 8, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &linear::ALGORITHM },
+        Row { ranks_max: ANY_RANKS, bytes_max: 4 << 10, oversubscribed: None, algorithm: &binomial::ALGORITHM },
+        Row { ranks_max: ANY_RANKS, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &linear::ALGORITHM },
+    ];
+
+    fn check(&self, place: Place) -> Result<(), BuildError> {
+        Self::COLLECTIVE.check_root(self.root, place)?;
+        self.send.check(Self::COLLECTIVE, "the send buffer", place.size)?;
+        self.recv.check(Self::COLLECTIVE, "the receive buffer", place.size)
+    }
+
+    /// One block.
+    fn len_bytes(&self, place: Place) -> u64 {
+        if place.rank == self.root { self.send.len_bytes() } else { self.recv.len_bytes() }
+    }
+}
+
+impl Scatter {
+    /// Where this rank wants its block, unless it stays where it is.
+    fn own(&self, place: Place) -> Option<Region> {
+        own(&self.recv, self.in_place && place.rank == self.root)
+    }
+}
+
+impl CollectiveCall for Scatterv {
+    const COLLECTIVE: Collective = Collective::Scatterv;
+    const ALGORITHMS: &'static [&'static Algorithm<Scatterv>] = &[&linear::ALGORITHM_V];
+    const TABLE: &'static [Row<Scatterv>] =
+        &[Row { ranks_max: ANY_RANKS, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &linear::ALGORITHM_V }];
+
+    fn check(&self, place: Place) -> Result<(), BuildError> {
+        Self::COLLECTIVE.check_root(self.root, place)?;
+        self.recv.check(Self::COLLECTIVE, "the receive buffer", 1)?;
+        if place.rank != self.root {
+            return Ok(());
+        }
+        self.send.check(Self::COLLECTIVE, ["send counts", "send displacements"], place.size as usize)
+    }
+
+    fn len_bytes(&self, _place: Place) -> u64 {
+        0
+    }
+}
+
+impl Scatterv {
+    /// Where this rank wants its block, unless it stays where it is.
+    fn own(&self, place: Place) -> Option<Region> {
+        own(&self.recv, self.in_place && place.rank == self.root)
+    }
+
+    fn blocks(&self) -> Layout<'_> {
+        Layout::listed(BufferId::Send, &self.send)
+    }
+}
+
+fn own(recv: &crate::data::Data, in_place: bool) -> Option<Region> {
+    (!in_place).then(|| recv.blocks(BufferId::Recv, TypeSlot::Recv, 0, 1))
+}
