@@ -1,1 +1,52 @@
-//! Placeholder.
+//! From a started process to a world: the one place that names devices.
+//!
+//! Floor: root. Configuration, devices and the process manager come together here.
+//!
+//! ```text
+//!   first process of the host            the others
+//!   create the segment, listen
+//!   put its name          ── barrier ──  get the name
+//!   hand the segment out                 map it
+//!   open the device, make the engine     open the device, make the engine
+//! ```
+//!
+//! **Invariants**
+//! - A process started by hand is a world of one; launcher variables without a launcher behind them are an error,
+//!   never a silent world of one.
+//! - Everything read from the environment is read here, once.
+//! - Joining takes two round trips to the process manager and one barrier, however many processes there are.
+//!
+//! Deliberately absent: communicators, handles; what a launcher does.
+
+#![forbid(unsafe_code)]
+
+mod local;
+
+
+
+pub use local::local_engines;
+
+
+/// What kept a world from starting. Each is one line for the user.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BootError {
+    /// A setting is not understood.
+    #[error(transparent)]
+    Config(#[from] base::config::ConfigError),
+    /// The process manager did not answer as it should.
+    #[error("{0}")]
+    ProcessManager(String),
+    /// A device failed.
+    #[error(transparent)]
+    Fabric(#[from] fabric::FabricError),
+    /// The engine refused the device.
+    #[error(transparent)]
+    Engine(#[from] engine::EngineError),
+    /// The job spans hosts.
+    #[error("rank {rank} runs on another host; this version joins the processes of one host only")]
+    OtherHost {
+        /// The first rank elsewhere.
+        rank: u32,
+    },
+}

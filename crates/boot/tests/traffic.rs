@@ -1,0 +1,242 @@
+//! Random traffic between engines of one process, every protocol, checked against what was sent.
+
+use std::sync::{Arc, Barrier};
+
+use base::Config;
+use base::config::LargeCopy;
+use boot::local_engines;
+use datatype::{RecvBuf, SendBuf};
+use engine::{Completion, ContextId, Engine, Outcome, Pause, RequestId, SendMode, Source, Stats, TagPattern};
+
+const CONTEXT: ContextId = ContextId(3);
+
+/// A small generator of numbers.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % limit
+    }
+}
+
+/// Progresses until `done` gives something; sleeps when nothing moves.
+fn wait_until<T>(engine: &mut Engine, mut done: impl FnMut(&mut Engine) -> Option<T>) -> T {
+    let waiter = engine.waiter();
+    let mut backoff = waiter.backoff();
+    loop {
+        if let Some(value) = done(engine) {
+            return value;
+        }
+        if engine.progress() {
+            backoff.reset();
+            continue;
+        }
+        match backoff.next() {
+            Pause::Spin => std::hint::spin_loop(),
+            Pause::Yield => std::thread::yield_now(),
+            Pause::Sleep => {
+                let ticket = waiter.announce();
+                if engine.progress() {
+                    waiter.withdraw(ticket);
+                } else {
+                    waiter.sleep(ticket);
+                }
+            }
+        }
+    }
+}
+
+fn wait(engine: &mut Engine, request: RequestId) -> Completion {
+    wait_until(engine, |engine| engine.take(request))
+}
+
+/// The bytes of message `number` from `from` to `to`.
+fn payload(from: u32, to: u32, number: u64, len: usize) -> Box<[u8]> {
+    (0..len as u64).map(|at| (at.wrapping_mul(31) ^ number ^ u64::from(from * 7 + to * 13)) as u8).collect()
+}
+
+/// Length and tag of message `number`: both sides compute them from the seed.
+fn shape(seed: u64, from: u32, to: u32, number: u64) -> (usize, i32) {
+    let mut random = Random(seed ^ u64::from(from) << 40 ^ u64::from(to) << 20 ^ number);
+    random.below(10);
+    let lens = [0, 1, 40, 41, 1000, 8192, 8193, 16000, 40_000, 200_000, 1_000_000];
+    let len = lens[random.below(if number.is_multiple_of(8) { 11 } else { 8 }) as usize];
+    (len, random.below(3) as i32)
+}
+
+/// Every rank sends `count` messages to every rank (itself included) and receives as many, with wildcards or without.
+fn exchange(engine: &mut Engine, seed: u64, count: u64) -> Stats {
+    let (me, size) = (engine.rank(), engine.size());
+    let mut random = Random(seed + u64::from(me));
+    let mut sends = Vec::new();
+    let mut receives: Vec<(u32, u64, RequestId, RecvBuf)> = Vec::new();
+    let mut next = vec![0u64; size as usize];
+    for number in 0..count {
+        for to in 0..size {
+            let (len, tag) = shape(seed, me, to, number);
+            let mode = if random.below(5) == 0 { SendMode::Synchronous } else { SendMode::Standard };
+            let buf = SendBuf::from_owned(payload(me, to, number, len));
+            sends.push(engine.send(mode, to, CONTEXT, tag, buf).expect("a peer"));
+        }
+        for from in 0..size {
+            let expected = next[from as usize];
+            next[from as usize] += 1;
+            let (len, tag) = shape(seed, from, me, expected);
+            if random.below(3) == 0 {
+                // Wait for it first, so that it is unexpected.
+                let (message, envelope) = wait_until(engine, |engine| {
+                    engine.matched_probe(Source::Peer(from), CONTEXT, TagPattern::Exact(tag))
+                });
+                assert_eq!((envelope.len_bytes, envelope.tag), (len as u64, tag), "seed {seed}");
+                let request = engine.matched_recv(message, RecvBuf::from_owned(vec![0; len].into())).expect("there");
+                check(wait(engine, request), from, tag, len, seed);
+            } else {
+                let mut buf = RecvBuf::from_owned(vec![0xee; len + 3].into());
+                let window = buf.slice(0, len as u64 + 3);
+                let request = engine.recv(Source::Peer(from), CONTEXT, TagPattern::Exact(tag), window).expect("a peer");
+                receives.push((from, expected, request, buf));
+            }
+        }
+        if receives.len() > 40 {
+            drain(engine, &mut receives, seed);
+        }
+    }
+    drain(engine, &mut receives, seed);
+    for send in sends {
+        assert_eq!(wait(engine, send).outcome, Outcome::Done);
+    }
+    wait_until(engine, |engine| (engine.pending_sends() == 0).then_some(()));
+    engine.stats()
+}
+
+fn drain(engine: &mut Engine, receives: &mut Vec<(u32, u64, RequestId, RecvBuf)>, seed: u64) {
+    for (from, number, request, buf) in receives.drain(..) {
+        let (len, tag) = shape(seed, from, engine.rank(), number);
+        check(wait(engine, request), from, tag, len, seed);
+        let bytes = buf.as_contiguous().expect("in one piece");
+        assert!(bytes[..len] == *payload(from, engine.rank(), number, len), "seed {seed}: {from} #{number} {len} bytes");
+        assert_eq!(bytes[len..], [0xee; 3], "nothing is written past the message");
+    }
+}
+
+fn check(completion: Completion, from: u32, tag: i32, len: usize, seed: u64) {
+    let envelope = completion.envelope;
+    assert_eq!((envelope.peer, envelope.tag, envelope.len_bytes), (from, tag, len as u64), "seed {seed}");
+    assert_eq!(completion.outcome, Outcome::Done, "seed {seed}");
+}
+
+fn run(size: u32, config: &Config, count: u64, seed: u64) -> Vec<Stats> {
+    let engines = local_engines(size, config).expect("a segment");
+    let together = Arc::new(Barrier::new(size as usize));
+    let threads: Vec<_> = engines
+        .into_iter()
+        .map(|mut engine| {
+            let together = Arc::clone(&together);
+            std::thread::spawn(move || {
+                let stats = exchange(&mut engine, seed, count);
+                together.wait();
+                assert_eq!(engine.unexpected_count(), 0);
+                stats
+            })
+        })
+        .collect();
+    threads.into_iter().map(|thread| thread.join().expect("no rank fails")).collect()
+}
+
+fn sum(stats: &[Stats], count: impl Fn(&Stats) -> u64) -> u64 {
+    stats.iter().map(count).sum()
+}
+
+#[test]
+fn every_message_arrives_once_whole_and_in_order() {
+    for seed in 0..6 {
+        let stats = run(1 + (seed % 4) as u32, &Config::default(), 60, seed);
+        assert_eq!(sum(&stats, |stats| stats.refused_records), 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn both_sides_copy_long_messages_where_the_kernel_allows_it() {
+    let config = Config { shared_copy_min_bytes: 20_000, ..Config::default() };
+    let stats = run(2, &config, 100, 11);
+    if fabric_soft::shm::probe_cross_memory().is_ok() {
+        assert!(sum(&stats, |stats| stats.shared_received) > 0, "{stats:?}");
+        assert!(sum(&stats, |stats| stats.read_received) > 0, "the first from each peer is read: {stats:?}");
+    }
+}
+
+#[test]
+fn long_messages_go_through_the_channel_when_nothing_else_is_allowed() {
+    let config = Config { large_copy: LargeCopy::Staged, channel_bytes: 8 << 10, ..Config::default() };
+    let stats = run(3, &config, 60, 21);
+    assert!(sum(&stats, |stats| stats.staged_received) > 0);
+    assert_eq!(sum(&stats, |stats| stats.read_received + stats.shared_received), 0);
+}
+
+#[test]
+fn a_full_store_of_unexpected_messages_holds_senders_back() {
+    let config = Config { unexpected_max_bytes: 100_000, ..Config::default() };
+    let mut engines = local_engines(2, &config).expect("a segment");
+    let mut sender = engines.pop().expect("two");
+    let mut receiver = engines.pop().expect("two");
+    let data = [7u8; 4000];
+    let requests: Vec<_> = (0..500)
+        .map(|_| {
+            let buf = SendBuf::from_owned(data.into());
+            let request = sender.send(SendMode::Standard, 0, CONTEXT, 1, buf).expect("a peer");
+            while receiver.progress() | sender.progress() {}
+            request
+        })
+        .collect();
+    let stats = receiver.stats();
+    assert!(stats.held_back >= 1);
+    assert!(stats.unexpected_peak_bytes < 200_000, "{stats:?}");
+    for _ in 0..500 {
+        let buf = RecvBuf::from_owned(vec![0; 4000].into());
+        let request = receiver.recv(Source::Any, CONTEXT, TagPattern::Any, buf).expect("any");
+        while !receiver.is_complete(request) {
+            receiver.progress();
+            sender.progress();
+        }
+        assert_eq!(receiver.take(request).map(|completion| completion.outcome), Some(Outcome::Done));
+    }
+    for request in requests {
+        while !sender.is_complete(request) {
+            receiver.progress();
+            sender.progress();
+        }
+    }
+}
+
+#[test]
+fn truncation_cancel_and_detach() {
+    let mut engines = local_engines(2, &Config::default()).expect("a segment");
+    let mut sender = engines.pop().expect("two");
+    let mut receiver = engines.pop().expect("two");
+    for len in [100usize, 100_000] {
+        let buf = RecvBuf::from_owned(vec![0; 10].into());
+        let request = receiver.recv(Source::Peer(1), CONTEXT, TagPattern::Any, buf).expect("a peer");
+        let send = sender
+            .send(SendMode::Synchronous, 0, CONTEXT, 1, SendBuf::from_owned(vec![1; len].into()))
+            .expect("a peer");
+        sender.detach(send);
+        while !receiver.is_complete(request) || sender.pending_sends() > 0 {
+            receiver.progress();
+            sender.progress();
+        }
+        let outcome = receiver.take(request).expect("complete").outcome;
+        assert_eq!(outcome, Outcome::Truncated { sent_bytes: len as u64, capacity_bytes: 10 });
+    }
+    let request = receiver
+        .recv(Source::Any, CONTEXT, TagPattern::Any, RecvBuf::from_owned(vec![0; 10].into()))
+        .expect("any");
+    receiver.cancel(request);
+    assert_eq!(receiver.take(request).expect("cancelled").outcome, Outcome::Cancelled);
+    assert_eq!(receiver.take(request), None, "a request is taken once");
+    assert!(sender.try_send(0, CONTEXT, 5, &SendBuf::from_owned(vec![1; 4].into())));
+    while receiver.probe(Source::Any, CONTEXT, TagPattern::Exact(5)).is_none() {
+        receiver.progress();
+    }
+    assert_eq!(receiver.probe(Source::Any, ContextId(4), TagPattern::Any), None, "contexts keep apart");
+}
