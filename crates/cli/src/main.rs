@@ -1,1 +1,45 @@
-fn main() {}
+//! `ferrovia`: tells what is installed, how it is set, what it can do, and what stands in its way here.
+//!
+//! Floor: faces. Reads the registry of settings from `base`, and asks the installed library about itself.
+//!
+//! **Invariants**
+//! - What it says about the library comes from the library it found, not from this program's own build.
+//! - It changes nothing, and starts no MPI.
+//!
+//! Deliberately absent: launching (`mpiexec` does that), measuring.
+
+mod doctor;
+mod info;
+mod library;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "ferrovia", version, about = "What this installation of Ferrovia is and can do")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Version, library and settings
+    Info(info::Options),
+    /// Look for what would slow programs down or stop them on this machine
+    Doctor,
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().task {
+        Task::Info(options) => info::run(&options),
+        Task::Doctor => doctor::run(),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("ferrovia: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
