@@ -1,0 +1,326 @@
+//! Tables from handles to objects.
+//!
+//! **Invariants**
+//! - A slot never moves and is never given back to the system: tables live as long as the process.
+//! - An object is dropped once its handle has been released *and* nobody holds it ([`Held`]).
+//! - A generation is used for one object; a handle of another generation is stale.
+//! - Everything here happens inside the gate: cells need no locks.
+
+use std::cell::{Cell, RefCell, RefMut};
+use std::ops::Deref;
+
+use super::handle::{Kind, PREDEFINED_MAX, Parts, SLOTS_MAX};
+
+/// Slots are made this many at a time.
+const CHUNK_SLOTS: usize = 1 << 8;
+
+/// All objects of one kind.
+pub(crate) struct Table<T: 'static> {
+    kind: Kind,
+    /// Handle of the first predefined object.
+    first_predefined: usize,
+    predefined: &'static [Slot<T>],
+    chunks: RefCell<Vec<&'static [Slot<T>]>>,
+    free: RefCell<Vec<u32>>,
+}
+
+pub(crate) struct Slot<T> {
+    generation: Cell<u64>,
+    /// How many handles were given out for the object; 0 once it is released.
+    references: Cell<u32>,
+    /// How many calls are looking at the object.
+    holders: Cell<u32>,
+    value: RefCell<Option<T>>,
+}
+
+impl<T> Slot<T> {
+    fn empty() -> Self {
+        Slot { generation: Cell::new(0), references: Cell::new(0), holders: Cell::new(0), value: RefCell::new(None) }
+    }
+}
+
+/// Why a handle does not lead to an object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lookup {
+    /// It was an object once.
+    Freed,
+    /// A predefined value that stands for no object of this kind (the null handle among them).
+    NotPredefined,
+    /// The handle of an object of another kind.
+    OtherKind(Kind),
+    /// Never given out.
+    Unknown,
+}
+
+impl<T: 'static> Table<T> {
+    /// A table without objects, with room for `predefined_count` predefined ones.
+    pub fn new(kind: Kind, first_predefined: usize, predefined_count: usize) -> Self {
+        Table {
+            kind,
+            first_predefined,
+            predefined: Box::leak((0..predefined_count).map(|_| Slot::empty()).collect()),
+            chunks: RefCell::default(),
+            free: RefCell::default(),
+        }
+    }
+
+    /// Gives a predefined handle its object.
+    pub fn set_predefined(&self, handle: usize, value: T) {
+        let slot = &self.predefined[handle - self.first_predefined];
+        slot.references.set(1);
+        slot.value.replace(Some(value));
+    }
+
+    /// Keeps an object and returns its handle, or `None` if there are too many.
+    pub fn insert(&self, value: T) -> Option<usize> {
+        let index = self.free_slot()?;
+        let slot = self.slot_at(index).expect("free slots exist");
+        slot.references.set(1);
+        slot.value.replace(Some(value));
+        let generation = slot.generation.get();
+        Some(Parts { kind: self.kind as u8, slot: index, generation }.encode())
+    }
+
+    /// One more handle for an object that has one already; false if that one is not live.
+    pub fn retain(&self, handle: usize) -> bool {
+        match self.slot(handle) {
+            Ok(slot) => {
+                if handle > PREDEFINED_MAX {
+                    slot.references.set(slot.references.get() + 1);
+                }
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// The object of a handle, held until the result is dropped.
+    #[inline]
+    pub fn hold(&'static self, handle: usize) -> Result<Held<T>, Lookup> {
+        let slot = self.slot(handle)?;
+        slot.holders.set(slot.holders.get() + 1);
+        Ok(Held { table: self, slot, handle })
+    }
+
+    /// True if the handle leads to an object.
+    #[inline]
+    pub fn is_live(&self, handle: usize) -> bool {
+        self.slot(handle).is_ok()
+    }
+
+    /// The object of a handle for the length of `look`, which must not come back to it.
+    #[inline]
+    pub fn with<R>(&self, handle: usize, look: impl FnOnce(&mut T) -> R) -> Result<R, Lookup> {
+        let slot = self.slot(handle)?;
+        let mut value = RefMut::filter_map(slot.value.borrow_mut(), Option::as_mut).map_err(|_| Lookup::Freed)?;
+        Ok(look(&mut value))
+    }
+
+    /// Takes the object out and makes its handles stale. Only for kinds that are never held.
+    pub fn take(&self, handle: usize) -> Result<T, Lookup> {
+        let slot = self.slot(handle)?;
+        let value = slot.value.take().ok_or(Lookup::Freed)?;
+        slot.references.set(0);
+        self.recycle(slot, handle);
+        Ok(value)
+    }
+
+    /// The user lets go of a handle. The object goes when all of its handles and holders have.
+    pub fn release(&self, handle: usize) -> Result<(), Lookup> {
+        let slot = self.slot(handle)?;
+        slot.references.set(slot.references.get() - 1);
+        if slot.references.get() == 0 && slot.holders.get() == 0 {
+            let value = slot.value.take();
+            self.recycle(slot, handle);
+            drop(value);
+        }
+        Ok(())
+    }
+
+    /// The full handle whose low half is given: what a Fortran integer stands for.
+    pub fn from_int(&self, int: i32) -> Option<usize> {
+        let low = int as u32 as usize;
+        if low <= PREDEFINED_MAX {
+            return Some(low);
+        }
+        let parts = Parts::decode(low);
+        let slot = self.slot_at(parts.slot).filter(|_| parts.kind == self.kind as u8)?;
+        let full = Parts { generation: slot.generation.get(), ..parts }.encode();
+        (full as u32 == low as u32).then_some(full)
+    }
+
+    /// Number of objects that were not released, predefined ones aside.
+    pub fn live_count(&self) -> usize {
+        let chunks = self.chunks.borrow();
+        chunks.iter().flat_map(|chunk| chunk.iter()).filter(|slot| slot.references.get() > 0).count()
+    }
+
+    #[inline]
+    fn slot(&self, handle: usize) -> Result<&'static Slot<T>, Lookup> {
+        if handle <= PREDEFINED_MAX {
+            let slot = self.predefined.get(handle.wrapping_sub(self.first_predefined));
+            return slot.filter(|slot| slot.references.get() > 0).ok_or(Lookup::NotPredefined);
+        }
+        let parts = Parts::decode(handle);
+        if parts.kind != self.kind as u8 {
+            return Err(parts.known_kind().map_or(Lookup::Unknown, Lookup::OtherKind));
+        }
+        let slot = self.slot_at(parts.slot).ok_or(Lookup::Unknown)?;
+        if slot.generation.get() != parts.generation || slot.references.get() == 0 {
+            return Err(if parts.generation <= slot.generation.get() { Lookup::Freed } else { Lookup::Unknown });
+        }
+        Ok(slot)
+    }
+
+    #[inline]
+    fn slot_at(&self, index: usize) -> Option<&'static Slot<T>> {
+        let chunk: &'static [Slot<T>] = self.chunks.borrow().get(index / CHUNK_SLOTS).copied()?;
+        chunk.get(index % CHUNK_SLOTS)
+    }
+
+    fn free_slot(&self) -> Option<usize> {
+        if let Some(index) = self.free.borrow_mut().pop() {
+            return Some(index as usize);
+        }
+        let mut chunks = self.chunks.borrow_mut();
+        let first = chunks.len() * CHUNK_SLOTS;
+        if first + CHUNK_SLOTS > SLOTS_MAX {
+            return None;
+        }
+        chunks.push(Box::leak((0..CHUNK_SLOTS).map(|_| Slot::empty()).collect()));
+        self.free.borrow_mut().extend((first + 1..first + CHUNK_SLOTS).rev().map(|index| index as u32));
+        Some(first)
+    }
+
+    /// A slot whose object has gone is used again, under the next generation.
+    fn recycle(&self, slot: &Slot<T>, handle: usize) {
+        if handle > PREDEFINED_MAX {
+            slot.generation.set(slot.generation.get() + 1);
+            self.free.borrow_mut().push(Parts::decode(handle).slot as u32);
+        }
+    }
+}
+
+/// An object held by a call: it stays, even if the program frees its handle meanwhile.
+pub struct Held<T: 'static> {
+    table: &'static Table<T>,
+    slot: &'static Slot<T>,
+    handle: usize,
+}
+
+impl<T> Held<T> {
+    /// The handle by which it was found.
+    pub(crate) fn handle(&self) -> usize {
+        self.handle
+    }
+}
+
+impl<T> Deref for Held<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: while the slot has a holder its value is neither taken nor replaced, and held kinds
+        // are never lent out mutably.
+        let value = unsafe { &*self.slot.value.as_ptr() };
+        value.as_ref().expect("a held slot has an object")
+    }
+}
+
+impl<T> Drop for Held<T> {
+    #[inline]
+    fn drop(&mut self) {
+        let holders = self.slot.holders.get() - 1;
+        self.slot.holders.set(holders);
+        if holders == 0 && self.slot.references.get() == 0 {
+            let value = self.slot.value.take();
+            self.table.recycle(self.slot, self.handle);
+            drop(value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+
+    fn table() -> &'static Table<Rc<u32>> {
+        Box::leak(Box::new(Table::new(Kind::Comm, 256, 3)))
+    }
+
+    #[test]
+    fn predefined_and_made_objects_are_found() {
+        let table = table();
+        table.set_predefined(257, Rc::new(7));
+        let made = table.insert(Rc::new(8)).unwrap();
+        assert_eq!(**table.hold(257).unwrap(), 7);
+        assert_eq!(**table.hold(made).unwrap(), 8);
+        assert_eq!(table.hold(256).err(), Some(Lookup::NotPredefined));
+        assert_eq!(table.hold(4000).err(), Some(Lookup::NotPredefined));
+        assert_eq!(table.live_count(), 1);
+    }
+
+    #[test]
+    fn stale_and_foreign_handles_are_told_apart() {
+        let table = table();
+        let made = table.insert(Rc::new(8)).unwrap();
+        table.release(made).unwrap();
+        assert_eq!(table.hold(made).err(), Some(Lookup::Freed));
+        let again = table.insert(Rc::new(9)).unwrap();
+        assert_ne!(made, again, "another generation");
+        assert_eq!(table.release(made), Err(Lookup::Freed));
+        let foreign = Parts { kind: Kind::Group as u8, slot: 0, generation: 0 }.encode();
+        assert_eq!(table.hold(foreign).err(), Some(Lookup::OtherKind(Kind::Group)));
+        assert_eq!(table.hold(again + 1).err(), Some(Lookup::Unknown));
+        assert_eq!(table.hold(usize::MAX).err(), Some(Lookup::Unknown));
+    }
+
+    #[test]
+    fn an_object_outlives_its_handle_while_held() {
+        let table = table();
+        let object = Rc::new(8);
+        let handle = table.insert(Rc::clone(&object)).unwrap();
+        let held = table.hold(handle).unwrap();
+        table.release(handle).unwrap();
+        assert!(!table.is_live(handle));
+        assert_eq!((**held, Rc::strong_count(&object)), (8, 2));
+        drop(held);
+        assert_eq!(Rc::strong_count(&object), 1);
+    }
+
+    #[test]
+    fn as_many_releases_as_handles() {
+        let table = table();
+        let handle = table.insert(Rc::new(8)).unwrap();
+        assert!(table.retain(handle));
+        table.release(handle).unwrap();
+        assert!(table.is_live(handle));
+        table.release(handle).unwrap();
+        assert!(!table.retain(handle));
+    }
+
+    #[test]
+    fn an_integer_leads_back_to_the_handle() {
+        let table = table();
+        for round in 0..100 {
+            let handle = table.insert(Rc::new(round)).unwrap();
+            assert_eq!(table.from_int(super::super::handle::to_int(handle)), Some(handle));
+            table.release(handle).unwrap();
+        }
+        assert_eq!(table.from_int(257), Some(257));
+        assert_eq!(table.from_int(-1), None);
+    }
+
+    #[test]
+    fn many_objects_at_a_time() {
+        let table = table();
+        let handles: Vec<_> = (0..1000).map(|n| table.insert(Rc::new(n)).unwrap()).collect();
+        for (n, handle) in handles.iter().enumerate() {
+            assert_eq!(**table.hold(*handle).unwrap(), n as u32);
+        }
+        assert_eq!(table.take(handles[500]).map(|object| *object), Ok(500));
+        assert_eq!(table.live_count(), 999);
+    }
+}
