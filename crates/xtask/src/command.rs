@@ -1,13 +1,13 @@
 //! Programs started with a time limit, their output kept, and ended together with what they started.
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
@@ -142,7 +142,6 @@ impl Program {
             .stdin(if self.input.is_empty() { Stdio::null() } else { Stdio::from(input) })
             .stdout(stdout.try_clone()?)
             .stderr(stderr.try_clone()?)
-            .process_group(0)
             .spawn()
             .with_context(|| self.cannot_start())?;
         Ok(Running { shown: self.shown(), limit: self.limit, began, child, stdout, stderr })
@@ -217,8 +216,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
-            let _ = kill_process_group(self.pid(), Signal::KILL);
-            let _ = self.child.kill();
+            kill_tree(self.pid());
             let _ = self.child.wait();
         }
     }
@@ -286,7 +284,7 @@ pub fn exists(program: &str) -> bool {
         .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(program).is_file()))
 }
 
-/// Waits for a child; at the deadline its whole process group is killed and `None` returned.
+/// Waits for a child; at the deadline it and what it started are killed and `None` returned.
 fn wait_until(child: &mut Child, deadline: Instant) -> Result<Option<ExitStatus>> {
     let mut pause = Duration::from_millis(1);
     loop {
@@ -294,13 +292,36 @@ fn wait_until(child: &mut Child, deadline: Instant) -> Result<Option<ExitStatus>
             return Ok(Some(status));
         }
         if Instant::now() >= deadline {
-            let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
-            let _ = child.kill();
+            kill_tree(Pid::from_child(child));
             child.wait()?;
             return Ok(None);
         }
         sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// Kills a process and its descendants. They stay in our process group, so that an interrupt reaches them too.
+fn kill_tree(root: Pid) {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return };
+    let parents: Vec<(i32, i32)> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+            // The name in parentheses may hold anything; state and parent follow it.
+            let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
+            Some((pid, parent))
+        })
+        .collect();
+    let mut doomed = vec![root.as_raw_nonzero().get()];
+    let mut next = 0;
+    while let Some(pid) = doomed.get(next).copied() {
+        next += 1;
+        doomed.extend(parents.iter().filter(|(_, parent)| *parent == pid).map(|(child, _)| *child));
+    }
+    for pid in doomed.into_iter().filter_map(Pid::from_raw) {
+        let _ = kill_process(pid, Signal::KILL);
     }
 }
 
@@ -340,7 +361,8 @@ mod tests {
         let finished = Program::new("sh").args(["-c", "echo out; echo err >&2; exit 3"]).run().unwrap();
         assert_eq!((finished.stdout.as_str(), finished.stderr.as_str(), finished.code()), ("out\n", "err\n", Some(3)));
         assert!(!finished.success() && finished.report().contains("status 3"));
-        let endless = Program::new("sleep").arg("1000").limit(Duration::from_millis(50)).run().unwrap();
+        let endless =
+            Program::new("sh").args(["-c", "sleep 1000; true"]).limit(Duration::from_millis(50)).run().unwrap();
         assert!(endless.report().contains("time limit"));
     }
 
