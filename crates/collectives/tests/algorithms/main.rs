@@ -1,11 +1,17 @@
 //! Every algorithm against a naive oracle, in a simulated world.
 
+mod blocks;
 mod memory;
 mod operations;
 mod world;
 
+mod all_to_all;
 mod broadcast;
+mod executor;
+mod neighbourhoods;
 mod reductions;
+mod rooted;
+mod selection;
 
 use collectives::{Collective, Selection};
 

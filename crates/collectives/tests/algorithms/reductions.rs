@@ -1,6 +1,9 @@
 //! Reductions: allreduce, reduce and their kin.
 
-use collectives::{Allreduce, Call, Collective, Data, Reduce, Selection};
+use collectives::{
+    Allreduce, Call, Collective, Data, Exscan, Reduce, ReduceScatter, ReduceScatterBlock, Scan, Selection,
+};
+use proptest::prelude::*;
 
 use crate::memory::{Chance, Memory, SimType};
 use crate::operations::Operation;
@@ -147,6 +150,134 @@ fn reduce_gives_every_root_the_whole() {
             for root in roots {
                 check_reduce(&Case { seed: case.seed + u64::from(root) * 7, ..case }, root, &selection);
             }
+        }
+    }
+}
+
+fn check_reduce_scatter(case: &Case, counts: Option<Vec<u64>>, selection: &Selection) {
+    let mut chance = Chance::new(case.seed);
+    let equal = counts.is_none();
+    let counts = counts.unwrap_or_else(|| vec![case.count; case.size as usize]);
+    let total: u64 = counts.iter().sum();
+    let inputs = case.inputs(&mut chance, total);
+    let ty = SimType::kinds(ELEMENT)[chance.below(3)].clone();
+    let in_place = chance.below(2) == 0;
+    let commutative = case.operation.commutative();
+    let call = if equal {
+        let data = Data::new(case.count, ty.shape());
+        Call::ReduceScatterBlock(ReduceScatterBlock { in_place, commutative, data })
+    } else {
+        let counts = counts.clone();
+        Call::ReduceScatter(ReduceScatter { in_place, commutative, counts, shape: ty.shape() })
+    };
+    let members: Vec<Member> = (inputs.iter().zip(&counts))
+        .map(|(input, &count)| {
+            let mut member = case.member(call.clone(), &ty, in_place, input);
+            if !in_place {
+                // There is room for the result only.
+                member.recv = Memory::new(&ty, 0, count);
+            }
+            member
+        })
+        .collect();
+    let expected = case.operation.fold(refs(&inputs)).unwrap();
+    let outcome = run(members, selection, case.sends(), case.seed);
+    let mut first = 0;
+    for (rank, member) in outcome.members.iter().enumerate() {
+        let count = counts[rank] as usize;
+        let block = &expected[first * ELEMENT..(first + count) * ELEMENT];
+        let result = member.recv.read(&ty, 0, count as u64);
+        assert!(result == block, "{selection}: rank {rank} of {counts:?}, in place {in_place}, seed {}", case.seed);
+        first += count;
+    }
+}
+
+#[test]
+fn reduce_scatter_block_gives_each_its_block() {
+    for selection in selections(Collective::ReduceScatterBlock) {
+        for case in Case::all() {
+            for seed in [case.seed, case.seed + 1_000_000] {
+                check_reduce_scatter(&Case { seed, ..case }, None, &selection);
+            }
+        }
+    }
+}
+
+#[test]
+fn reduce_scatter_gives_each_its_block() {
+    for selection in selections(Collective::ReduceScatter) {
+        for case in Case::all() {
+            let mut chance = Chance::new(case.seed);
+            let counts = (0..case.size).map(|_| chance.below(case.count as usize + 1) as u64).collect();
+            check_reduce_scatter(&case, Some(counts), &selection);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn reduce_scatter_of_any_blocks(
+        counts in prop::collection::vec(0u64..9, 1..12),
+        commutative: bool,
+        seed in any::<u64>(),
+    ) {
+        let operation = if commutative { Operation::Sum } else { Operation::Matrix };
+        for selection in selections(Collective::ReduceScatter) {
+            let case = Case { size: counts.len() as u32, count: 0, operation, seed };
+            check_reduce_scatter(&case, Some(counts.clone()), &selection);
+        }
+    }
+}
+
+fn check_scan(case: &Case, exclusive: bool, selection: &Selection) {
+    let mut chance = Chance::new(case.seed);
+    let inputs = case.inputs(&mut chance, case.count);
+    let ty = SimType::kinds(ELEMENT)[chance.below(3)].clone();
+    let commutative = case.operation.commutative();
+    let data = Data::new(case.count, ty.shape());
+    let members: Vec<Member> = (inputs.iter())
+        .map(|input| {
+            let in_place = chance.below(2) == 0;
+            let call = match exclusive {
+                true => Call::Exscan(Exscan { in_place, commutative, data }),
+                false => Call::Scan(Scan { in_place, commutative, data }),
+            };
+            case.member(call, &ty, in_place, input)
+        })
+        .collect();
+    let before: Vec<Memory> = members.iter().map(|member| member.recv.clone()).collect();
+    let outcome = run(members, selection, case.sends(), case.seed);
+    for (rank, member) in outcome.members.iter().enumerate() {
+        let covered = &inputs[..if exclusive { rank } else { rank + 1 }];
+        // An exclusive scan leaves the receive buffer of rank 0 as it was.
+        let result = case.operation.fold(refs(covered)).unwrap_or_default();
+        let whole = with_result(&before[rank], &ty, &result);
+        assert!(member.recv == whole, "{selection}: rank {rank} of {}, {} elements", case.size, case.count);
+    }
+}
+
+#[test]
+fn scans_cover_the_ranks_so_far() {
+    for (collective, exclusive) in [(Collective::Scan, false), (Collective::Exscan, true)] {
+        for selection in selections(collective) {
+            for case in Case::all() {
+                for seed in [case.seed, case.seed + 1_000_000] {
+                    check_scan(&Case { seed, ..case }, exclusive, &selection);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn long_scans_are_pipelined() {
+    for size in [1, 2, 3, 5] {
+        for seed in 0..3 {
+            let case = Case { size, count: 21_000, operation: Operation::Matrix, seed };
+            check_scan(&case, false, &"scan=chain".parse().unwrap());
+            check_scan(&case, true, &"exscan=chain".parse().unwrap());
         }
     }
 }

@@ -1,0 +1,125 @@
+//! Choosing algorithms, wrong parameters, and proof that the simulated world can fail.
+
+use std::collections::BTreeSet;
+
+use collectives::{
+    Alltoallv, Barrier, Bcast, BuildError, Call, Collective, Data, Gather, NeighborAlltoall, Neighbours, Place,
+    Selection, SelectionError, TypeShape, Vector, build,
+};
+
+use crate::memory::SimType;
+use crate::world::{Member, Sends, run};
+
+fn bytes(count: u64) -> Data {
+    Data::new(count, TypeShape::basic(1))
+}
+
+fn bcast(root: u32, count: u64) -> Call {
+    Call::Bcast(Bcast { root, data: bytes(count) })
+}
+
+#[test]
+fn every_collective_lists_its_algorithms_once() {
+    let mut seen = BTreeSet::new();
+    for info in collectives::algorithms() {
+        assert!(seen.insert((info.collective, info.name)), "{} {} twice", info.collective, info.name);
+        assert!(!info.summary.is_empty() && !info.cost.is_empty());
+    }
+    for collective in Collective::ALL {
+        assert!(seen.iter().any(|(listed, _)| *listed == collective), "{collective} has no algorithm");
+    }
+    assert!(seen.len() > 45, "{} algorithms", seen.len());
+}
+
+#[test]
+fn a_name_overrides_the_table_where_it_fits() {
+    let place = Place { rank: 0, size: 6 };
+    let selection: Selection = " bcast = chain, allgather=recursive_doubling ".parse().unwrap();
+    assert_eq!(build(place, &bcast(0, 8), &selection).unwrap().algorithm(), "chain");
+    let call = Call::Allgather(collectives::Allgather { in_place: false, send: bytes(8), recv: bytes(8) });
+    assert_eq!(build(place, &call, &selection).unwrap().algorithm(), "bruck", "6 is no power of two");
+    let place = Place { rank: 0, size: 8 };
+    assert_eq!(build(place, &call, &selection).unwrap().algorithm(), "recursive_doubling");
+}
+
+#[test]
+fn tables_go_by_size_and_by_cores() {
+    let place = Place { rank: 0, size: 64 };
+    let mut selection = Selection::default();
+    assert_eq!(build(place, &Call::Barrier(Barrier), &selection).unwrap().algorithm(), "dissemination");
+    assert_eq!(build(place, &bcast(0, 8), &selection).unwrap().algorithm(), "binomial");
+    assert_eq!(build(place, &bcast(0, 8 << 20), &selection).unwrap().algorithm(), "scatter_allgather");
+    selection.oversubscribed = true;
+    assert_eq!(build(place, &Call::Barrier(Barrier), &selection).unwrap().algorithm(), "tree");
+}
+
+#[test]
+fn unknown_names_are_answered_with_the_known() {
+    let error = "allreduce=rnig".parse::<Selection>().unwrap_err();
+    assert!(matches!(error, SelectionError::Algorithm { collective: Collective::Allreduce, .. }));
+    assert_eq!(
+        error.to_string(),
+        "allreduce has no algorithm 'rnig'; it has: recursive_doubling, rabenseifner, ring, reduce_bcast"
+    );
+    let error = "allreduces=ring".parse::<Selection>().unwrap_err();
+    assert!(error.to_string().contains("reduce_scatter_block"), "{error}");
+    assert!(matches!("ring".parse::<Selection>(), Err(SelectionError::Form { .. })));
+    assert_eq!("".parse::<Selection>().unwrap(), Selection::default());
+}
+
+fn check_refused(place: Place, call: &Call, expected: &str) {
+    let error = build(place, call, &Selection::default()).unwrap_err();
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn wrong_parameters_are_refused() {
+    let place = Place { rank: 0, size: 2 };
+    check_refused(Place { rank: 2, size: 2 }, &Call::Barrier(Barrier), "rank 2 is not in a communicator of 2");
+    check_refused(place, &bcast(2, 1), "bcast: root 2 is not in a communicator of 2 ranks");
+    check_refused(place, &bcast(0, u64::MAX), "bcast: the buffer reaches beyond what 63-bit byte offsets can address");
+    let send = Vector::new(vec![1, 1], vec![0, 1], TypeShape::basic(1));
+    let recv = Vector::new(vec![1], vec![0, 1], TypeShape::basic(1));
+    let call = Call::Alltoallv(Alltoallv { in_place: false, send, recv });
+    check_refused(place, &call, "alltoallv: receive counts has 1 entries where 2 are needed");
+    let neighbours = Neighbours::graph(&[5], &[]);
+    let call = Call::NeighborAlltoall(NeighborAlltoall { neighbours, send: bytes(1), recv: bytes(1) });
+    assert!(matches!(build(place, &call, &Selection::default()), Err(BuildError::Neighbour { rank: 5, .. })));
+}
+
+#[test]
+fn elements_without_data_move_nothing() {
+    let empty = TypeShape { size_bytes: 0, extent_bytes: 1 << 40, contiguous: false };
+    let data = Data::new(u64::MAX, empty);
+    let call = Call::Gather(Gather { root: 1, in_place: false, send: data, recv: data });
+    for rank in 0..3 {
+        assert!(build(Place { rank, size: 3 }, &call, &Selection::default()).unwrap().is_empty());
+    }
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn ranks_that_disagree_about_the_root_deadlock() {
+    let members = (0..2).map(|rank| disagreeing(1 - rank, 4)).collect();
+    run(members, &Selection::default(), Sends::Buffered, 1);
+}
+
+#[test]
+#[should_panic(expected = "leaked messages")]
+fn ranks_that_all_send_leak_messages() {
+    let members = (0..2).map(|rank| disagreeing(rank, 4)).collect();
+    run(members, &Selection::default(), Sends::Buffered, 1);
+}
+
+#[test]
+#[should_panic(expected = "of another size")]
+fn ranks_that_disagree_about_the_size_are_found_out() {
+    let members = (0..2).map(|rank| disagreeing(0, 4 + rank)).collect();
+    run(members, &Selection::default(), Sends::Synchronous, 1);
+}
+
+fn disagreeing(root: u32, count: u32) -> Member {
+    let mut member = Member::new(bcast(root, u64::from(count)));
+    member.recv_type = SimType::contiguous(1);
+    member
+}
