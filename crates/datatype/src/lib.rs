@@ -40,6 +40,7 @@ mod contents;
 mod copy;
 mod datatype;
 mod error;
+pub mod external32;
 mod layout;
 mod memory;
 mod op;
