@@ -30,6 +30,9 @@ pub fn cases() -> Vec<Case> {
             Job::launched(installed("mpirun").args(["-np", "2"]).arg(hello)).run_saying("No Errors").map(drop)
         }),
         Case::new("launch/variables-without-server", variables_without_server),
+        Case::new("launch/many-starts", many_starts),
+        Case::new("launch/two-jobs-at-once", two_jobs_at_once),
+        Case::new("launch/a-job-inside-a-job", nested),
     ]
 }
 
@@ -198,6 +201,41 @@ fn variables_without_server(workshop: &Workshop) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Starting up is a race between ranks; it is run many times.
+fn many_starts(workshop: &Workshop) -> Result<()> {
+    let hello = workshop.program("hello")?;
+    for _ in 0..40 {
+        Job::of(5).with(|command| command.arg(&hello)).run_saying("No Errors")?;
+    }
+    Ok(())
+}
+
+/// Two worlds on one host do not see each other.
+fn two_jobs_at_once(workshop: &Workshop) -> Result<()> {
+    let program = workshop.program("random")?;
+    let start = || Job::of(3).with(|command| command.arg(&program)).start();
+    let jobs = [start()?, start()?];
+    for (running, mark) in jobs {
+        let finished = running.finish()?;
+        mark.gone().map_err(|error| finished.complain(error))?;
+        if !finished.success() || !finished.stdout.contains("No Errors") {
+            return Err(finished.complain("one of two jobs failed"));
+        }
+    }
+    Ok(())
+}
+
+/// A rank that is a script may itself start a job; its world is its own.
+fn nested(workshop: &Workshop) -> Result<()> {
+    let hello = workshop.program("hello")?;
+    let inner = installed("mpiexec").args(["-n", "2"]).arg(hello).shown();
+    let finished = Job::of(2).with(|command| command.args(["sh", "-c", &inner])).run()?;
+    if finished.success() && finished.stdout.matches("No Errors").count() == 2 {
+        return Ok(());
+    }
+    Err(finished.complain("two worlds of two ranks were expected"))
 }
 
 fn expect_all(finished: &Finished, lines: &[String], count: usize, wanted: &str) -> Result<()> {

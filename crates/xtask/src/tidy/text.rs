@@ -62,7 +62,22 @@ fn breaches_in(name: &str, text: &str) -> Vec<String> {
     if name.ends_with(".rs") {
         breaches.extend(rust_breaches(name, text));
     }
+    if name.ends_with(".md") {
+        breaches.extend(dead_links(name, text));
+    }
     breaches
+}
+
+/// Links of a document to files that are not there.
+fn dead_links(name: &str, text: &str) -> Vec<String> {
+    let folder = paths::root().join(name);
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
+    targets
+        .map(|target| target.split('#').next().unwrap_or_default())
+        .filter(|target| !target.is_empty() && !target.contains("://"))
+        .filter(|target| !folder.parent().is_some_and(|folder| folder.join(target).exists()))
+        .map(|target| format!("{name}: links to {target}, which is not there"))
+        .collect()
 }
 
 fn rust_breaches(name: &str, text: &str) -> Vec<String> {
@@ -104,6 +119,7 @@ mod tests {
         check("crates/base/src/x.rs", "//! A file.\nfn f() {}\n", 0);
         check("crates/base/src/x.rs", "fn f() {} \n", 2);
         check("README.md", concat!("TO", "DO\n"), 1);
+        check("README.md", "[a](Cargo.toml) [b](https://a.b) [c](#part) [d](no-such-file.md)\n", 1);
         check("crates/pmi/src/lib.rs", "//! P.\n//! Floor: x. **Invariants** Deliberately absent: y\n", 1);
         check("tests/c/x.c", &format!("// {}\n", "x".repeat(120)), 1);
         let long = format!("//! A file.\n{}", "fn f() {}\n".repeat(LINES_MAX));
