@@ -121,8 +121,7 @@ impl BlockSender {
         let base = top - (count - 1) * CACHE_LINE_BYTES;
         // SAFETY: `base..base + len_bytes` lies in lines that the receiver has given back (has_room) and that only
         // this sender writes until the flag is published.
-        let space = unsafe { std::slice::from_raw_parts_mut(self.memory.at(base), len_bytes) };
-        fill(space);
+        unsafe { self.memory.write(base, len_bytes, fill) };
         self.memory.word(top + 40).store(record.long as u64, Ordering::Relaxed);
         self.memory.word(top + 48).store((record.long >> 64) as u64, Ordering::Relaxed);
         if count > 1 || !self.cleared_ahead {
@@ -246,8 +245,7 @@ impl BlockReceiver {
         };
         // SAFETY: inside the block by the check above; the sender does not write these lines before they are
         // given back in `report`.
-        let payload = unsafe { std::slice::from_raw_parts(self.memory.at(base), len_bytes) };
-        take(record, payload);
+        unsafe { self.memory.read(base, len_bytes, |payload| take(record, payload)) };
         self.position += count;
         self.consumed += count as u64;
         true

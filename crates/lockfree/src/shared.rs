@@ -1,96 +1,207 @@
 //! Memory that other processes see.
 
-use std::any::Any;
-use std::ptr::NonNull;
-use std::sync::Arc;
+#[cfg(loom)]
+pub use model::SharedMemory;
+#[cfg(not(loom))]
+pub use real::SharedMemory;
 
-use base::sync::{AtomicU32, AtomicU64};
+#[cfg(not(loom))]
+mod real {
+    use std::any::Any;
+    use std::ptr::NonNull;
+    use std::sync::Arc;
 
-/// A range of memory shared with other processes (or threads), kept mapped as long as a handle lives.
-///
-/// It is read and written through atomics, or copied whole; a reference into it never leaves this crate.
-#[derive(Clone)]
-pub struct SharedMemory {
-    start: NonNull<u8>,
-    len_bytes: usize,
-    /// Whatever keeps the memory mapped.
-    keep: Arc<dyn Any + Send + Sync>,
-}
+    use base::sync::{AtomicU32, AtomicU64};
 
-// SAFETY: the handle is a pointer to memory that lives as long as `keep`; all access goes through atomics or
-// through the single-reader/single-writer protocols of this crate.
-unsafe impl Send for SharedMemory {}
-// SAFETY: as above.
-unsafe impl Sync for SharedMemory {}
-
-impl SharedMemory {
-    /// Memory at `start`, mapped until `keep` is dropped.
+    /// A range of memory shared with other processes (or threads), kept mapped as long as a handle lives.
     ///
-    /// # Safety
-    /// `len_bytes` bytes at `start` are mapped readable and writable while `keep` lives, are aligned to a cache
-    /// line, and are accessed in this process only through `SharedMemory`.
-    pub unsafe fn new(start: NonNull<u8>, len_bytes: usize, keep: Arc<dyn Any + Send + Sync>) -> Self {
-        Self { start, len_bytes, keep }
+    /// It is read and written through atomics, or copied whole; a reference into it never leaves this crate.
+    #[derive(Clone)]
+    pub struct SharedMemory {
+        start: NonNull<u8>,
+        len_bytes: usize,
+        /// Whatever keeps the memory mapped.
+        keep: Arc<dyn Any + Send + Sync>,
     }
 
-    /// Zeroed memory of this process alone, for tests and for worlds inside one process.
-    pub fn private(len_bytes: usize) -> Self {
-        let mut lines = vec![Line([0; 64]); len_bytes.div_ceil(64).max(1)].into_boxed_slice();
-        let start = NonNull::new(lines.as_mut_ptr().cast::<u8>()).expect("a box is not null");
-        // SAFETY: the box is moved into `keep`, is aligned by `Line`, and nothing else refers to it.
-        unsafe { Self::new(start, len_bytes, Arc::new(Owned(lines))) }
-    }
+    // SAFETY: the handle is a pointer to memory that lives as long as `keep`; all access goes through atomics or
+    // through the single-reader/single-writer protocols of this crate.
+    unsafe impl Send for SharedMemory {}
+    // SAFETY: as above.
+    unsafe impl Sync for SharedMemory {}
 
-    /// Its length in bytes.
-    pub fn len_bytes(&self) -> usize {
-        self.len_bytes
-    }
-
-    /// The part of `len_bytes` bytes at `offset`, or `None` if it is not inside or not on a cache line.
-    pub fn part(&self, offset: usize, len_bytes: usize) -> Option<Self> {
-        let end = offset.checked_add(len_bytes)?;
-        if end > self.len_bytes || !offset.is_multiple_of(crate::CACHE_LINE_BYTES) {
-            return None;
+    impl SharedMemory {
+        /// Memory at `start`, mapped until `keep` is dropped.
+        ///
+        /// # Safety
+        /// `len_bytes` bytes at `start` are mapped readable and writable while `keep` lives, are aligned to a cache
+        /// line, and are accessed in this process only through `SharedMemory`.
+        pub unsafe fn new(start: NonNull<u8>, len_bytes: usize, keep: Arc<dyn Any + Send + Sync>) -> Self {
+            Self { start, len_bytes, keep }
         }
-        // SAFETY: the offset is inside the range, so the sum is inside the same mapping.
-        let start = unsafe { self.start.add(offset) };
-        Some(Self { start, len_bytes, keep: Arc::clone(&self.keep) })
+
+        /// Zeroed memory of this process alone, for tests and for worlds inside one process.
+        pub fn private(len_bytes: usize) -> Self {
+            let mut lines = vec![Line([0; 64]); len_bytes.div_ceil(64).max(1)].into_boxed_slice();
+            let start = NonNull::new(lines.as_mut_ptr().cast::<u8>()).expect("a box is not null");
+            // SAFETY: the box is moved into `keep`, is aligned by `Line`, and nothing else refers to it.
+            unsafe { Self::new(start, len_bytes, Arc::new(Owned(lines))) }
+        }
+
+        /// Its length in bytes.
+        pub fn len_bytes(&self) -> usize {
+            self.len_bytes
+        }
+
+        /// The part of `len_bytes` bytes at `offset`, or `None` if it is not inside or not on a cache line.
+        pub fn part(&self, offset: usize, len_bytes: usize) -> Option<Self> {
+            let end = offset.checked_add(len_bytes)?;
+            if end > self.len_bytes || !offset.is_multiple_of(crate::CACHE_LINE_BYTES) {
+                return None;
+            }
+            // SAFETY: the offset is inside the range, so the sum is inside the same mapping.
+            let start = unsafe { self.start.add(offset) };
+            Some(Self { start, len_bytes, keep: Arc::clone(&self.keep) })
+        }
+
+        /// The 64-bit word at `offset`.
+        ///
+        /// # Panics
+        /// If the word is not inside or not aligned: offsets are ours, never a peer's.
+        #[inline]
+        pub fn word(&self, offset: usize) -> &AtomicU64 {
+            assert!(offset.is_multiple_of(8) && offset + 8 <= self.len_bytes, "the word is inside the memory");
+            // SAFETY: inside the mapping, aligned, and only ever accessed as an atomic.
+            unsafe { self.start.add(offset).cast::<AtomicU64>().as_ref() }
+        }
+
+        /// The 32-bit word at `offset`.
+        ///
+        /// # Panics
+        /// If the word is not inside or not aligned.
+        #[inline]
+        pub fn half(&self, offset: usize) -> &AtomicU32 {
+            assert!(offset.is_multiple_of(4) && offset + 4 <= self.len_bytes, "the word is inside the memory");
+            // SAFETY: as for `word`.
+            unsafe { self.start.add(offset).cast::<AtomicU32>().as_ref() }
+        }
+
+        /// Lets `fill` write `len_bytes` bytes at `offset`.
+        ///
+        /// # Safety
+        /// Nobody else reads or writes them until the caller publishes them.
+        #[inline]
+        pub(crate) unsafe fn write(&self, offset: usize, len_bytes: usize, fill: impl FnOnce(&mut [u8])) {
+            assert!(offset + len_bytes <= self.len_bytes, "the bytes are inside the memory");
+            // SAFETY: inside the mapping by the check above.
+            let start = unsafe { self.start.as_ptr().add(offset) };
+            // SAFETY: the bytes are the caller's alone.
+            fill(unsafe { std::slice::from_raw_parts_mut(start, len_bytes) });
+        }
+
+        /// Lets `take` read `len_bytes` bytes at `offset`.
+        ///
+        /// # Safety
+        /// Whoever keeps to the protocol does not write them while `take` runs.
+        #[inline]
+        pub(crate) unsafe fn read(&self, offset: usize, len_bytes: usize, take: impl FnOnce(&[u8])) {
+            assert!(offset + len_bytes <= self.len_bytes, "the bytes are inside the memory");
+            // SAFETY: inside the mapping by the check above.
+            let start = unsafe { self.start.as_ptr().add(offset) };
+            // SAFETY: published to the caller, who has not given them back.
+            take(unsafe { std::slice::from_raw_parts(start, len_bytes) });
+        }
     }
 
-    /// The 64-bit word at `offset`.
-    ///
-    /// # Panics
-    /// If the word is not inside or not aligned: offsets are ours, never a peer's.
-    #[inline]
-    pub fn word(&self, offset: usize) -> &AtomicU64 {
-        assert!(offset.is_multiple_of(8) && offset + 8 <= self.len_bytes, "the word is inside the memory");
-        // SAFETY: inside the mapping, aligned, and only ever accessed as an atomic.
-        unsafe { self.start.add(offset).cast::<AtomicU64>().as_ref() }
-    }
+    #[repr(C, align(64))]
+    #[derive(Clone, Copy)]
+    struct Line([u8; 64]);
 
-    /// The 32-bit word at `offset`.
-    ///
-    /// # Panics
-    /// If the word is not inside or not aligned.
-    #[inline]
-    pub fn half(&self, offset: usize) -> &AtomicU32 {
-        assert!(offset.is_multiple_of(4) && offset + 4 <= self.len_bytes, "the word is inside the memory");
-        // SAFETY: as for `word`.
-        unsafe { self.start.add(offset).cast::<AtomicU32>().as_ref() }
-    }
-
-    /// The address of the byte at `offset`, for the structures of this crate.
-    #[inline]
-    pub(crate) fn at(&self, offset: usize) -> *mut u8 {
-        debug_assert!(offset <= self.len_bytes);
-        // SAFETY: callers pass offsets inside the range (checked above in debug builds).
-        unsafe { self.start.as_ptr().add(offset) }
-    }
+    /// Keeps the lines alive; they are only reached through the pointer taken before.
+    struct Owned(#[expect(dead_code, reason = "held for its memory")] Box<[Line]>);
 }
 
-#[repr(C, align(64))]
-#[derive(Clone, Copy)]
-struct Line([u8; 64]);
+/// The same memory under loom: atomics that loom schedules, and bytes whose every access loom checks for races.
+#[cfg(loom)]
+mod model {
+    use std::sync::Arc;
 
-/// Keeps the lines alive; they are only reached through the pointer taken before.
-struct Owned(#[expect(dead_code, reason = "held for its memory")] Box<[Line]>);
+    use base::sync::{AtomicU32, AtomicU64};
+    use loom::cell::UnsafeCell;
+
+    /// Memory of the model; see the real one for what its methods promise.
+    #[derive(Clone)]
+    pub struct SharedMemory {
+        cells: Arc<Cells>,
+        start: usize,
+        len_bytes: usize,
+    }
+
+    struct Cells {
+        words: Vec<AtomicU64>,
+        halves: Vec<AtomicU32>,
+        lines: Vec<UnsafeCell<[u8; 64]>>,
+    }
+
+    // SAFETY: loom runs one thread at a time and reports unsynchronised access to a line as a failure.
+    unsafe impl Send for SharedMemory {}
+    // SAFETY: as above.
+    unsafe impl Sync for SharedMemory {}
+
+    impl SharedMemory {
+        /// Zeroed memory.
+        pub fn private(len_bytes: usize) -> Self {
+            let cells = Cells {
+                words: (0..len_bytes.div_ceil(8)).map(|_| AtomicU64::new(0)).collect(),
+                halves: (0..len_bytes.div_ceil(4)).map(|_| AtomicU32::new(0)).collect(),
+                lines: (0..len_bytes.div_ceil(64)).map(|_| UnsafeCell::new([0; 64])).collect(),
+            };
+            Self { cells: Arc::new(cells), start: 0, len_bytes }
+        }
+
+        /// Its length in bytes.
+        pub fn len_bytes(&self) -> usize {
+            self.len_bytes
+        }
+
+        /// A part of it.
+        pub fn part(&self, offset: usize, len_bytes: usize) -> Option<Self> {
+            (offset + len_bytes <= self.len_bytes).then(|| Self {
+                cells: Arc::clone(&self.cells),
+                start: self.start + offset,
+                len_bytes,
+            })
+        }
+
+        /// A word. Words and halves of one place are different cells: no structure uses both.
+        pub fn word(&self, offset: usize) -> &AtomicU64 {
+            &self.cells.words[(self.start + offset) / 8]
+        }
+
+        /// A half word.
+        pub fn half(&self, offset: usize) -> &AtomicU32 {
+            &self.cells.halves[(self.start + offset) / 4]
+        }
+
+        pub(crate) unsafe fn write(&self, offset: usize, len_bytes: usize, fill: impl FnOnce(&mut [u8])) {
+            let mut bytes = vec![0; len_bytes];
+            fill(&mut bytes);
+            for (index, byte) in bytes.into_iter().enumerate() {
+                let at = self.start + offset + index;
+                // SAFETY: loom fails the model if another thread may access the line at the same time.
+                self.cells.lines[at / 64].with_mut(|line| unsafe { (*line)[at % 64] = byte });
+            }
+        }
+
+        pub(crate) unsafe fn read(&self, offset: usize, len_bytes: usize, take: impl FnOnce(&[u8])) {
+            let bytes: Vec<u8> = (0..len_bytes)
+                .map(|index| {
+                    let at = self.start + offset + index;
+                    // SAFETY: as in `write`.
+                    self.cells.lines[at / 64].with(|line| unsafe { (*line)[at % 64] })
+                })
+                .collect();
+            take(&bytes);
+        }
+    }
+}
