@@ -43,11 +43,11 @@ impl Error {
 
     /// An error that carries a number chosen by a user's callback.
     ///
-    /// The class is the predefined one if the number is a predefined class, `Other` otherwise;
-    /// [`ErrorRegistry::record`] passes the number on unchanged.
+    /// The class is the one the number says if it is a predefined one, `Other` otherwise;
+    /// [`ErrorRegistry::record`] passes a number that is no bare class on unchanged.
     pub fn from_code(code: i32, message: impl Into<String>) -> Self {
         Error {
-            class: ErrorClass::from_value(code).unwrap_or(ErrorClass::Other),
+            class: registry::predefined_class(code).unwrap_or(ErrorClass::Other),
             message: message.into(),
             code: Some(code),
         }

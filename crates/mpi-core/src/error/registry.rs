@@ -88,7 +88,7 @@ impl ErrorRegistry {
     pub fn record(&self, error: &Error) -> i32 {
         let mut state = self.lock();
         match error.code {
-            Some(code) if code > ERROR_LAST_CODE || error.message.is_empty() => return code,
+            Some(code) if ErrorClass::from_value(code).is_none() => return code,
             _ => {}
         }
         let class = error.class;
@@ -285,7 +285,7 @@ fn slot_of(code: i32) -> usize {
 }
 
 /// The class written into a number up to [`ERROR_LAST_CODE`].
-fn predefined_class(code: i32) -> Option<ErrorClass> {
+pub(super) fn predefined_class(code: i32) -> Option<ErrorClass> {
     match code {
         1..=ERROR_LAST_CODE if slot_of(code) == TOOL_SLOT => ErrorClass::from_value(code),
         1..=ERROR_LAST_CODE => ErrorClass::from_value(code & CLASS_MASK),
@@ -376,6 +376,18 @@ mod tests {
         assert_eq!(registry.error_string(code).unwrap(), "out of coffee");
         let passed_on = registry.record(&Error::from_code(code, "from a callback"));
         assert_eq!(passed_on, code);
+    }
+
+    #[test]
+    fn a_number_from_here_passes_through_a_callback() {
+        let registry = ErrorRegistry::new();
+        let code = registry.record(&ErrorClass::Tag.error("tag -7"));
+        let returned = Error::from_code(code, "from a callback");
+        assert_eq!(returned.class, ErrorClass::Tag);
+        assert_eq!(registry.record(&returned), code);
+        let bare = Error::from_code(ErrorClass::Tag.value(), "from a callback");
+        let text = registry.error_string(registry.record(&bare)).unwrap();
+        assert_eq!(text, "MPI_ERR_TAG: from a callback");
     }
 
     #[test]
