@@ -4,6 +4,7 @@
 //! (an installation, the peer libraries, mpi4py, hpcc) is made once, when the first test asks for it.
 
 mod cargo;
+mod examples;
 mod hpcc;
 mod interoperation;
 mod launch;
@@ -173,6 +174,7 @@ impl Options {
 fn all() -> Result<Vec<Case>> {
     let mut cases = cargo::cases();
     cases.extend(programs::cases()?);
+    cases.extend(examples::cases()?);
     cases.extend(launch::cases());
     cases.extend(surroundings::cases());
     cases.extend(relocation::cases());
@@ -186,3 +188,5 @@ fn all() -> Result<Vec<Case>> {
 pub fn python_with_mpi4py() -> Result<PathBuf> {
     Ok(python::prepare()?.python)
 }
+
+pub use examples::rust_example;
