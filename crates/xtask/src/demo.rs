@@ -1,6 +1,5 @@
 //! `cargo xtask demo`: install, then the examples in C, Python and Rust, each command shown.
 
-use crate::command::Program;
 use crate::install::{self, installed};
 use crate::paths;
 use anyhow::{Result, bail};
@@ -26,10 +25,7 @@ pub fn run() -> Result<()> {
     mpiexec().arg(&heat).arg(&picture).run_openly()?;
 
     title("Rust, through the ferrovia crate");
-    let cargo =
-        Program::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())).limit(Duration::from_secs(600));
-    cargo.args(["build", "--release", "--quiet", "--package=ferrovia", "--examples"]).run_openly()?;
-    mpiexec().arg(paths::target().join("release/examples/hello")).run_openly()?;
+    mpiexec().arg(crate::test::rust_example("hello")?).run_openly()?;
 
     title("Python, with mpi4py");
     match crate::test::python_with_mpi4py() {
