@@ -39,8 +39,8 @@
 //! | `MPI_Info` in | `Option<&Arc<Info>>`; `&Arc<Info>` in `MPI_Info_*` |
 //! | `MPI_Datatype[]` in | `&[Arc<Datatype>]` |
 //! | any handle out (`MPI_Comm *newcomm`) | `OutHandle<Comm>` (`.set(face, value)`, `.set_null()`, `.set_or_null(face, option)`) |
-//! | any handle in and out (`MPI_Comm *comm` of a free) | `InOutHandle<Comm>` (`.object()`, `.release()`) |
-//! | `MPI_Message *` in and out | `InOutHandle<Message>` (`.take()` gives the message and writes null) |
+//! | any handle in and out (`MPI_Comm *comm` of a free) | `InOutHandle<Comm>` (`.object()`, `.release(face)`) |
+//! | `MPI_Message *` in and out | `MessageInOut` (`.take(face)` gives the message and writes null) |
 //! | `MPI_Request` in any form: by value, `*`, `[]` | `Requests<'_>`, a [`mpi_core::RequestSet`] of 1 or n |
 //! | `MPI_Request *` out | `OutHandle<Request>` |
 //! | `MPI_Status *` out | `StatusOut` (`.set(&Status)`; nothing happens if ignored) |

@@ -1,0 +1,495 @@
+//! Point-to-point messages.
+//!
+//! MPI: §3.2 to §3.6, §3.8 to §3.11
+
+#![allow(clippy::too_many_arguments, reason = "the parameters of the calls")]
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use datatype::{Datatype, RecvBuf, SendBuf, UserMemory, UserMemoryMut};
+use mpi_core::point_to_point::{Budget, End, Message, Mode};
+use mpi_core::{Comm, ErrorClass, Request, Result};
+
+use crate::face::{CountOut, Face, InOutHandle, Out, OutHandle, StatusOut};
+
+/// `MPI_BUFFER_AUTOMATIC`
+const BUFFER_AUTOMATIC: usize = 2;
+
+/// # Safety
+/// `buf` holds `count` elements of `datatype`.
+#[inline]
+pub(crate) unsafe fn send(
+    face: &Face,
+    buf: *const u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    dest: i32,
+    tag: i32,
+    comm: &Arc<Comm>,
+) -> Result<()> {
+    // SAFETY: the caller's buffer, which stays until the send has completed.
+    let buf = unsafe { SendBuf::new(buf, count as u64, datatype) };
+    face.world().send(comm, dest, tag, buf)
+}
+
+/// # Safety
+/// `buf` holds `count` elements of `datatype`.
+pub(crate) unsafe fn ssend(
+    face: &Face,
+    buf: *const u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    dest: i32,
+    tag: i32,
+    comm: &Arc<Comm>,
+) -> Result<()> {
+    // SAFETY: the caller's buffer, which stays until the send has completed.
+    let buf = unsafe { SendBuf::new(buf, count as u64, datatype) };
+    face.world().send_in_mode(Mode::Synchronous, comm, dest, tag, buf)
+}
+
+/// # Safety
+/// `buf` holds `count` elements of `datatype`.
+pub(crate) unsafe fn rsend(
+    face: &Face,
+    buf: *const u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    dest: i32,
+    tag: i32,
+    comm: &Arc<Comm>,
+) -> Result<()> {
+    // SAFETY: the caller's buffer, which stays until the send has completed.
+    let buf = unsafe { SendBuf::new(buf, count as u64, datatype) };
+    face.world().send_in_mode(Mode::Ready, comm, dest, tag, buf)
+}
+
+/// # Safety
+/// `buf` holds `count` elements of `datatype`.
+pub(crate) unsafe fn bsend(
+    face: &Face,
+    buf: *const u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    dest: i32,
+    tag: i32,
+    comm: &Arc<Comm>,
+) -> Result<()> {
+    // SAFETY: the caller's buffer, which stays until the send has completed.
+    let buf = unsafe { SendBuf::new(buf, count as u64, datatype) };
+    face.world().send_in_mode(Mode::Buffered, comm, dest, tag, buf)
+}
+
+/// # Safety
+/// `buf` holds `count` elements of `datatype` until the request has completed.
+pub(crate) unsafe fn isend(
+    face: &Face,
+    buf: *const u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    dest: i32,
+    tag: i32,
+    comm: &Arc<Comm>,
+    request: OutHandle<Request>,
+) -> Result<()> {
+    // SAFETY: the caller's buffer, which stays until the request has completed.
+    let buf = unsafe { SendBuf::new(buf, count as u64, datatype) };
+    request.set(face, face.world().isend(Mode::Standard, comm, dest, tag, buf)?)
+}
+
+/// # Safety
+/// `buf` holds `count` elements of `datatype` until the request has completed.
+pub(crate) unsafe fn issend(
+    face: &Face,
+    buf: *const u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    dest: i32,
+    tag: i32,
+    comm: &Arc<Comm>,
+    request: OutHandle<Request>,
+) -> Result<()> {
+    // SAFETY: the caller's buffer, which stays until the request has completed.
+    let buf = unsafe { SendBuf::new(buf, count as u64, datatype) };
+    request.set(face, face.world().isend(Mode::Synchronous, comm, dest, tag, buf)?)
+}
+
+/// # Safety
+/// `buf` holds `count` elements of `datatype` until the request has completed.
+pub(crate) unsafe fn irsend(
+    face: &Face,
+    buf: *const u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    dest: i32,
+    tag: i32,
+    comm: &Arc<Comm>,
+    request: OutHandle<Request>,
+) -> Result<()> {
+    // SAFETY: the caller's buffer, which stays until the request has completed.
+    let buf = unsafe { SendBuf::new(buf, count as u64, datatype) };
+    request.set(face, face.world().isend(Mode::Ready, comm, dest, tag, buf)?)
+}
+
+/// # Safety
+/// `buf` holds `count` elements of `datatype` until the request has completed.
+pub(crate) unsafe fn ibsend(
+    face: &Face,
+    buf: *const u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    dest: i32,
+    tag: i32,
+    comm: &Arc<Comm>,
+    request: OutHandle<Request>,
+) -> Result<()> {
+    // SAFETY: the caller's buffer, which stays until the request has completed.
+    let buf = unsafe { SendBuf::new(buf, count as u64, datatype) };
+    request.set(face, face.world().isend(Mode::Buffered, comm, dest, tag, buf)?)
+}
+
+/// # Safety
+/// `buf` holds `count` elements of `datatype` while the request exists.
+pub(crate) unsafe fn send_init(
+    face: &Face,
+    buf: *const u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    dest: i32,
+    tag: i32,
+    comm: &Arc<Comm>,
+    request: OutHandle<Request>,
+) -> Result<()> {
+    // SAFETY: the caller's buffer, which stays until the request is freed.
+    let buf = unsafe { UserMemory::new(buf) };
+    let made = face.world().send_init(Mode::Standard, comm, dest, tag, buf, count as u64, datatype)?;
+    request.set(face, made)
+}
+
+/// # Safety
+/// `buf` holds `count` elements of `datatype` while the request exists.
+pub(crate) unsafe fn ssend_init(
+    face: &Face,
+    buf: *const u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    dest: i32,
+    tag: i32,
+    comm: &Arc<Comm>,
+    request: OutHandle<Request>,
+) -> Result<()> {
+    // SAFETY: the caller's buffer, which stays until the request is freed.
+    let buf = unsafe { UserMemory::new(buf) };
+    let made = face.world().send_init(Mode::Synchronous, comm, dest, tag, buf, count as u64, datatype)?;
+    request.set(face, made)
+}
+
+/// # Safety
+/// `buf` holds `count` elements of `datatype` while the request exists.
+pub(crate) unsafe fn rsend_init(
+    face: &Face,
+    buf: *const u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    dest: i32,
+    tag: i32,
+    comm: &Arc<Comm>,
+    request: OutHandle<Request>,
+) -> Result<()> {
+    // SAFETY: the caller's buffer, which stays until the request is freed.
+    let buf = unsafe { UserMemory::new(buf) };
+    let made = face.world().send_init(Mode::Ready, comm, dest, tag, buf, count as u64, datatype)?;
+    request.set(face, made)
+}
+
+/// # Safety
+/// `buf` holds `count` elements of `datatype` while the request exists.
+pub(crate) unsafe fn bsend_init(
+    face: &Face,
+    buf: *const u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    dest: i32,
+    tag: i32,
+    comm: &Arc<Comm>,
+    request: OutHandle<Request>,
+) -> Result<()> {
+    // SAFETY: the caller's buffer, which stays until the request is freed.
+    let buf = unsafe { UserMemory::new(buf) };
+    let made = face.world().send_init(Mode::Buffered, comm, dest, tag, buf, count as u64, datatype)?;
+    request.set(face, made)
+}
+
+/// # Safety
+/// `buf` has room for `count` elements of `datatype`.
+#[inline]
+pub(crate) unsafe fn recv(
+    face: &Face,
+    buf: *mut u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    source: i32,
+    tag: i32,
+    comm: &Arc<Comm>,
+    status: StatusOut,
+) -> Result<()> {
+    // SAFETY: the caller's buffer, which stays until the receive has completed.
+    let buf = unsafe { RecvBuf::new(buf, count as u64, datatype) };
+    status.set(&face.world().recv(comm, source, tag, buf)?);
+    Ok(())
+}
+
+/// # Safety
+/// `buf` has room for `count` elements of `datatype` until the request has completed.
+pub(crate) unsafe fn irecv(
+    face: &Face,
+    buf: *mut u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    source: i32,
+    tag: i32,
+    comm: &Arc<Comm>,
+    request: OutHandle<Request>,
+) -> Result<()> {
+    // SAFETY: the caller's buffer, which stays until the request has completed.
+    let buf = unsafe { RecvBuf::new(buf, count as u64, datatype) };
+    request.set(face, face.world().irecv(comm, source, tag, buf)?)
+}
+
+/// # Safety
+/// `buf` has room for `count` elements of `datatype` while the request exists.
+pub(crate) unsafe fn recv_init(
+    face: &Face,
+    buf: *mut u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    source: i32,
+    tag: i32,
+    comm: &Arc<Comm>,
+    request: OutHandle<Request>,
+) -> Result<()> {
+    // SAFETY: the caller's buffer, which stays until the request is freed.
+    let buf = unsafe { UserMemoryMut::new(buf) };
+    request.set(face, face.world().recv_init(comm, source, tag, buf, count as u64, datatype)?)
+}
+
+pub(crate) fn probe(face: &Face, source: i32, tag: i32, comm: &Arc<Comm>, status: StatusOut) -> Result<()> {
+    status.set(&face.world().probe(comm, source, tag)?);
+    Ok(())
+}
+
+pub(crate) fn iprobe(
+    face: &Face,
+    source: i32,
+    tag: i32,
+    comm: &Arc<Comm>,
+    flag: Out<i32>,
+    status: StatusOut,
+) -> Result<()> {
+    let found = face.world().iprobe(comm, source, tag)?;
+    flag.set_flag(found.is_some());
+    if let Some(found) = found {
+        status.set(&found);
+    }
+    Ok(())
+}
+
+pub(crate) fn mprobe(
+    face: &Face,
+    source: i32,
+    tag: i32,
+    comm: &Arc<Comm>,
+    message: OutHandle<Message>,
+    status: StatusOut,
+) -> Result<()> {
+    let (found, its_status) = face.world().mprobe(comm, source, tag)?;
+    status.set(&its_status);
+    message.set(face, found)
+}
+
+pub(crate) fn improbe(
+    face: &Face,
+    source: i32,
+    tag: i32,
+    comm: &Arc<Comm>,
+    flag: Out<i32>,
+    message: OutHandle<Message>,
+    status: StatusOut,
+) -> Result<()> {
+    let found = face.world().improbe(comm, source, tag)?;
+    flag.set_flag(found.is_some());
+    let Some((found, its_status)) = found else {
+        message.set_null();
+        return Ok(());
+    };
+    status.set(&its_status);
+    message.set(face, found)
+}
+
+/// # Safety
+/// `buf` has room for `count` elements of `datatype`.
+pub(crate) unsafe fn mrecv(
+    face: &Face,
+    buf: *mut u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    message: InOutHandle<Message>,
+    status: StatusOut,
+) -> Result<()> {
+    // SAFETY: the caller's buffer, which stays until the receive has completed.
+    let buf = unsafe { RecvBuf::new(buf, count as u64, datatype) };
+    let message = message.take();
+    face.blame(message.comm());
+    status.set(&face.world().mrecv(message, buf)?);
+    Ok(())
+}
+
+/// # Safety
+/// `buf` has room for `count` elements of `datatype` until the request has completed.
+pub(crate) unsafe fn imrecv(
+    face: &Face,
+    buf: *mut u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    message: InOutHandle<Message>,
+    request: OutHandle<Request>,
+) -> Result<()> {
+    // SAFETY: the caller's buffer, which stays until the request has completed.
+    let buf = unsafe { RecvBuf::new(buf, count as u64, datatype) };
+    let message = message.take();
+    face.blame(message.comm());
+    request.set(face, face.world().imrecv(message, buf)?)
+}
+
+/// # Safety
+/// The buffers hold and have room for their counts of elements.
+pub(crate) unsafe fn sendrecv(
+    face: &Face,
+    sendbuf: *const u8,
+    sendcount: i64,
+    sendtype: &Arc<Datatype>,
+    dest: i32,
+    sendtag: i32,
+    recvbuf: *mut u8,
+    recvcount: i64,
+    recvtype: &Arc<Datatype>,
+    source: i32,
+    recvtag: i32,
+    comm: &Arc<Comm>,
+    status: StatusOut,
+) -> Result<()> {
+    // SAFETY: the caller's buffer, which stays until the call is over.
+    let outgoing = unsafe { SendBuf::new(sendbuf, sendcount as u64, sendtype) };
+    // SAFETY: as above; the two do not overlap.
+    let incoming = unsafe { RecvBuf::new(recvbuf, recvcount as u64, recvtype) };
+    let (to, from) = (End { rank: dest, tag: sendtag }, End { rank: source, tag: recvtag });
+    status.set(&face.world().sendrecv(comm, to, outgoing, from, incoming)?);
+    Ok(())
+}
+
+/// # Safety
+/// `buf` holds `count` elements of `datatype`.
+pub(crate) unsafe fn sendrecv_replace(
+    face: &Face,
+    buf: *mut u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    dest: i32,
+    sendtag: i32,
+    source: i32,
+    recvtag: i32,
+    comm: &Arc<Comm>,
+    status: StatusOut,
+) -> Result<()> {
+    // SAFETY: the caller's buffer; it is copied before anything is received.
+    let outgoing = unsafe { SendBuf::new(buf, count as u64, datatype) };
+    // SAFETY: the caller's buffer, which stays until the call is over.
+    let incoming = unsafe { RecvBuf::new(buf, count as u64, datatype) };
+    let (to, from) = (End { rank: dest, tag: sendtag }, End { rank: source, tag: recvtag });
+    status.set(&face.world().sendrecv_replace(comm, to, outgoing, from, incoming)?);
+    Ok(())
+}
+
+/// # Safety
+/// The buffers hold and have room for their counts of elements until the request has completed.
+pub(crate) unsafe fn isendrecv(
+    face: &Face,
+    sendbuf: *const u8,
+    sendcount: i64,
+    sendtype: &Arc<Datatype>,
+    dest: i32,
+    sendtag: i32,
+    recvbuf: *mut u8,
+    recvcount: i64,
+    recvtype: &Arc<Datatype>,
+    source: i32,
+    recvtag: i32,
+    comm: &Arc<Comm>,
+    request: OutHandle<Request>,
+) -> Result<()> {
+    // SAFETY: the caller's buffer, which stays until the request has completed.
+    let outgoing = unsafe { SendBuf::new(sendbuf, sendcount as u64, sendtype) };
+    // SAFETY: as above; the two do not overlap.
+    let incoming = unsafe { RecvBuf::new(recvbuf, recvcount as u64, recvtype) };
+    let (to, from) = (End { rank: dest, tag: sendtag }, End { rank: source, tag: recvtag });
+    request.set(face, face.world().isendrecv(comm, to, outgoing, from, incoming)?)
+}
+
+/// # Safety
+/// `buf` holds `count` elements of `datatype` until the request has completed.
+pub(crate) unsafe fn isendrecv_replace(
+    face: &Face,
+    buf: *mut u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    dest: i32,
+    sendtag: i32,
+    source: i32,
+    recvtag: i32,
+    comm: &Arc<Comm>,
+    request: OutHandle<Request>,
+) -> Result<()> {
+    // SAFETY: the caller's buffer; it is copied before anything is received.
+    let outgoing = unsafe { SendBuf::new(buf, count as u64, datatype) };
+    // SAFETY: the caller's buffer, which stays until the request has completed.
+    let incoming = unsafe { RecvBuf::new(buf, count as u64, datatype) };
+    let (to, from) = (End { rank: dest, tag: sendtag }, End { rank: source, tag: recvtag });
+    request.set(face, face.world().isendrecv_replace(comm, to, outgoing, from, incoming)?)
+}
+
+pub(crate) fn buffer_attach(face: &Face, buffer: *const u8, size: i64) -> Result<()> {
+    face.world().attach_buffer(budget(buffer, size))
+}
+
+pub(crate) fn buffer_detach(face: &Face, buffer_addr: Out<*mut c_void>, size: CountOut) -> Result<()> {
+    let budget = face.world().detach_buffer();
+    hand_back(budget, &buffer_addr, &size)
+}
+
+pub(crate) fn buffer_flush(face: &Face) -> Result<()> {
+    face.world().flush_buffer();
+    Ok(())
+}
+
+pub(crate) fn buffer_iflush(face: &Face, request: OutHandle<Request>) -> Result<()> {
+    request.set(face, face.world().iflush_buffer())
+}
+
+fn budget(buffer: *const u8, size: i64) -> Budget {
+    if buffer.addr() == BUFFER_AUTOMATIC {
+        return Budget::Automatic;
+    }
+    Budget::Memory { address: buffer.expose_provenance(), len_bytes: size as u64 }
+}
+
+fn hand_back(budget: Option<Budget>, address: &Out<*mut c_void>, size: &CountOut) -> Result<()> {
+    let (pointer, len_bytes) = match budget {
+        Some(Budget::Memory { address, len_bytes }) => (std::ptr::with_exposed_provenance_mut(address), len_bytes),
+        Some(Budget::Automatic) => (std::ptr::without_provenance_mut(BUFFER_AUTOMATIC), 0),
+        None => return ErrorClass::Buffer.fail("no buffer is attached"),
+    };
+    address.set(pointer);
+    size.set(len_bytes as i64);
+    Ok(())
+}

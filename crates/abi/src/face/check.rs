@@ -1,0 +1,339 @@
+//! Arguments, checked with messages that name the parameter and its value.
+//!
+//! The checks are inlined into the entry points; the messages are made out of the way. `n` is the
+//! number of the parameter in the C call, counted from 1.
+
+use std::ffi::{CStr, c_char};
+use std::sync::Arc;
+
+use datatype::{Basic, Datatype};
+use mpi_core::constants::{ANY_SOURCE, ANY_TAG, PROC_NULL, TAG_UB};
+use mpi_core::{Comm, Error, ErrorClass, Request, Result};
+
+use super::entry::{Face, describe};
+use super::handle::{Handle, PREDEFINED_MAX};
+use super::objects::Object;
+use super::table::{Held, Lookup};
+use super::values::is_in_place;
+use crate::constants::{HANDLE_NAMES, MPI_REQUEST_NULL, MPI_ROOT};
+
+/// The object of a handle.
+#[inline]
+pub(crate) fn object<K: Object>(face: &Face, n: usize, handle: Handle<K>) -> Result<Held<K::Value>> {
+    K::table(face.process()).hold(handle.value).map_err(|why| parameter_object::<K>(face, n, handle.value, why))
+}
+
+/// The object of a handle that may be null.
+#[inline]
+pub(crate) fn object_or_null<K: Object>(
+    face: &Face,
+    n: usize,
+    handle: Handle<K>,
+) -> Result<Option<Held<K::Value>>> {
+    if handle.value == K::NULL {
+        return Ok(None);
+    }
+    object(face, n, handle).map(Some)
+}
+
+/// A datatype that is not significant in this call: `MPI_BYTE` if it is not even one.
+pub(crate) fn insignificant_datatype(face: &Face, handle: Handle<Datatype>) -> Held<Arc<Datatype>> {
+    let process = face.process();
+    process.datatypes.hold(handle.value).unwrap_or_else(|_| process.basic_datatype(Basic::Byte))
+}
+
+/// Datatypes of an array; `counts` says which of them matter.
+pub(crate) fn datatypes(
+    face: &Face,
+    n: usize,
+    handles: &[Handle<Datatype>],
+    matters: impl Fn(usize) -> bool,
+    in_communication: bool,
+) -> Result<Vec<Arc<Datatype>>> {
+    let mut all = Vec::with_capacity(handles.len());
+    for (index, handle) in handles.iter().enumerate() {
+        if !matters(index) {
+            all.push(Arc::clone(&insignificant_datatype(face, *handle)));
+            continue;
+        }
+        let held = face.process().datatypes.hold(handle.value).map_err(|why| {
+            bad_object::<Datatype>(handle.value, why).within(format!("{}[{index}]", parameter(face, n)))
+        })?;
+        if in_communication && !held.is_committed() {
+            return ErrorClass::Type.fail(format!("{}[{index}] is a datatype that was not committed", parameter(face, n)));
+        }
+        all.push(Arc::clone(&held));
+    }
+    Ok(all)
+}
+
+/// A datatype used in communication.
+#[inline]
+pub(crate) fn committed(face: &Face, n: usize, datatype: &Arc<Datatype>) -> Result<()> {
+    if !datatype.is_committed() {
+        return Err(uncommitted(face, n, datatype));
+    }
+    Ok(())
+}
+
+/// A count or length, not negative.
+#[inline]
+pub(crate) fn not_negative(face: &Face, n: usize, value: i64) -> Result<()> {
+    if value < 0 {
+        return Err(negative(face, n, value));
+    }
+    Ok(())
+}
+
+/// A pointer that may not be null.
+#[inline]
+pub(crate) fn pointer<T>(face: &Face, n: usize, pointer: *const T) -> Result<()> {
+    if pointer.is_null() {
+        return Err(null(face, n));
+    }
+    Ok(())
+}
+
+/// The start of a buffer: null only if nothing is there, or if displacements are absolute.
+#[inline]
+pub(crate) fn buffer(face: &Face, n: usize, buffer: *const u8, count: i64, datatype: &Datatype) -> Result<()> {
+    if buffer.is_null() && count > 0 && datatype.is_contiguous() && datatype.size() > 0 {
+        return Err(null_buffer(face, n, count));
+    }
+    Ok(())
+}
+
+/// A buffer address that may not be `MPI_IN_PLACE` here.
+#[inline]
+pub(crate) fn not_in_place(face: &Face, n: usize, buffer: *const u8) -> Result<()> {
+    if is_in_place(buffer) {
+        return Err(in_place(face, n));
+    }
+    Ok(())
+}
+
+/// The rank a message goes to.
+#[inline]
+pub(crate) fn destination(face: &Face, n: usize, rank: i32, comm: &Comm) -> Result<()> {
+    if (rank < 0 || rank as u32 >= peer_count(comm)) && rank != PROC_NULL {
+        return Err(no_rank(face, n, rank, comm, ErrorClass::Rank));
+    }
+    Ok(())
+}
+
+/// The rank a message comes from.
+#[inline]
+pub(crate) fn source(face: &Face, n: usize, rank: i32, comm: &Comm) -> Result<()> {
+    if (rank < 0 || rank as u32 >= peer_count(comm)) && rank != PROC_NULL && rank != ANY_SOURCE {
+        return Err(no_rank(face, n, rank, comm, ErrorClass::Rank));
+    }
+    Ok(())
+}
+
+/// The root of a collective call.
+#[inline]
+pub(crate) fn root(face: &Face, n: usize, rank: i32, comm: &Comm) -> Result<()> {
+    let special = comm.is_inter() && (rank == PROC_NULL || rank == MPI_ROOT);
+    if (rank < 0 || rank as u32 >= peer_count(comm)) && !special {
+        return Err(no_rank(face, n, rank, comm, ErrorClass::Root));
+    }
+    Ok(())
+}
+
+/// True if the arguments that matter at the root only matter here.
+#[inline]
+pub(crate) fn is_root(rank: i32, comm: &Comm) -> bool {
+    if comm.is_inter() { rank == MPI_ROOT } else { rank == comm.rank() as i32 }
+}
+
+/// The tag of a message to be sent.
+#[inline]
+pub(crate) fn tag(face: &Face, n: usize, tag: i32) -> Result<()> {
+    if !(0..=TAG_UB).contains(&tag) {
+        return Err(bad_tag(face, n, tag, ""));
+    }
+    Ok(())
+}
+
+/// The tag of a message to be received.
+#[inline]
+pub(crate) fn tag_or_any(face: &Face, n: usize, tag: i32) -> Result<()> {
+    if !(0..=TAG_UB).contains(&tag) && tag != ANY_TAG {
+        return Err(bad_tag(face, n, tag, " or MPI_ANY_TAG"));
+    }
+    Ok(())
+}
+
+/// Number of processes a collective call exchanges blocks with.
+#[inline]
+pub(crate) fn peer_count(comm: &Comm) -> u32 {
+    comm.size()
+}
+
+/// Requests, each null or live.
+#[inline]
+pub(crate) fn requests(face: &Face, n: usize, handles: &[Handle<Request>]) -> Result<()> {
+    for (index, handle) in handles.iter().enumerate() {
+        if handle.value != MPI_REQUEST_NULL && !face.process().requests.is_live(handle.value) {
+            return Err(bad_request(face, n, index, handles.len(), handle.value));
+        }
+    }
+    Ok(())
+}
+
+/// An array given by the program; null is the same as empty.
+///
+/// # Safety
+/// `len` values at `start` must be readable for as long as the result is used.
+#[inline]
+pub(crate) unsafe fn array<'a, T>(face: &Face, n: usize, start: *const T, len: usize) -> Result<&'a [T]> {
+    if len == 0 {
+        return Ok(&[]);
+    }
+    pointer(face, n, start)?;
+    // SAFETY: promised by the caller.
+    Ok(unsafe { std::slice::from_raw_parts(start, len) })
+}
+
+/// Counts of which none may be negative.
+#[inline]
+pub(crate) fn none_negative(face: &Face, n: usize, counts: super::Counts<'_>) -> Result<()> {
+    for (index, count) in counts.iter().enumerate() {
+        if count < 0 {
+            let message = format!("parameter {n} ({}[{index}]) = {count} is negative", face.parameter(n));
+            return ErrorClass::Count.fail(message);
+        }
+    }
+    Ok(())
+}
+
+/// A string given by the program.
+///
+/// # Safety
+/// `text` must be null or terminated, and stay for as long as the result is used.
+#[inline]
+pub(crate) unsafe fn string<'a>(face: &Face, n: usize, text: *const c_char) -> Result<&'a CStr> {
+    pointer(face, n, text)?;
+    // SAFETY: promised by the caller, and not null.
+    Ok(unsafe { CStr::from_ptr(text) })
+}
+
+/// The length of an array as an `usize`; negative ones are an error.
+#[inline]
+pub(crate) fn length(face: &Face, n: usize, value: i64) -> Result<usize> {
+    not_negative(face, n, value)?;
+    Ok(value as usize)
+}
+
+/// The name of a predefined handle, or its bits.
+pub(crate) fn handle_name(value: usize) -> String {
+    match HANDLE_NAMES.binary_search_by_key(&value, |(handle, _)| *handle) {
+        Ok(at) => HANDLE_NAMES[at].1.to_owned(),
+        Err(_) => format!("{value:#x}"),
+    }
+}
+
+/// Why a handle is not one of an object of kind `K`, as a sentence.
+#[cold]
+pub(crate) fn bad_object<K: Object>(value: usize, why: Lookup) -> Error {
+    let wanted = K::KIND.noun();
+    let name = handle_name(value);
+    K::CLASS.error(match why {
+        Lookup::Freed => format!("{name} is a {wanted} that was freed"),
+        Lookup::OtherKind(kind) => format!("{name} is the handle of a {}, not of a {wanted}", kind.noun()),
+        Lookup::NotPredefined if value <= PREDEFINED_MAX => format!("{name} is not a {wanted}"),
+        Lookup::NotPredefined | Lookup::Unknown => format!("{name} is not the handle of a {wanted}"),
+    })
+}
+
+fn parameter(face: &Face, n: usize) -> String {
+    format!("parameter {n} ({})", face.parameter(n))
+}
+
+#[cold]
+#[inline(never)]
+fn parameter_object<K: Object>(face: &Face, n: usize, value: usize, why: Lookup) -> Error {
+    let mut error = bad_object::<K>(value, why);
+    error.message = format!("{} = {}", parameter(face, n), error.message);
+    error
+}
+
+#[cold]
+#[inline(never)]
+fn uncommitted(face: &Face, n: usize, datatype: &Datatype) -> Error {
+    let name = match datatype.name() {
+        name if name.is_empty() => "a datatype".to_owned(),
+        name => format!("the datatype {name}"),
+    };
+    ErrorClass::Type.error(format!(
+        "{} is {name} that was not committed; call MPI_Type_commit before using it in communication",
+        parameter(face, n)
+    ))
+}
+
+#[cold]
+#[inline(never)]
+fn negative(face: &Face, n: usize, value: i64) -> Error {
+    let class = if face.parameter(n).contains("count") { ErrorClass::Count } else { ErrorClass::Arg };
+    class.error(format!("{} = {value} is negative", parameter(face, n)))
+}
+
+#[cold]
+#[inline(never)]
+fn null(face: &Face, n: usize) -> Error {
+    ErrorClass::Arg.error(format!("{} is a null pointer", parameter(face, n)))
+}
+
+#[cold]
+#[inline(never)]
+fn null_buffer(face: &Face, n: usize, count: i64) -> Error {
+    ErrorClass::Buffer.error(format!(
+        "{} is a null pointer, but {count} elements of a datatype without absolute addresses are to be there",
+        parameter(face, n)
+    ))
+}
+
+#[cold]
+#[inline(never)]
+fn in_place(face: &Face, n: usize) -> Error {
+    ErrorClass::Buffer.error(format!("{} = MPI_IN_PLACE is not legal here", parameter(face, n)))
+}
+
+#[cold]
+#[inline(never)]
+fn no_rank(face: &Face, n: usize, rank: i32, comm: &Comm, class: ErrorClass) -> Error {
+    class.error(format!(
+        "{} = {} is not a rank of {} (size {})",
+        parameter(face, n),
+        rank_name(rank),
+        describe(comm),
+        comm.size()
+    ))
+}
+
+/// A rank in a sentence, special values by name.
+fn rank_name(rank: i32) -> String {
+    match rank {
+        ANY_SOURCE => "MPI_ANY_SOURCE".to_owned(),
+        PROC_NULL => "MPI_PROC_NULL".to_owned(),
+        MPI_ROOT => "MPI_ROOT".to_owned(),
+        rank => rank.to_string(),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn bad_tag(face: &Face, n: usize, tag: i32, or: &str) -> Error {
+    let tag = if tag == ANY_TAG { "MPI_ANY_TAG".to_owned() } else { tag.to_string() };
+    ErrorClass::Tag.error(format!("{} = {tag} is not among 0 to {TAG_UB} (MPI_TAG_UB){or}", parameter(face, n)))
+}
+
+#[cold]
+#[inline(never)]
+fn bad_request(face: &Face, n: usize, index: usize, len: usize, value: usize) -> Error {
+    let why = face.process().requests.with(value, |_| ()).err().unwrap_or(Lookup::Unknown);
+    let mut error = bad_object::<Request>(value, why);
+    let place = if len == 1 { String::new() } else { format!("[{index}]") };
+    error.message = format!("parameter {n} ({}{place}) = {}", face.parameter(n), error.message);
+    error
+}

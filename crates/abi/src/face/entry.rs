@@ -1,0 +1,220 @@
+//! Entering and leaving a call; what happens when it fails.
+//!
+//! A panic never crosses into the C program: entry points are `extern "C"`, so unwinding stops there
+//! and ends the process, after the panic hook of [`announce_panics`] has said that it is our bug.
+
+use std::cell::RefCell;
+use std::ffi::c_int;
+use std::sync::{Arc, Once};
+
+use base::GateGuard;
+use mpi_core::environment::{Predefined, Subject, Verdict};
+use mpi_core::{Comm, Error, ErrorClass, Result, World};
+
+use super::process::Process;
+
+/// A call of the standard, as messages name it.
+pub struct Call {
+    /// Its C name.
+    pub name: &'static str,
+    /// The names of its parameters.
+    pub parameters: &'static [&'static str],
+    /// True if it is legal before initialisation and after finalisation.
+    pub any_time: bool,
+}
+
+/// The object a call was given whose error handler is asked.
+#[derive(Clone, Copy)]
+pub(crate) enum Given {
+    Nothing,
+    Comm(usize),
+}
+
+/// A call in progress: what the chapter functions see of the face.
+pub struct Face {
+    process: &'static Process,
+    world: Option<&'static World>,
+    call: &'static Call,
+    blamed: RefCell<Option<Arc<Comm>>>,
+    _gate: Option<GateGuard<'static>>,
+    _early: Option<GateGuard<'static>>,
+}
+
+impl Face {
+    /// Enters a call that needs the library to be running.
+    ///
+    /// # Errors
+    /// The error code to return, if the error handler has not ended the process.
+    #[inline]
+    pub(crate) fn enter(call: &'static Call) -> std::result::Result<Face, c_int> {
+        let process = Process::this();
+        match process.world() {
+            Some(world) if !process.lifecycle.is_finalized() => Ok(Face {
+                process,
+                world: Some(world),
+                call,
+                blamed: RefCell::new(None),
+                _gate: Some(world.enter()),
+                _early: None,
+            }),
+            _ => Err(not_running(process, call)),
+        }
+    }
+
+    /// Enters a call that is legal at any time, from any thread.
+    pub(crate) fn enter_any_time(call: &'static Call) -> Face {
+        let process = Process::this();
+        let early = process.early_gate.enter();
+        let world = process.world().filter(|_| !process.lifecycle.is_finalized());
+        Face {
+            process,
+            world,
+            call,
+            blamed: RefCell::new(None),
+            _gate: world.map(World::enter),
+            _early: Some(early),
+        }
+    }
+
+    /// The running world.
+    ///
+    /// # Panics
+    /// If the library is not running, which only calls that are legal at any time can see.
+    #[inline]
+    pub fn world(&self) -> &'static World {
+        self.world.expect("calls that are not legal at any time see a world")
+    }
+
+    /// The world, if it is running.
+    pub fn world_if_running(&self) -> Option<&'static World> {
+        self.world
+    }
+
+    /// What the process owns.
+    #[inline]
+    pub fn process(&self) -> &'static Process {
+        self.process
+    }
+
+    /// The name of the call, `MPI_Send` for instance.
+    pub fn call(&self) -> &'static str {
+        self.call.name
+    }
+
+    /// The name of parameter `number`, counted from 1.
+    pub(crate) fn parameter(&self, number: usize) -> &'static str {
+        self.call.parameters.get(number - 1).copied().unwrap_or("?")
+    }
+
+    /// Has the error handler of `comm` asked if this call fails, whatever communicator it was given.
+    pub fn blame(&self, comm: Option<&Arc<Comm>>) {
+        self.blamed.replace(comm.cloned());
+    }
+
+    /// The number of an error, for a status.
+    pub fn code(&self, error: &Error) -> i32 {
+        self.process.registry.record(error)
+    }
+
+    /// Ends a call that failed: asks the error handler and returns the number of the error.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn fail(&self, error: Error, given: Given) -> c_int {
+        let error = error.within(self.call.name);
+        let code = self.process.registry.record(&error);
+        let Some(world) = self.world else { return without_world(&error, code) };
+        let given = match given {
+            Given::Comm(handle) => self.process.comms.hold(handle).ok().map(|comm| Arc::clone(&comm)),
+            Given::Nothing => None,
+        };
+        let comm = self.blamed.take().or(given).unwrap_or_else(|| Arc::clone(world.comm_self()));
+        let handler = comm.error_handler();
+        match handler.judge(Subject::Comm(&comm), &error, code) {
+            Verdict::Return => code,
+            Verdict::AbortAll | Verdict::AbortMembers => {
+                let name = match handler.as_predefined() {
+                    Some(Predefined::Abort) => "MPI_ERRORS_ABORT",
+                    _ => "MPI_ERRORS_ARE_FATAL",
+                };
+                world.abort(error.class as i32, &last_words(world, &error, &comm, name))
+            }
+        }
+    }
+
+    /// Answers for a call that does not exist yet.
+    #[cold]
+    pub(crate) fn unsupported(&self) -> Error {
+        ErrorClass::UnsupportedOperation.error(format!(
+            "Ferrovia {} does not implement this call yet (`ferrovia info --coverage` lists what it does)",
+            env!("CARGO_PKG_VERSION")
+        ))
+    }
+
+    /// Shorthand for a call that ends here.
+    #[inline]
+    pub(crate) fn finish(&self, result: Result<()>, given: Given) -> c_int {
+        match result {
+            Ok(()) => 0,
+            Err(error) => self.fail(error, given),
+        }
+    }
+}
+
+/// What is said before a process ends because of an error.
+fn last_words(world: &World, error: &Error, comm: &Arc<Comm>, handler: &str) -> String {
+    let place = describe(comm);
+    format!(
+        "rank {} of MPI_COMM_WORLD (size {}) failed\n  \
+           error:   {} ({})\n  \
+           what:    {}\n  \
+           where:   {}, process {}\n  \
+           handler: {handler} of {place} ends the job; MPI_ERRORS_RETURN would let the call return",
+        world.peer(),
+        world.comm_world().size(),
+        error.class.name(),
+        error.class.text(),
+        error.message,
+        world.process_manager().processor_name(),
+        std::process::id(),
+    )
+}
+
+/// A communicator in a sentence.
+pub(crate) fn describe(comm: &Comm) -> String {
+    match comm.name() {
+        name if name.is_empty() => "a communicator without a name".to_owned(),
+        name => name,
+    }
+}
+
+/// The call came too early or too late.
+#[cold]
+fn not_running(process: &'static Process, call: &'static Call) -> c_int {
+    let why = match process.lifecycle.is_finalized() {
+        true => "called after MPI_Finalize",
+        false => "called before MPI_Init or MPI_Init_thread",
+    };
+    let error = ErrorClass::Other.error(why).within(call.name);
+    let code = process.registry.record(&error);
+    without_world(&error, code)
+}
+
+/// Without a world there is no communicator whose handler could be asked: errors are fatal.
+#[cold]
+fn without_world(error: &Error, _code: c_int) -> c_int {
+    eprintln!("ferrovia: {}\n  error:   {} ({})\n  where:   process {}; MPI is not running, so the process ends",
+        error.message, error.class.name(), error.class.text(), std::process::id());
+    std::process::exit(error.class as i32)
+}
+
+/// Has panics say that they are our bug. Called by the initialising calls.
+pub fn announce_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            before(panic);
+            eprintln!("ferrovia: the line above is a bug in Ferrovia {}, not in your program", env!("CARGO_PKG_VERSION"));
+        }));
+    });
+}

@@ -1,0 +1,38 @@
+//! From C to the chapters and back: what every call has in common.
+//!
+//! - [`handle`], [`table`]: integers for objects; [`objects`]: which table holds what.
+//! - [`process`]: everything this process owns, in the one static of the project.
+//! - [`entry`]: entering and leaving a call; what happens when it fails.
+//! - [`check`]: arguments, with messages that name parameter and value.
+//! - [`values`], [`status`], [`requests`]: what parameters become.
+
+pub mod check;
+pub mod entry;
+pub mod handle;
+pub mod objects;
+pub mod process;
+pub mod requests;
+pub mod status;
+pub mod table;
+pub mod values;
+
+pub use entry::{Call, Face};
+pub use handle::Handle;
+pub use objects::{File, InOutHandle, MessageInOut, OutHandle, Session, Win};
+pub use requests::Requests;
+pub use status::{CStatus, StatusOut, StatusesOut};
+pub use table::Held;
+pub use values::{
+    CountInOut, CountOut, Counts, CountsOut, IN_PLACE, Out, OutArray, StringOut, is_in_place,
+};
+
+use crate::types::{MPI_User_function, MPI_User_function_c};
+
+/// The function of `MPI_Op_create`, in either form.
+#[derive(Clone, Copy)]
+pub enum UserFunctionPointer {
+    /// Takes `int` counts.
+    Small(MPI_User_function),
+    /// Takes `MPI_Count` counts.
+    Large(MPI_User_function_c),
+}

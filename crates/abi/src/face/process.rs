@@ -1,0 +1,138 @@
+//! Everything this process owns, in the one static of the project.
+
+use std::cell::OnceCell;
+use std::sync::{Arc, OnceLock};
+
+use base::Gate;
+use datatype::{Basic, Datatype, Op, PredefinedOp};
+use mpi_core::attribute::{AttributeTable, Keys};
+use mpi_core::environment::{ErrorHandler, Lifecycle, Predefined};
+use mpi_core::error::ErrorRegistry;
+use mpi_core::group::Group;
+use mpi_core::info::Info;
+use mpi_core::point_to_point::Message;
+use mpi_core::{Comm, Request, World};
+
+use super::handle::Kind;
+use super::table::Table;
+use crate::constants::*;
+
+/// User-defined attribute keys start here, above the predefined ones.
+const FIRST_KEY: i32 = 1024;
+
+/// What C programs share with us: tables, keys, error codes, and the world once there is one.
+pub struct Process {
+    /// Initialised, finalised, by which thread.
+    pub lifecycle: Lifecycle,
+    /// Numbers of errors.
+    pub registry: ErrorRegistry,
+    /// Attribute keys of communicators.
+    pub comm_keys: Keys<Comm>,
+    /// Attribute keys of datatypes.
+    pub type_keys: Keys<Datatype>,
+    /// Attributes of datatypes.
+    pub type_attributes: AttributeTable<Datatype>,
+    /// Taken by calls that are legal at any time, from any thread.
+    pub(super) early_gate: Gate,
+    pub(crate) comms: Table<Arc<Comm>>,
+    pub(crate) groups: Table<Arc<Group>>,
+    pub(crate) datatypes: Table<Arc<Datatype>>,
+    pub(crate) ops: Table<Op>,
+    pub(crate) infos: Table<Arc<Info>>,
+    pub(crate) error_handlers: Table<Arc<ErrorHandler>>,
+    pub(crate) requests: Table<Request>,
+    pub(crate) messages: Table<Message>,
+    world: OnceCell<World>,
+}
+
+struct Shared(Process);
+
+// SAFETY: every use of the cells and tables happens inside a gate: that of the world once it runs (which
+// is a lock if there is more than one thread that may call), the early gate for calls outside of that.
+unsafe impl Sync for Shared {}
+// SAFETY: nothing in it is bound to the thread that made it.
+unsafe impl Send for Shared {}
+
+static PROCESS: OnceLock<Shared> = OnceLock::new();
+
+impl Process {
+    /// This process.
+    #[inline]
+    pub fn this() -> &'static Process {
+        &PROCESS.get_or_init(|| Shared(Process::new())).0
+    }
+
+    fn new() -> Self {
+        let process = Process {
+            lifecycle: Lifecycle::new(),
+            registry: ErrorRegistry::new(),
+            comm_keys: Keys::new(FIRST_KEY),
+            type_keys: Keys::new(FIRST_KEY),
+            type_attributes: AttributeTable::default(),
+            early_gate: Gate::new(true),
+            comms: Table::new(Kind::Comm, MPI_COMM_NULL, 3),
+            groups: Table::new(Kind::Group, MPI_GROUP_NULL, 2),
+            datatypes: Table::new(Kind::Datatype, MPI_DATATYPE_NULL, 0x200),
+            ops: Table::new(Kind::Op, MPI_OP_NULL, 0x20),
+            infos: Table::new(Kind::Info, MPI_INFO_NULL, 2),
+            error_handlers: Table::new(Kind::Errhandler, MPI_ERRHANDLER_NULL, 4),
+            requests: Table::new(Kind::Request, MPI_REQUEST_NULL, 1),
+            messages: Table::new(Kind::Message, MPI_MESSAGE_NULL, 2),
+            world: OnceCell::new(),
+        };
+        process.make_predefined();
+        process
+    }
+
+    fn make_predefined(&self) {
+        use std::sync::atomic::Ordering::Relaxed;
+        self.groups.set_predefined(MPI_GROUP_EMPTY, Arc::new(Group::empty()));
+        for basic in Basic::all() {
+            let datatype = Datatype::predefined(basic);
+            datatype.face_handle.store(basic.abi_handle(), Relaxed);
+            self.datatypes.set_predefined(basic.abi_handle(), datatype);
+        }
+        for handle in MPI_OP_NULL..MPI_OP_NULL + 0x20 {
+            if let Some(op) = PredefinedOp::from_abi_handle(handle) {
+                self.ops.set_predefined(handle, Op::predefined(op));
+            }
+        }
+        let handlers = [
+            (MPI_ERRORS_ARE_FATAL, Predefined::Fatal),
+            (MPI_ERRORS_ABORT, Predefined::Abort),
+            (MPI_ERRORS_RETURN, Predefined::Return),
+        ];
+        for (handle, which) in handlers {
+            let handler = ErrorHandler::predefined(which);
+            handler.face_handle.store(handle, Relaxed);
+            self.error_handlers.set_predefined(handle, handler);
+        }
+        let environment = mpi_core::environment::Launch::of_this_process(None).info();
+        self.infos.set_predefined(MPI_INFO_ENV, Arc::new(environment));
+    }
+
+    /// The world, from initialisation on.
+    #[inline]
+    pub fn world(&self) -> Option<&World> {
+        self.world.get()
+    }
+
+    /// Makes the world known; its predefined communicators get their handles. Called once, by the
+    /// initialising call.
+    ///
+    /// # Panics
+    /// If there is a world.
+    pub fn set_world(&self, world: World) {
+        use std::sync::atomic::Ordering::Relaxed;
+        for (handle, comm) in [(MPI_COMM_WORLD, world.comm_world()), (MPI_COMM_SELF, world.comm_self())] {
+            comm.face_handle.store(handle, Relaxed);
+            self.comms.set_predefined(handle, Arc::clone(comm));
+        }
+        assert!(self.world.set(world).is_ok(), "a process is initialised once");
+    }
+
+    /// The predefined datatype of a basic type.
+    pub fn basic_datatype(&'static self, basic: Basic) -> super::Held<Arc<Datatype>> {
+        self.datatypes.hold(basic.abi_handle()).expect("all basic types are made at the start")
+    }
+}
