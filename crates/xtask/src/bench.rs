@@ -14,6 +14,7 @@ use anyhow::{Context, Result};
 use crate::command::Program;
 use crate::install::{self, installed};
 use crate::paths;
+use crate::test::interoperation::install_peers;
 
 /// What to measure.
 #[derive(clap::Args)]
@@ -89,8 +90,7 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 fn libraries() -> Result<Vec<Library>> {
-    let peers = peers_folder()?;
-    Program::new("bash").arg("tools/install-peers.sh").arg(&peers).run_openly()?;
+    let peers = install_peers()?;
     let folder = paths::target().join("bench");
     fs::create_dir_all(&folder)?;
     let (standard, open) = (folder.join("mpi"), folder.join("mpi-openmpi"));
@@ -118,11 +118,6 @@ fn libraries() -> Result<Vec<Library>> {
         library("Intel MPI", "impi-rt", &[], &standard, Some(peers.join("impi-rt/lib"))),
         library("Open MPI", "openmpi", &["--allow-run-as-root", "--oversubscribe"], &open, None),
     ])
-}
-
-fn peers_folder() -> Result<PathBuf> {
-    let home = std::env::var_os("HOME").context("HOME is not set: where should the peers be installed?")?;
-    Ok(PathBuf::from(home).join(".cache/ferrovia-peers"))
 }
 
 fn start(library: &Library, test: &str, ranks: u32) -> Program {
@@ -248,7 +243,10 @@ mod tests {
         latency.insert("Ferrovia", vec![9.0, 1.0, 2.0]);
         latency.insert("A", vec![4.0]);
         latency.insert("B", vec![3.0]);
-        values.entry(("rate".into(), 2, 8, "/s".into())).or_default().extend([("Ferrovia", vec![5.0]), ("A", vec![10.0])]);
+        values
+            .entry(("rate".into(), 2, 8, "/s".into()))
+            .or_default()
+            .extend([("Ferrovia", vec![5.0]), ("A", vec![10.0])]);
         let text = table(&libraries, &values);
         assert!(text.contains("| latency | 2 | 8 | us | 2.000 | 4.000 | 3.000 | 1.50 |"), "{text}");
         assert!(text.contains("| rate | 2 | 8 | /s | 5.000 | 10.0 | - | 0.50 |"), "{text}");

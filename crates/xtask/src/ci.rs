@@ -5,7 +5,7 @@ use crate::{test, tidy};
 use anyhow::Result;
 use std::time::Duration;
 
-/// Formatting, lints, tidy, tests; stops at the first that fails.
+/// Tidy with formatting, lints, tests; stops at the first that fails.
 pub fn run() -> Result<()> {
     checks()?;
     test::run(&test::Options::everything())
@@ -15,7 +15,6 @@ pub fn run() -> Result<()> {
 fn checks() -> Result<()> {
     let cargo =
         || Program::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())).limit(Duration::from_secs(900));
-    cargo().args(["fmt", "--all", "--check"]).run_openly()?;
     tidy::run()?;
     cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]).run_openly()
 }

@@ -1,4 +1,4 @@
-//! What a person working on Ferrovia types: `cargo xtask {install,test,demo,tidy,ci}`.
+//! What a person working on Ferrovia types: `cargo xtask {install,test,demo,bench,tidy,ci}`.
 //!
 //! Floor: faces. Uses no other crate of the workspace; it builds and runs them as a user would.
 //!
@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod ci;
 mod command;
 mod demo;
@@ -43,6 +44,8 @@ enum Task {
     Demo,
     /// Run the tests: cargo's, C programs, launcher, surroundings, other MPIs, mpi4py, hpcc
     Test(test::Options),
+    /// Compare Ferrovia with MPICH, Intel MPI and Open MPI in one run
+    Bench(bench::Options),
     /// Check what can be checked without running anything: floors, forms, lengths, words
     Tidy,
     /// Formatting, clippy, tidy and all tests, as the continuous integration does
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Task::Install { prefix } => install::run(&prefix),
         Task::Demo => demo::run(),
         Task::Test(options) => test::run(&options),
+        Task::Bench(options) => bench::run(&options),
         Task::Tidy => tidy::run(),
         Task::Ci => ci::run(),
     };

@@ -6,7 +6,7 @@
 mod cargo;
 mod examples;
 mod hpcc;
-mod interoperation;
+pub mod interoperation;
 mod launch;
 mod list;
 mod mpi;
