@@ -59,10 +59,10 @@ pub use data::{Data, Neighbour, Neighbours, Part, Place, TypeShape, Vector};
 pub use error::{BuildError, SelectionError};
 pub use execution::{Execution, Host, Progress};
 pub use schedule::{BufferId, Region, Schedule, Step, TAG_OFFSETS_MAX, Temp, TypeSlot};
-pub use selection::{AlgorithmInfo, Selection};
+pub use selection::{AlgorithmInfo, Choice, Selection};
 
 use builder::Builder;
-use selection::CollectiveCall;
+use selection::{CollectiveCall, list};
 
 /// The schedule of `call` at `place`, by the algorithm that `selection` chooses.
 ///
@@ -97,32 +97,58 @@ pub fn build(place: Place, call: &Call, selection: &Selection) -> Result<Schedul
 
 /// All algorithms, by collective.
 pub fn algorithms() -> impl Iterator<Item = AlgorithmInfo> + Clone {
-    [
-        list::<Barrier>,
-        list::<Bcast>,
-        list::<Gather>,
-        list::<Gatherv>,
-        list::<Scatter>,
-        list::<Scatterv>,
-        list::<Allgather>,
-        list::<Allgatherv>,
-        list::<Alltoall>,
-        list::<Alltoallv>,
-        list::<Alltoallw>,
-        list::<Reduce>,
-        list::<Allreduce>,
-        list::<ReduceScatter>,
-        list::<ReduceScatterBlock>,
-        list::<Scan>,
-        list::<Exscan>,
-        list::<NeighborAllgather>,
-        list::<NeighborAllgatherv>,
-        list::<NeighborAlltoall>,
-        list::<NeighborAlltoallv>,
-        list::<NeighborAlltoallw>,
-    ]
-    .into_iter()
-    .flat_map(|list| list())
+    Collective::ALL.into_iter().flat_map(|collective| match collective {
+        Collective::Barrier => list::<Barrier>(),
+        Collective::Bcast => list::<Bcast>(),
+        Collective::Gather => list::<Gather>(),
+        Collective::Gatherv => list::<Gatherv>(),
+        Collective::Scatter => list::<Scatter>(),
+        Collective::Scatterv => list::<Scatterv>(),
+        Collective::Allgather => list::<Allgather>(),
+        Collective::Allgatherv => list::<Allgatherv>(),
+        Collective::Alltoall => list::<Alltoall>(),
+        Collective::Alltoallv => list::<Alltoallv>(),
+        Collective::Alltoallw => list::<Alltoallw>(),
+        Collective::Reduce => list::<Reduce>(),
+        Collective::Allreduce => list::<Allreduce>(),
+        Collective::ReduceScatter => list::<ReduceScatter>(),
+        Collective::ReduceScatterBlock => list::<ReduceScatterBlock>(),
+        Collective::Scan => list::<Scan>(),
+        Collective::Exscan => list::<Exscan>(),
+        Collective::NeighborAllgather => list::<NeighborAllgather>(),
+        Collective::NeighborAllgatherv => list::<NeighborAllgatherv>(),
+        Collective::NeighborAlltoall => list::<NeighborAlltoall>(),
+        Collective::NeighborAlltoallv => list::<NeighborAlltoallv>(),
+        Collective::NeighborAlltoallw => list::<NeighborAlltoallw>(),
+    })
+}
+
+/// The tables by which algorithms are chosen where none is asked for by name.
+pub fn choices() -> impl Iterator<Item = Choice> + Clone {
+    Collective::ALL.into_iter().flat_map(|collective| match collective {
+        Collective::Barrier => selection::choices::<Barrier>(),
+        Collective::Bcast => selection::choices::<Bcast>(),
+        Collective::Gather => selection::choices::<Gather>(),
+        Collective::Gatherv => selection::choices::<Gatherv>(),
+        Collective::Scatter => selection::choices::<Scatter>(),
+        Collective::Scatterv => selection::choices::<Scatterv>(),
+        Collective::Allgather => selection::choices::<Allgather>(),
+        Collective::Allgatherv => selection::choices::<Allgatherv>(),
+        Collective::Alltoall => selection::choices::<Alltoall>(),
+        Collective::Alltoallv => selection::choices::<Alltoallv>(),
+        Collective::Alltoallw => selection::choices::<Alltoallw>(),
+        Collective::Reduce => selection::choices::<Reduce>(),
+        Collective::Allreduce => selection::choices::<Allreduce>(),
+        Collective::ReduceScatter => selection::choices::<ReduceScatter>(),
+        Collective::ReduceScatterBlock => selection::choices::<ReduceScatterBlock>(),
+        Collective::Scan => selection::choices::<Scan>(),
+        Collective::Exscan => selection::choices::<Exscan>(),
+        Collective::NeighborAllgather => selection::choices::<NeighborAllgather>(),
+        Collective::NeighborAllgatherv => selection::choices::<NeighborAllgatherv>(),
+        Collective::NeighborAlltoall => selection::choices::<NeighborAlltoall>(),
+        Collective::NeighborAlltoallv => selection::choices::<NeighborAlltoallv>(),
+        Collective::NeighborAlltoallw => selection::choices::<NeighborAlltoallw>(),
+    })
 }
 
 fn build_one<C: CollectiveCall>(place: Place, call: &C, selection: &Selection) -> Result<Schedule, BuildError> {
@@ -134,14 +160,4 @@ fn build_one<C: CollectiveCall>(place: Place, call: &C, selection: &Selection) -
     let mut builder = Builder::new(place);
     (algorithm.build)(&mut builder, call);
     Ok(builder.finish(algorithm.name))
-}
-
-fn list<C: CollectiveCall>() -> Vec<AlgorithmInfo> {
-    let info = |algorithm: &&selection::Algorithm<C>| AlgorithmInfo {
-        collective: C::COLLECTIVE,
-        name: algorithm.name,
-        summary: algorithm.summary,
-        cost: algorithm.cost,
-    };
-    C::ALGORITHMS.iter().map(info).collect()
 }

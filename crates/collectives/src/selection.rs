@@ -22,30 +22,53 @@ pub(crate) struct Algorithm<C> {
 
 /// A line of a selection table: the first whose limits hold and whose algorithm fits is taken.
 pub(crate) struct Row<C: 'static> {
-    /// Up to this many ranks.
-    pub(crate) ranks_max: u32,
-    /// Up to this many bytes; what they measure is the call's [`CollectiveCall::len_bytes`].
-    pub(crate) bytes_max: u64,
-    /// Where ranks outnumber cores, or only where they do not.
-    pub(crate) oversubscribed: Option<bool>,
-    pub(crate) algorithm: &'static Algorithm<C>,
+    algorithm: &'static Algorithm<C>,
+    ranks_max: u32,
+    bytes_max: u64,
+    oversubscribed: Option<bool>,
 }
 
-/// No limit, in a [`Row`].
-pub(crate) const ANY_RANKS: u32 = u32::MAX;
-/// No limit, in a [`Row`].
-pub(crate) const ANY_BYTES: u64 = u64::MAX;
+impl<C> Row<C> {
+    /// This algorithm, without limits.
+    pub(crate) const fn of(algorithm: &'static Algorithm<C>) -> Row<C> {
+        Row { algorithm, ranks_max: u32::MAX, bytes_max: u64::MAX, oversubscribed: None }
+    }
+
+    /// For at most so many ranks.
+    pub(crate) const fn up_to_ranks(self, ranks_max: u32) -> Row<C> {
+        Row { ranks_max, ..self }
+    }
+
+    /// For at most so many bytes, as the call's [`CollectiveCall::len_bytes`] measures them.
+    pub(crate) const fn up_to_bytes(self, bytes_max: u64) -> Row<C> {
+        Row { bytes_max, ..self }
+    }
+
+    /// Only where ranks outnumber cores, or only where they do not.
+    pub(crate) const fn oversubscribed(self, oversubscribed: bool) -> Row<C> {
+        Row { oversubscribed: Some(oversubscribed), ..self }
+    }
+
+    fn holds(&self, ranks: u32, len_bytes: u64, oversubscribed: bool) -> bool {
+        ranks <= self.ranks_max
+            && len_bytes <= self.bytes_max
+            && self.oversubscribed.is_none_or(|wanted| wanted == oversubscribed)
+    }
+}
 
 /// What a collective's parameters say about themselves.
 pub(crate) trait CollectiveCall: Sized + 'static {
     const COLLECTIVE: Collective;
     /// All algorithms, for listing and for choosing by name.
     const ALGORITHMS: &'static [&'static Algorithm<Self>];
-    /// The choice where nothing is asked for. The last row holds always and fits always.
+    /// The choice where nothing is asked for. Of the rows without limits, one fits any call.
     const TABLE: &'static [Row<Self>];
 
     /// Checks ranks and lists, and that all offsets can be computed in 64 bits.
     fn check(&self, place: Place) -> Result<(), BuildError>;
+
+    /// What [`CollectiveCall::len_bytes`] measures, in words.
+    const MEASURE: &'static str;
 
     /// The size that tables go by: equal on all ranks. Zero where ranks cannot know it.
     fn len_bytes(&self, place: Place) -> u64;
@@ -62,6 +85,48 @@ pub struct AlgorithmInfo {
     pub summary: &'static str,
     /// Time on `p` ranks: α per message, β per byte moved, γ per byte reduced.
     pub cost: &'static str,
+}
+
+/// A line of the table by which algorithms are chosen, as `ferrovia info` shows it. Of the lines of a
+/// collective the first holds whose limits a call keeps and whose algorithm fits it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The operation.
+    pub collective: Collective,
+    /// For at most so many ranks; none: any number.
+    pub ranks_max: Option<u32>,
+    /// For at most so many bytes; none: any number.
+    pub bytes_max: Option<u64>,
+    /// What the bytes measure.
+    pub measure: &'static str,
+    /// Only where ranks outnumber cores (true), only where they do not (false), or in both cases.
+    pub oversubscribed: Option<bool>,
+    /// Name of the algorithm.
+    pub algorithm: &'static str,
+}
+
+/// The table of one collective, for listing.
+pub(crate) fn choices<C: CollectiveCall>() -> Vec<Choice> {
+    let choice = |row: &Row<C>| Choice {
+        collective: C::COLLECTIVE,
+        ranks_max: (row.ranks_max < u32::MAX).then_some(row.ranks_max),
+        bytes_max: (row.bytes_max < u64::MAX).then_some(row.bytes_max),
+        measure: C::MEASURE,
+        oversubscribed: row.oversubscribed,
+        algorithm: row.algorithm.name,
+    };
+    C::TABLE.iter().map(choice).collect()
+}
+
+/// The algorithms of one collective, for listing.
+pub(crate) fn list<C: CollectiveCall>() -> Vec<AlgorithmInfo> {
+    let info = |algorithm: &&Algorithm<C>| AlgorithmInfo {
+        collective: C::COLLECTIVE,
+        name: algorithm.name,
+        summary: algorithm.summary,
+        cost: algorithm.cost,
+    };
+    C::ALGORITHMS.iter().map(info).collect()
 }
 
 /// How algorithms are chosen; the same on all ranks of a communicator.
@@ -140,14 +205,9 @@ impl Selection {
         let len_bytes = call.len_bytes(place);
         C::TABLE
             .iter()
-            .find(|row| {
-                place.size <= row.ranks_max
-                    && len_bytes <= row.bytes_max
-                    && row.oversubscribed.is_none_or(|wanted| wanted == self.oversubscribed)
-                    && (row.algorithm.fits)(place, call)
-            })
+            .find(|row| row.holds(place.size, len_bytes, self.oversubscribed) && (row.algorithm.fits)(place, call))
             .map(|row| row.algorithm)
-            .expect("the last row of every table holds and fits always")
+            .expect("for every call, a row without limits fits")
     }
 }
 

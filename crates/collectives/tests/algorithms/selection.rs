@@ -28,6 +28,12 @@ fn every_collective_lists_its_algorithms_once() {
     for collective in Collective::ALL {
         assert!(seen.iter().any(|(listed, _)| *listed == collective), "{collective} has no algorithm");
     }
+    for collective in Collective::ALL {
+        let rows: Vec<_> = collectives::choices().filter(|row| row.collective == collective).collect();
+        assert!(rows.iter().all(|row| seen.contains(&(collective, row.algorithm))), "{collective}");
+        let last = rows.last().expect("a table has rows");
+        assert_eq!((last.ranks_max, last.bytes_max, last.oversubscribed), (None, None, None), "{collective}");
+    }
     assert!(seen.len() > 45, "{} algorithms", seen.len());
 }
 
@@ -59,7 +65,7 @@ fn unknown_names_are_answered_with_the_known() {
     assert!(matches!(error, SelectionError::Algorithm { collective: Collective::Allreduce, .. }));
     assert_eq!(
         error.to_string(),
-        "allreduce has no algorithm 'rnig'; it has: recursive_doubling, rabenseifner, ring, reduce_bcast"
+        "allreduce has no algorithm 'rnig'; it has: recursive_doubling, rabenseifner, ring, reduce_bcast, direct"
     );
     let error = "allreduces=ring".parse::<Selection>().unwrap_err();
     assert!(error.to_string().contains("reduce_scatter_block"), "{error}");

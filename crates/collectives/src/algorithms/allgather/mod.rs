@@ -1,6 +1,7 @@
 //! `MPI_Allgather` and `MPI_Allgatherv`: the same algorithms over equal or listed blocks.
 
 pub(crate) mod bruck;
+pub(crate) mod direct;
 pub(crate) mod gather_bcast;
 pub(crate) mod recursive_doubling;
 pub(crate) mod ring;
@@ -11,28 +12,24 @@ use crate::collective::Collective;
 use crate::data::Place;
 use crate::error::BuildError;
 use crate::schedule::{BufferId, Region, TypeSlot};
-use crate::selection::{ANY_BYTES, ANY_RANKS, Algorithm, CollectiveCall, Row};
+use crate::selection::{Algorithm, CollectiveCall, Row};
 
 impl CollectiveCall for Allgather {
     const COLLECTIVE: Collective = Collective::Allgather;
-    const ALGORITHMS: &'static [&'static Algorithm<Allgather>] =
-        &[&recursive_doubling::ALGORITHM, &bruck::ALGORITHM, &ring::ALGORITHM, &gather_bcast::ALGORITHM];
+    const MEASURE: &'static str = "all blocks";
+    const ALGORITHMS: &'static [&'static Algorithm<Allgather>] = &[
+        &recursive_doubling::ALGORITHM,
+        &bruck::ALGORITHM,
+        &ring::ALGORITHM,
+        &gather_bcast::ALGORITHM,
+        &direct::ALGORITHM,
+    ];
     const TABLE: &'static [Row<Allgather>] = &[
-        Row { ranks_max: 2, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &ring::ALGORITHM },
-        Row {
-            ranks_max: ANY_RANKS,
-            bytes_max: 4 << 10,
-            oversubscribed: Some(true),
-            algorithm: &gather_bcast::ALGORITHM,
-        },
-        Row {
-            ranks_max: ANY_RANKS,
-            bytes_max: 256 << 10,
-            oversubscribed: None,
-            algorithm: &recursive_doubling::ALGORITHM,
-        },
-        Row { ranks_max: ANY_RANKS, bytes_max: 32 << 10, oversubscribed: None, algorithm: &bruck::ALGORITHM },
-        Row { ranks_max: ANY_RANKS, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &ring::ALGORITHM },
+        Row::of(&ring::ALGORITHM).up_to_ranks(2),
+        Row::of(&gather_bcast::ALGORITHM).up_to_bytes(4 << 10).oversubscribed(true),
+        Row::of(&recursive_doubling::ALGORITHM).up_to_bytes(256 << 10),
+        Row::of(&bruck::ALGORITHM).up_to_bytes(32 << 10),
+        Row::of(&ring::ALGORITHM),
     ];
 
     fn check(&self, place: Place) -> Result<(), BuildError> {
@@ -58,24 +55,20 @@ impl Allgather {
 
 impl CollectiveCall for Allgatherv {
     const COLLECTIVE: Collective = Collective::Allgatherv;
-    const ALGORITHMS: &'static [&'static Algorithm<Allgatherv>] =
-        &[&recursive_doubling::ALGORITHM_V, &bruck::ALGORITHM_V, &ring::ALGORITHM_V, &gather_bcast::ALGORITHM_V];
+    const MEASURE: &'static str = "all blocks";
+    const ALGORITHMS: &'static [&'static Algorithm<Allgatherv>] = &[
+        &recursive_doubling::ALGORITHM_V,
+        &bruck::ALGORITHM_V,
+        &ring::ALGORITHM_V,
+        &gather_bcast::ALGORITHM_V,
+        &direct::ALGORITHM_V,
+    ];
     const TABLE: &'static [Row<Allgatherv>] = &[
-        Row { ranks_max: 2, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &ring::ALGORITHM_V },
-        Row {
-            ranks_max: ANY_RANKS,
-            bytes_max: 4 << 10,
-            oversubscribed: Some(true),
-            algorithm: &gather_bcast::ALGORITHM_V,
-        },
-        Row {
-            ranks_max: ANY_RANKS,
-            bytes_max: 64 << 10,
-            oversubscribed: None,
-            algorithm: &recursive_doubling::ALGORITHM_V,
-        },
-        Row { ranks_max: ANY_RANKS, bytes_max: 32 << 10, oversubscribed: None, algorithm: &bruck::ALGORITHM_V },
-        Row { ranks_max: ANY_RANKS, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &ring::ALGORITHM_V },
+        Row::of(&ring::ALGORITHM_V).up_to_ranks(2),
+        Row::of(&gather_bcast::ALGORITHM_V).up_to_bytes(4 << 10).oversubscribed(true),
+        Row::of(&recursive_doubling::ALGORITHM_V).up_to_bytes(64 << 10),
+        Row::of(&bruck::ALGORITHM_V).up_to_bytes(32 << 10),
+        Row::of(&ring::ALGORITHM_V),
     ];
 
     fn check(&self, place: Place) -> Result<(), BuildError> {

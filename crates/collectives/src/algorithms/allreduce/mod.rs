@@ -1,5 +1,6 @@
 //! `MPI_Allreduce`.
 
+pub(crate) mod direct;
 pub(crate) mod rabenseifner;
 pub(crate) mod recursive_doubling;
 pub(crate) mod reduce_bcast;
@@ -9,29 +10,25 @@ use crate::call::Allreduce;
 use crate::collective::Collective;
 use crate::data::Place;
 use crate::error::BuildError;
-use crate::selection::{ANY_BYTES, ANY_RANKS, Algorithm, CollectiveCall, Row};
+use crate::selection::{Algorithm, CollectiveCall, Row};
 
 impl CollectiveCall for Allreduce {
     const COLLECTIVE: Collective = Collective::Allreduce;
-    const ALGORITHMS: &'static [&'static Algorithm<Allreduce>] =
-        &[&recursive_doubling::ALGORITHM, &rabenseifner::ALGORITHM, &ring::ALGORITHM, &reduce_bcast::ALGORITHM];
+    const MEASURE: &'static str = "the buffer";
+    const ALGORITHMS: &'static [&'static Algorithm<Allreduce>] = &[
+        &recursive_doubling::ALGORITHM,
+        &rabenseifner::ALGORITHM,
+        &ring::ALGORITHM,
+        &reduce_bcast::ALGORITHM,
+        &direct::ALGORITHM,
+    ];
     const TABLE: &'static [Row<Allreduce>] = &[
-        Row {
-            ranks_max: ANY_RANKS,
-            bytes_max: 8 << 10,
-            oversubscribed: Some(true),
-            algorithm: &reduce_bcast::ALGORITHM,
-        },
-        Row { ranks_max: 2, bytes_max: 64 << 10, oversubscribed: None, algorithm: &recursive_doubling::ALGORITHM },
-        Row {
-            ranks_max: ANY_RANKS,
-            bytes_max: 4 << 10,
-            oversubscribed: None,
-            algorithm: &recursive_doubling::ALGORITHM,
-        },
-        Row { ranks_max: ANY_RANKS, bytes_max: 512 << 10, oversubscribed: None, algorithm: &rabenseifner::ALGORITHM },
-        Row { ranks_max: 16, bytes_max: ANY_BYTES, oversubscribed: Some(false), algorithm: &ring::ALGORITHM },
-        Row { ranks_max: ANY_RANKS, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &rabenseifner::ALGORITHM },
+        Row::of(&reduce_bcast::ALGORITHM).up_to_bytes(8 << 10).oversubscribed(true),
+        Row::of(&recursive_doubling::ALGORITHM).up_to_ranks(2).up_to_bytes(64 << 10),
+        Row::of(&recursive_doubling::ALGORITHM).up_to_bytes(4 << 10),
+        Row::of(&rabenseifner::ALGORITHM).up_to_bytes(512 << 10),
+        Row::of(&ring::ALGORITHM).up_to_ranks(16).oversubscribed(false),
+        Row::of(&rabenseifner::ALGORITHM),
     ];
 
     fn check(&self, _place: Place) -> Result<(), BuildError> {

@@ -12,7 +12,7 @@ use crate::collective::Collective;
 use crate::data::{Part, Place};
 use crate::error::BuildError;
 use crate::schedule::BufferId;
-use crate::selection::{ANY_BYTES, ANY_RANKS, Algorithm, CollectiveCall, Row};
+use crate::selection::{Algorithm, CollectiveCall, Row};
 
 /// A call's blocks, send and receive side.
 pub(crate) trait Transposition: CollectiveCall {
@@ -23,16 +23,17 @@ pub(crate) trait Transposition: CollectiveCall {
 
 impl CollectiveCall for Alltoall {
     const COLLECTIVE: Collective = Collective::Alltoall;
+    const MEASURE: &'static str = "one block";
     const ALGORITHMS: &'static [&'static Algorithm<Alltoall>] =
         &[&bruck::ALGORITHM, &linear::ALGORITHM, &pairwise::ALGORITHM, &exchange::ALGORITHM];
     const TABLE: &'static [Row<Alltoall>] = &[
-        Row { ranks_max: 2, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &linear::ALGORITHM },
-        Row { ranks_max: ANY_RANKS, bytes_max: 64, oversubscribed: Some(false), algorithm: &bruck::ALGORITHM },
-        Row { ranks_max: ANY_RANKS, bytes_max: 1 << 10, oversubscribed: Some(true), algorithm: &bruck::ALGORITHM },
-        Row { ranks_max: ANY_RANKS, bytes_max: 32 << 10, oversubscribed: None, algorithm: &linear::ALGORITHM },
-        Row { ranks_max: ANY_RANKS, bytes_max: ANY_BYTES, oversubscribed: Some(true), algorithm: &linear::ALGORITHM },
-        Row { ranks_max: ANY_RANKS, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &pairwise::ALGORITHM },
-        Row { ranks_max: ANY_RANKS, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &exchange::ALGORITHM },
+        Row::of(&linear::ALGORITHM).up_to_ranks(2),
+        Row::of(&bruck::ALGORITHM).up_to_bytes(64).oversubscribed(false),
+        Row::of(&bruck::ALGORITHM).up_to_bytes(1 << 10).oversubscribed(true),
+        Row::of(&linear::ALGORITHM).up_to_bytes(32 << 10),
+        Row::of(&linear::ALGORITHM).oversubscribed(true),
+        Row::of(&pairwise::ALGORITHM),
+        Row::of(&exchange::ALGORITHM),
     ];
 
     fn check(&self, place: Place) -> Result<(), BuildError> {
@@ -62,12 +63,10 @@ impl Transposition for Alltoall {
 
 impl CollectiveCall for Alltoallv {
     const COLLECTIVE: Collective = Collective::Alltoallv;
+    const MEASURE: &'static str = "nothing";
     const ALGORITHMS: &'static [&'static Algorithm<Alltoallv>] =
         &[&linear::ALGORITHM_V, &pairwise::ALGORITHM_V, &exchange::ALGORITHM_V];
-    const TABLE: &'static [Row<Alltoallv>] = &[
-        Row { ranks_max: ANY_RANKS, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &linear::ALGORITHM_V },
-        Row { ranks_max: ANY_RANKS, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &exchange::ALGORITHM_V },
-    ];
+    const TABLE: &'static [Row<Alltoallv>] = &[Row::of(&linear::ALGORITHM_V), Row::of(&exchange::ALGORITHM_V)];
 
     fn check(&self, place: Place) -> Result<(), BuildError> {
         let size = place.size as usize;
@@ -99,12 +98,10 @@ impl Transposition for Alltoallv {
 
 impl CollectiveCall for Alltoallw {
     const COLLECTIVE: Collective = Collective::Alltoallw;
+    const MEASURE: &'static str = "nothing";
     const ALGORITHMS: &'static [&'static Algorithm<Alltoallw>] =
         &[&linear::ALGORITHM_W, &pairwise::ALGORITHM_W, &exchange::ALGORITHM_W];
-    const TABLE: &'static [Row<Alltoallw>] = &[
-        Row { ranks_max: ANY_RANKS, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &linear::ALGORITHM_W },
-        Row { ranks_max: ANY_RANKS, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &exchange::ALGORITHM_W },
-    ];
+    const TABLE: &'static [Row<Alltoallw>] = &[Row::of(&linear::ALGORITHM_W), Row::of(&exchange::ALGORITHM_W)];
 
     fn check(&self, place: Place) -> Result<(), BuildError> {
         let size = place.size as usize;

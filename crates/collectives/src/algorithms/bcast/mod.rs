@@ -14,10 +14,11 @@ use crate::collective::Collective;
 use crate::data::{Data, Place};
 use crate::error::BuildError;
 use crate::schedule::{BufferId, TypeSlot};
-use crate::selection::{ANY_BYTES, ANY_RANKS, Algorithm, CollectiveCall, Row};
+use crate::selection::{Algorithm, CollectiveCall, Row};
 
 impl CollectiveCall for Bcast {
     const COLLECTIVE: Collective = Collective::Bcast;
+    const MEASURE: &'static str = "the buffer";
     const ALGORITHMS: &'static [&'static Algorithm<Bcast>] = &[
         &binomial::ALGORITHM,
         &scatter_allgather::ALGORITHM,
@@ -26,18 +27,13 @@ impl CollectiveCall for Bcast {
         &linear::ALGORITHM,
     ];
     const TABLE: &'static [Row<Bcast>] = &[
-        Row { ranks_max: 2, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &binomial::ALGORITHM },
-        Row { ranks_max: ANY_RANKS, bytes_max: 16 << 10, oversubscribed: None, algorithm: &binomial::ALGORITHM },
-        Row { ranks_max: ANY_RANKS, bytes_max: 256 << 10, oversubscribed: Some(true), algorithm: &binomial::ALGORITHM },
-        Row { ranks_max: 4, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &chain::ALGORITHM },
-        Row { ranks_max: ANY_RANKS, bytes_max: 128 << 10, oversubscribed: None, algorithm: &binary_tree::ALGORITHM },
-        Row { ranks_max: 16, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &chain::ALGORITHM },
-        Row {
-            ranks_max: ANY_RANKS,
-            bytes_max: ANY_BYTES,
-            oversubscribed: None,
-            algorithm: &scatter_allgather::ALGORITHM,
-        },
+        Row::of(&binomial::ALGORITHM).up_to_ranks(2),
+        Row::of(&binomial::ALGORITHM).up_to_bytes(16 << 10),
+        Row::of(&binomial::ALGORITHM).up_to_bytes(256 << 10).oversubscribed(true),
+        Row::of(&chain::ALGORITHM).up_to_ranks(4),
+        Row::of(&binary_tree::ALGORITHM).up_to_bytes(128 << 10),
+        Row::of(&chain::ALGORITHM).up_to_ranks(16),
+        Row::of(&scatter_allgather::ALGORITHM),
     ];
 
     fn check(&self, place: Place) -> Result<(), BuildError> {

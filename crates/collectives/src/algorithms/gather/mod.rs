@@ -9,15 +9,16 @@ use crate::collective::Collective;
 use crate::data::Place;
 use crate::error::BuildError;
 use crate::schedule::{BufferId, Region, TypeSlot};
-use crate::selection::{ANY_BYTES, ANY_RANKS, Algorithm, CollectiveCall, Row};
+use crate::selection::{Algorithm, CollectiveCall, Row};
 
 impl CollectiveCall for Gather {
     const COLLECTIVE: Collective = Collective::Gather;
+    const MEASURE: &'static str = "one block";
     const ALGORITHMS: &'static [&'static Algorithm<Gather>] = &[&binomial::ALGORITHM, &linear::ALGORITHM];
     const TABLE: &'static [Row<Gather>] = &[
-        Row { ranks_max: 8, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &linear::ALGORITHM },
-        Row { ranks_max: ANY_RANKS, bytes_max: 4 << 10, oversubscribed: None, algorithm: &binomial::ALGORITHM },
-        Row { ranks_max: ANY_RANKS, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &linear::ALGORITHM },
+        Row::of(&linear::ALGORITHM).up_to_ranks(8),
+        Row::of(&binomial::ALGORITHM).up_to_bytes(4 << 10),
+        Row::of(&linear::ALGORITHM),
     ];
 
     fn check(&self, place: Place) -> Result<(), BuildError> {
@@ -42,9 +43,9 @@ impl Gather {
 
 impl CollectiveCall for Gatherv {
     const COLLECTIVE: Collective = Collective::Gatherv;
+    const MEASURE: &'static str = "nothing";
     const ALGORITHMS: &'static [&'static Algorithm<Gatherv>] = &[&linear::ALGORITHM_V];
-    const TABLE: &'static [Row<Gatherv>] =
-        &[Row { ranks_max: ANY_RANKS, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &linear::ALGORITHM_V }];
+    const TABLE: &'static [Row<Gatherv>] = &[Row::of(&linear::ALGORITHM_V)];
 
     fn check(&self, place: Place) -> Result<(), BuildError> {
         Self::COLLECTIVE.check_root(self.root, place)?;

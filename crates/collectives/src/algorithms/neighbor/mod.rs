@@ -8,7 +8,7 @@ use crate::collective::Collective;
 use crate::data::{Neighbours, Part, Place};
 use crate::error::BuildError;
 use crate::schedule::{BufferId, Region, TypeSlot};
-use crate::selection::{ANY_BYTES, ANY_RANKS, Algorithm, CollectiveCall, Row};
+use crate::selection::{Algorithm, CollectiveCall, Row};
 
 /// What the algorithms see of a call.
 pub(crate) trait Neighbourhood: CollectiveCall {
@@ -19,11 +19,6 @@ pub(crate) trait Neighbourhood: CollectiveCall {
     fn incoming(&self, index: u32) -> Region;
 }
 
-/// The only algorithm, at all sizes.
-const fn always<C: Neighbourhood>(algorithm: &'static Algorithm<C>) -> Row<C> {
-    Row { ranks_max: ANY_RANKS, bytes_max: ANY_BYTES, oversubscribed: None, algorithm }
-}
-
 /// Lengths of the lists.
 fn degrees(neighbours: &Neighbours) -> (usize, usize) {
     (neighbours.sources().len(), neighbours.destinations().len())
@@ -31,8 +26,9 @@ fn degrees(neighbours: &Neighbours) -> (usize, usize) {
 
 impl CollectiveCall for NeighborAllgather {
     const COLLECTIVE: Collective = Collective::NeighborAllgather;
+    const MEASURE: &'static str = "nothing";
     const ALGORITHMS: &'static [&'static Algorithm<Self>] = &[&linear::ALLGATHER];
-    const TABLE: &'static [Row<Self>] = &[always(&linear::ALLGATHER)];
+    const TABLE: &'static [Row<Self>] = &[Row::of(&linear::ALLGATHER)];
 
     fn check(&self, place: Place) -> Result<(), BuildError> {
         self.neighbours.check(Self::COLLECTIVE, place)?;
@@ -62,8 +58,9 @@ impl Neighbourhood for NeighborAllgather {
 
 impl CollectiveCall for NeighborAllgatherv {
     const COLLECTIVE: Collective = Collective::NeighborAllgatherv;
+    const MEASURE: &'static str = "nothing";
     const ALGORITHMS: &'static [&'static Algorithm<Self>] = &[&linear::ALLGATHERV];
-    const TABLE: &'static [Row<Self>] = &[always(&linear::ALLGATHERV)];
+    const TABLE: &'static [Row<Self>] = &[Row::of(&linear::ALLGATHERV)];
 
     fn check(&self, place: Place) -> Result<(), BuildError> {
         self.neighbours.check(Self::COLLECTIVE, place)?;
@@ -93,8 +90,9 @@ impl Neighbourhood for NeighborAllgatherv {
 
 impl CollectiveCall for NeighborAlltoall {
     const COLLECTIVE: Collective = Collective::NeighborAlltoall;
+    const MEASURE: &'static str = "nothing";
     const ALGORITHMS: &'static [&'static Algorithm<Self>] = &[&linear::ALLTOALL];
-    const TABLE: &'static [Row<Self>] = &[always(&linear::ALLTOALL)];
+    const TABLE: &'static [Row<Self>] = &[Row::of(&linear::ALLTOALL)];
 
     fn check(&self, place: Place) -> Result<(), BuildError> {
         self.neighbours.check(Self::COLLECTIVE, place)?;
@@ -125,8 +123,9 @@ impl Neighbourhood for NeighborAlltoall {
 
 impl CollectiveCall for NeighborAlltoallv {
     const COLLECTIVE: Collective = Collective::NeighborAlltoallv;
+    const MEASURE: &'static str = "nothing";
     const ALGORITHMS: &'static [&'static Algorithm<Self>] = &[&linear::ALLTOALLV];
-    const TABLE: &'static [Row<Self>] = &[always(&linear::ALLTOALLV)];
+    const TABLE: &'static [Row<Self>] = &[Row::of(&linear::ALLTOALLV)];
 
     fn check(&self, place: Place) -> Result<(), BuildError> {
         self.neighbours.check(Self::COLLECTIVE, place)?;
@@ -156,8 +155,9 @@ impl Neighbourhood for NeighborAlltoallv {
 
 impl CollectiveCall for NeighborAlltoallw {
     const COLLECTIVE: Collective = Collective::NeighborAlltoallw;
+    const MEASURE: &'static str = "nothing";
     const ALGORITHMS: &'static [&'static Algorithm<Self>] = &[&linear::ALLTOALLW];
-    const TABLE: &'static [Row<Self>] = &[always(&linear::ALLTOALLW)];
+    const TABLE: &'static [Row<Self>] = &[Row::of(&linear::ALLTOALLW)];
 
     fn check(&self, place: Place) -> Result<(), BuildError> {
         self.neighbours.check(Self::COLLECTIVE, place)?;

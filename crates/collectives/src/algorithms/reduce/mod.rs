@@ -7,15 +7,16 @@ use crate::call::Reduce;
 use crate::collective::Collective;
 use crate::data::Place;
 use crate::error::BuildError;
-use crate::selection::{ANY_BYTES, ANY_RANKS, Algorithm, CollectiveCall, Row};
+use crate::selection::{Algorithm, CollectiveCall, Row};
 
 impl CollectiveCall for Reduce {
     const COLLECTIVE: Collective = Collective::Reduce;
+    const MEASURE: &'static str = "the buffer";
     const ALGORITHMS: &'static [&'static Algorithm<Reduce>] = &[&binomial::ALGORITHM, &rabenseifner::ALGORITHM];
     const TABLE: &'static [Row<Reduce>] = &[
-        Row { ranks_max: 2, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &binomial::ALGORITHM },
-        Row { ranks_max: ANY_RANKS, bytes_max: 16 << 10, oversubscribed: None, algorithm: &binomial::ALGORITHM },
-        Row { ranks_max: ANY_RANKS, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &rabenseifner::ALGORITHM },
+        Row::of(&binomial::ALGORITHM).up_to_ranks(2),
+        Row::of(&binomial::ALGORITHM).up_to_bytes(16 << 10),
+        Row::of(&rabenseifner::ALGORITHM),
     ];
 
     fn check(&self, place: Place) -> Result<(), BuildError> {

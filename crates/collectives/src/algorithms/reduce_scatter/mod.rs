@@ -9,7 +9,7 @@ use crate::call::{ReduceScatter, ReduceScatterBlock};
 use crate::collective::Collective;
 use crate::data::{Data, Place};
 use crate::error::BuildError;
-use crate::selection::{ANY_BYTES, ANY_RANKS, Algorithm, CollectiveCall, Row};
+use crate::selection::{Algorithm, CollectiveCall, Row};
 
 /// What the algorithms see of a call.
 pub(crate) trait ScatteredReduction: CollectiveCall {
@@ -23,22 +23,13 @@ pub(crate) trait ScatteredReduction: CollectiveCall {
 
 impl CollectiveCall for ReduceScatter {
     const COLLECTIVE: Collective = Collective::ReduceScatter;
+    const MEASURE: &'static str = "all blocks";
     const ALGORITHMS: &'static [&'static Algorithm<ReduceScatter>] =
         &[&recursive_halving::ALGORITHM_V, &pairwise::ALGORITHM_V, &reduce_then_scatter::ALGORITHM_V];
     const TABLE: &'static [Row<ReduceScatter>] = &[
-        Row {
-            ranks_max: ANY_RANKS,
-            bytes_max: 512 << 10,
-            oversubscribed: None,
-            algorithm: &recursive_halving::ALGORITHM_V,
-        },
-        Row { ranks_max: ANY_RANKS, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &pairwise::ALGORITHM_V },
-        Row {
-            ranks_max: ANY_RANKS,
-            bytes_max: ANY_BYTES,
-            oversubscribed: None,
-            algorithm: &reduce_then_scatter::ALGORITHM_V,
-        },
+        Row::of(&recursive_halving::ALGORITHM_V).up_to_bytes(512 << 10),
+        Row::of(&pairwise::ALGORITHM_V),
+        Row::of(&reduce_then_scatter::ALGORITHM_V),
     ];
 
     fn check(&self, place: Place) -> Result<(), BuildError> {
@@ -83,22 +74,13 @@ impl ScatteredReduction for ReduceScatter {
 
 impl CollectiveCall for ReduceScatterBlock {
     const COLLECTIVE: Collective = Collective::ReduceScatterBlock;
+    const MEASURE: &'static str = "all blocks";
     const ALGORITHMS: &'static [&'static Algorithm<ReduceScatterBlock>] =
         &[&recursive_halving::ALGORITHM, &pairwise::ALGORITHM, &reduce_then_scatter::ALGORITHM];
     const TABLE: &'static [Row<ReduceScatterBlock>] = &[
-        Row {
-            ranks_max: ANY_RANKS,
-            bytes_max: 512 << 10,
-            oversubscribed: None,
-            algorithm: &recursive_halving::ALGORITHM,
-        },
-        Row { ranks_max: ANY_RANKS, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &pairwise::ALGORITHM },
-        Row {
-            ranks_max: ANY_RANKS,
-            bytes_max: ANY_BYTES,
-            oversubscribed: None,
-            algorithm: &reduce_then_scatter::ALGORITHM,
-        },
+        Row::of(&recursive_halving::ALGORITHM).up_to_bytes(512 << 10),
+        Row::of(&pairwise::ALGORITHM),
+        Row::of(&reduce_then_scatter::ALGORITHM),
     ];
 
     fn check(&self, place: Place) -> Result<(), BuildError> {

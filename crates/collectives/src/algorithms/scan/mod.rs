@@ -7,26 +7,17 @@ use crate::call::{Exscan, Scan};
 use crate::collective::Collective;
 use crate::data::Place;
 use crate::error::BuildError;
-use crate::selection::{ANY_BYTES, ANY_RANKS, Algorithm, CollectiveCall, Row};
+use crate::selection::{Algorithm, CollectiveCall, Row};
 
 impl CollectiveCall for Scan {
     const COLLECTIVE: Collective = Collective::Scan;
+    const MEASURE: &'static str = "the buffer";
     const ALGORITHMS: &'static [&'static Algorithm<Scan>] = &[&recursive_doubling::ALGORITHM, &chain::ALGORITHM];
     const TABLE: &'static [Row<Scan>] = &[
-        Row { ranks_max: ANY_RANKS, bytes_max: ANY_BYTES, oversubscribed: Some(true), algorithm: &chain::ALGORITHM },
-        Row {
-            ranks_max: ANY_RANKS,
-            bytes_max: 256 << 10,
-            oversubscribed: None,
-            algorithm: &recursive_doubling::ALGORITHM,
-        },
-        Row { ranks_max: 64, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &chain::ALGORITHM },
-        Row {
-            ranks_max: ANY_RANKS,
-            bytes_max: ANY_BYTES,
-            oversubscribed: None,
-            algorithm: &recursive_doubling::ALGORITHM,
-        },
+        Row::of(&chain::ALGORITHM).oversubscribed(true),
+        Row::of(&recursive_doubling::ALGORITHM).up_to_bytes(256 << 10),
+        Row::of(&chain::ALGORITHM).up_to_ranks(64),
+        Row::of(&recursive_doubling::ALGORITHM),
     ];
 
     fn check(&self, _place: Place) -> Result<(), BuildError> {
@@ -40,28 +31,14 @@ impl CollectiveCall for Scan {
 
 impl CollectiveCall for Exscan {
     const COLLECTIVE: Collective = Collective::Exscan;
+    const MEASURE: &'static str = "the buffer";
     const ALGORITHMS: &'static [&'static Algorithm<Exscan>] =
         &[&recursive_doubling::ALGORITHM_EXCLUSIVE, &chain::ALGORITHM_EXCLUSIVE];
     const TABLE: &'static [Row<Exscan>] = &[
-        Row {
-            ranks_max: ANY_RANKS,
-            bytes_max: ANY_BYTES,
-            oversubscribed: Some(true),
-            algorithm: &chain::ALGORITHM_EXCLUSIVE,
-        },
-        Row {
-            ranks_max: ANY_RANKS,
-            bytes_max: 256 << 10,
-            oversubscribed: None,
-            algorithm: &recursive_doubling::ALGORITHM_EXCLUSIVE,
-        },
-        Row { ranks_max: 64, bytes_max: ANY_BYTES, oversubscribed: None, algorithm: &chain::ALGORITHM_EXCLUSIVE },
-        Row {
-            ranks_max: ANY_RANKS,
-            bytes_max: ANY_BYTES,
-            oversubscribed: None,
-            algorithm: &recursive_doubling::ALGORITHM_EXCLUSIVE,
-        },
+        Row::of(&chain::ALGORITHM_EXCLUSIVE).oversubscribed(true),
+        Row::of(&recursive_doubling::ALGORITHM_EXCLUSIVE).up_to_bytes(256 << 10),
+        Row::of(&chain::ALGORITHM_EXCLUSIVE).up_to_ranks(64),
+        Row::of(&recursive_doubling::ALGORITHM_EXCLUSIVE),
     ];
 
     fn check(&self, _place: Place) -> Result<(), BuildError> {
