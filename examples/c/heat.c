@@ -75,8 +75,8 @@ int main(int argc, char **argv)
     MPI_Reduce(&mine, &total, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
     const char *path = argc > 1 ? argv[1] : "heat.png";
     if (rank == 0 && png_write(path, plate, side, side) == 0)
-        printf("%d steps on %d x %d cells, tiles %d x %d, in %.2f s; %.1f units of heat; picture: %s\n", steps, side, side,
-               columns, rows, MPI_Wtime() - start, total, path);
+        printf("%d steps on %d x %d cells, tiles %d x %d, in %.2f s; %.1f units of heat; picture: %s\n", steps,
+               side, side, columns, rows, MPI_Wtime() - start, total, path);
     MPI_Finalize();
     return 0;
 }
