@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::command::Program;
-use crate::install::{self, installed};
+use crate::install;
 use crate::paths;
 use crate::test::interoperation::install_peers;
 
