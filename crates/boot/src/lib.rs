@@ -21,11 +21,11 @@
 #![forbid(unsafe_code)]
 
 mod local;
-
-
+mod manager;
+mod start;
 
 pub use local::local_engines;
-
+pub use start::{configuration, start};
 
 /// What kept a world from starting. Each is one line for the user.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +37,9 @@ pub enum BootError {
     /// The process manager did not answer as it should.
     #[error("{0}")]
     ProcessManager(String),
+    /// The collective algorithms asked for do not exist.
+    #[error("FERROVIA_COLLECTIVES: {0}")]
+    Collectives(#[from] collectives::SelectionError),
     /// A device failed.
     #[error(transparent)]
     Fabric(#[from] fabric::FabricError),

@@ -115,7 +115,10 @@ fn drain(engine: &mut Engine, receives: &mut Vec<(u32, u64, RequestId, RecvBuf)>
         let (len, tag) = shape(seed, from, engine.rank(), number);
         check(wait(engine, request), from, tag, len, seed);
         let bytes = buf.as_contiguous().expect("in one piece");
-        assert!(bytes[..len] == *payload(from, engine.rank(), number, len), "seed {seed}: {from} #{number} {len} bytes");
+        assert!(
+            bytes[..len] == *payload(from, engine.rank(), number, len),
+            "seed {seed}: {from} #{number} {len} bytes"
+        );
         assert_eq!(bytes[len..], [0xee; 3], "nothing is written past the message");
     }
 }
@@ -228,9 +231,8 @@ fn truncation_cancel_and_detach() {
         let outcome = receiver.take(request).expect("complete").outcome;
         assert_eq!(outcome, Outcome::Truncated { sent_bytes: len as u64, capacity_bytes: 10 });
     }
-    let request = receiver
-        .recv(Source::Any, CONTEXT, TagPattern::Any, RecvBuf::from_owned(vec![0; 10].into()))
-        .expect("any");
+    let request =
+        receiver.recv(Source::Any, CONTEXT, TagPattern::Any, RecvBuf::from_owned(vec![0; 10].into())).expect("any");
     receiver.cancel(request);
     assert_eq!(receiver.take(request).expect("cancelled").outcome, Outcome::Cancelled);
     assert_eq!(receiver.take(request), None, "a request is taken once");

@@ -1,0 +1,98 @@
+//! Starting: who we are, which host-mates there are, one segment for all, an engine over it.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+
+use base::Config;
+use base::config::CrossMemory;
+use base::log::{Level, Log};
+use collectives::Selection;
+use engine::{Engine, WaitPolicy};
+use fabric::{Device, PeerIndex};
+use fabric_soft::shm::{Segment, SegmentServer, Shape, ShmDevice, join, probe_cross_memory};
+use mpi_core::{ThreadLevel, World};
+
+use crate::BootError;
+use crate::manager::Manager;
+
+/// The settings of this process, from its environment; unknown names with our prefix are pointed out.
+///
+/// # Errors
+/// The first setting that is not understood.
+pub fn configuration() -> Result<Config, BootError> {
+    let variables =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let (config, unknown) = Config::parse(variables)?;
+    for line in unknown {
+        Log::new(config.log, None).say(Level::Warn, format_args!("{line}"));
+    }
+    Ok(config)
+}
+
+/// The world of this process: all processes its launcher started with it, or itself alone if it was started by hand.
+///
+/// # Errors
+/// One line that says what is in the way.
+pub fn start(thread_level: ThreadLevel) -> Result<World, BootError> {
+    let config = configuration()?;
+    let manager = Manager::from_environment()?;
+    let engine = start_engine(&manager, &config)?;
+    let mut selection = Selection::default();
+    selection.oversubscribed = manager.size() > core_count();
+    selection.apply(&config.collectives)?;
+    Ok(World::new(engine, Box::new(manager), thread_level, selection))
+}
+
+fn start_engine(manager: &Manager, config: &Config) -> Result<Engine, BootError> {
+    let (rank, size) = (manager.rank(), manager.size());
+    if let Some(elsewhere) = manager.first_rank_elsewhere() {
+        return Err(BootError::OtherHost { rank: elsewhere });
+    }
+    let segment = shared_segment(manager, Shape { process_count: size, channel_bytes: config.channel_bytes })?;
+    let cross_memory = match config.cross_memory {
+        CrossMemory::Auto => probe_cross_memory(),
+        CrossMemory::Off => Err("switched off by FERROVIA_CROSS_MEMORY".into()),
+    };
+    let log = Log::new(config.log, Some(rank));
+    match &cross_memory {
+        Ok(()) => log.say(Level::Info, format_args!("device shm, {size} processes, cross-memory attach allowed")),
+        Err(why) => log.say(Level::Info, format_args!("device shm, {size} processes, no cross-memory attach: {why}")),
+    }
+    let context = Box::new(ShmDevice::new(segment, PeerIndex(rank), cross_memory)).open()?;
+    Ok(Engine::new(context, config, wait_policy(size, config))?)
+}
+
+/// The segment of this host: the first process makes it and hands it to the others.
+fn shared_segment(manager: &Manager, shape: Shape) -> Result<Segment, BootError> {
+    if manager.size() == 1 {
+        return Ok(Segment::create(shape)?);
+    }
+    let key = "ferrovia-segment";
+    if manager.rank() == 0 {
+        let (server, name) = SegmentServer::bind(Segment::create(shape)?, &unique_name())?;
+        manager.put(key, &name)?;
+        manager.barrier()?;
+        Ok(server.serve(shape.process_count - 1)?)
+    } else {
+        manager.barrier()?;
+        Ok(join(&manager.get(key)?, shape)?)
+    }
+}
+
+/// A name no other job on this host has: the process and 64 random bits.
+fn unique_name() -> String {
+    format!("{}-{:016x}", std::process::id(), RandomState::new().build_hasher().finish())
+}
+
+fn wait_policy(process_count: u32, config: &Config) -> WaitPolicy {
+    let policy = WaitPolicy::for_host(process_count, core_count());
+    WaitPolicy {
+        spin_count: config.spin_count.unwrap_or(policy.spin_count),
+        yield_count: config.yield_count.unwrap_or(policy.yield_count),
+    }
+}
+
+/// Cores this process may run on.
+fn core_count() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX))
+}
