@@ -11,10 +11,8 @@ use datatype::{Datatype, RecvBuf, SendBuf, UserMemory, UserMemoryMut};
 use mpi_core::point_to_point::{Budget, End, Message, Mode};
 use mpi_core::{Comm, ErrorClass, Request, Result};
 
-use crate::face::{CountOut, Face, InOutHandle, Out, OutHandle, StatusOut};
-
-/// `MPI_BUFFER_AUTOMATIC`
-const BUFFER_AUTOMATIC: usize = 2;
+use crate::constants::MPI_BUFFER_AUTOMATIC;
+use crate::face::{CountOut, Face, MessageInOut, Out, OutHandle, StatusOut};
 
 /// # Safety
 /// `buf` holds `count` elements of `datatype`.
@@ -334,12 +332,12 @@ pub(crate) unsafe fn mrecv(
     buf: *mut u8,
     count: i64,
     datatype: &Arc<Datatype>,
-    message: InOutHandle<Message>,
+    message: MessageInOut,
     status: StatusOut,
 ) -> Result<()> {
     // SAFETY: the caller's buffer, which stays until the receive has completed.
     let buf = unsafe { RecvBuf::new(buf, count as u64, datatype) };
-    let message = message.take();
+    let message = message.take(face)?;
     face.blame(message.comm());
     status.set(&face.world().mrecv(message, buf)?);
     Ok(())
@@ -352,12 +350,12 @@ pub(crate) unsafe fn imrecv(
     buf: *mut u8,
     count: i64,
     datatype: &Arc<Datatype>,
-    message: InOutHandle<Message>,
+    message: MessageInOut,
     request: OutHandle<Request>,
 ) -> Result<()> {
     // SAFETY: the caller's buffer, which stays until the request has completed.
     let buf = unsafe { RecvBuf::new(buf, count as u64, datatype) };
-    let message = message.take();
+    let message = message.take(face)?;
     face.blame(message.comm());
     request.set(face, face.world().imrecv(message, buf)?)
 }
@@ -477,7 +475,7 @@ pub(crate) fn buffer_iflush(face: &Face, request: OutHandle<Request>) -> Result<
 }
 
 fn budget(buffer: *const u8, size: i64) -> Budget {
-    if buffer.addr() == BUFFER_AUTOMATIC {
+    if buffer.addr() == MPI_BUFFER_AUTOMATIC {
         return Budget::Automatic;
     }
     Budget::Memory { address: buffer.expose_provenance(), len_bytes: size as u64 }
@@ -486,7 +484,7 @@ fn budget(buffer: *const u8, size: i64) -> Budget {
 fn hand_back(budget: Option<Budget>, address: &Out<*mut c_void>, size: &CountOut) -> Result<()> {
     let (pointer, len_bytes) = match budget {
         Some(Budget::Memory { address, len_bytes }) => (std::ptr::with_exposed_provenance_mut(address), len_bytes),
-        Some(Budget::Automatic) => (std::ptr::without_provenance_mut(BUFFER_AUTOMATIC), 0),
+        Some(Budget::Automatic) => (std::ptr::without_provenance_mut(MPI_BUFFER_AUTOMATIC), 0),
         None => return ErrorClass::Buffer.fail("no buffer is attached"),
     };
     address.set(pointer);

@@ -17,7 +17,7 @@ mod set;
 
 pub use completion::{Failure, Finish};
 pub use generalized::{Generalized, GeneralizedCallbacks};
-pub(crate) use completion::{Taken, blame, received};
+pub(crate) use completion::{Peeked, Taken, blame, received};
 pub(crate) use persistent::{Elements, Template};
 pub use set::{AnyFinished, RequestSet};
 

@@ -6,7 +6,7 @@
 //!
 //! MPI: §3.7.3, §3.7.5, §3.7.6
 
-use super::{Failure, Finish, Request, Taken};
+use super::{Failure, Finish, Peeked, Request, Taken};
 use crate::error::{Error, Result};
 use crate::status::Status;
 use crate::world::World;
@@ -141,6 +141,79 @@ impl World {
             Some(None) => Ok(Some(Status::EMPTY)),
             Some(Some(peeked)) => peeked.status().map(Some),
         }
+    }
+
+    /// The status of one active request that is complete, without fetching it; see
+    /// [`World::test_any`].
+    ///
+    /// # Errors
+    /// What the query callback of a generalized request returns.
+    ///
+    /// MPI: §3.7.6 `MPI_Request_get_status_any`
+    pub fn request_status_any(&self, set: &impl RequestSet) -> Result<Option<(Option<usize>, Status)>> {
+        let look = |world: &World| {
+            let mut any_active = false;
+            for index in 0..set.len() {
+                match world.peek_at(set, index) {
+                    Some(Some(peeked)) => return Some(Some((index, peeked))),
+                    Some(None) => any_active = true,
+                    None => {}
+                }
+            }
+            (!any_active).then_some(None)
+        };
+        match self.poll_twice(look) {
+            None => Ok(None),
+            Some(None) => Ok(Some((None, Status::EMPTY))),
+            Some(Some((index, peeked))) => Ok(Some((Some(index), peeked.status()?))),
+        }
+    }
+
+    /// If all requests are complete, reports their statuses without fetching them; true if so.
+    ///
+    /// # Errors
+    /// What the query callback of a generalized request returns.
+    ///
+    /// MPI: §3.7.6 `MPI_Request_get_status_all`
+    pub fn request_status_all(&self, set: &impl RequestSet, mut report: impl FnMut(usize, Status)) -> Result<bool> {
+        let is_complete = |world: &World, index| !matches!(world.peek_at(set, index), Some(None));
+        let all_complete = |world: &World| (0..set.len()).all(|index| is_complete(world, index)).then_some(());
+        if self.poll_twice(all_complete).is_none() {
+            return Ok(false);
+        }
+        for index in 0..set.len() {
+            let status = match self.peek_at(set, index).flatten() {
+                Some(peeked) => peeked.status()?,
+                None => Status::EMPTY,
+            };
+            report(index, status);
+        }
+        Ok(true)
+    }
+
+    /// Reports the statuses of all active requests that are complete, perhaps none, without fetching
+    /// them. False if no request is active.
+    ///
+    /// # Errors
+    /// What the query callback of a generalized request returns.
+    ///
+    /// MPI: §3.7.6 `MPI_Request_get_status_some`
+    pub fn request_status_some(&self, set: &impl RequestSet, mut report: impl FnMut(usize, Status)) -> Result<bool> {
+        self.progress();
+        let mut any_active = false;
+        for index in 0..set.len() {
+            let Some(peeked) = self.peek_at(set, index) else { continue };
+            any_active = true;
+            if let Some(peeked) = peeked {
+                report(index, peeked.status()?);
+            }
+        }
+        Ok(any_active)
+    }
+
+    /// What an active request would give: `None` if it is not active, `Some(None)` while pending.
+    fn peek_at(&self, set: &impl RequestSet, index: usize) -> Option<Option<Peeked>> {
+        set.with(index, |request| request.is_active().then(|| self.peek(request))).flatten()
     }
 
     /// Asks for request 0 of `set` to be cancelled. Only receives not matched yet are; the request
