@@ -33,13 +33,13 @@ pub trait Host {
     /// The message failed or was truncated; the handle is spent.
     fn poll(&mut self, handle: Self::Handle) -> Result<bool, Self::Error>;
 
-    /// Copies between regions of equal packed size.
+    /// Copies between regions of equal packed size that do not overlap.
     ///
     /// # Errors
     /// The regions do not lie in their buffers.
     fn copy(&mut self, from: Region, to: Region) -> Result<(), Self::Error>;
 
-    /// `into = from op into`, with the operation of this start.
+    /// `into = from op into`, with the operation of this start; the regions do not overlap.
     ///
     /// # Errors
     /// The operation does not apply to the datatype.

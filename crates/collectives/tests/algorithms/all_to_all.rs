@@ -264,10 +264,9 @@ proptest! {
             (0..size).map(|_| (0..size).map(|_| chance.below(most) as u64).collect()).collect();
         if in_place {
             // What leaves a place must fit what comes there.
-            for rank in 0..size {
-                for peer in 0..rank {
-                    counts[rank][peer] = counts[peer][rank];
-                }
+            let lower = counts.clone();
+            for (rank, row) in counts.iter_mut().enumerate() {
+                row.iter_mut().enumerate().take(rank).for_each(|(peer, count)| *count = lower[peer][rank]);
             }
         }
         for (blocking, collective) in &BLOCKINGS[1..] {

@@ -57,7 +57,7 @@ impl Case {
     }
 
     fn sends(&self) -> Sends {
-        if self.seed % 3 == 0 { Sends::Buffered } else { Sends::Synchronous }
+        if self.seed.is_multiple_of(3) { Sends::Buffered } else { Sends::Synchronous }
     }
 }
 

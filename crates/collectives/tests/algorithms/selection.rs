@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use collectives::{
-    Alltoallv, Barrier, Bcast, BuildError, Call, Collective, Data, Gather, NeighborAlltoall, Neighbours, Place,
-    Selection, SelectionError, TypeShape, Vector, build,
+    Allgather, Allreduce, Alltoall, Alltoallv, Alltoallw, Barrier, Bcast, BuildError, Call, Collective, Data, Gather,
+    NeighborAlltoall, Neighbours, Part, Place, ReduceScatter, Selection, SelectionError, TypeShape, Vector, build,
 };
 
 use crate::memory::SimType;
@@ -57,6 +57,35 @@ fn tables_go_by_size_and_by_cores() {
     assert_eq!(build(place, &bcast(0, 8 << 20), &selection).unwrap().algorithm(), "scatter_allgather");
     selection.oversubscribed = true;
     assert_eq!(build(place, &Call::Barrier(Barrier), &selection).unwrap().algorithm(), "tree");
+}
+
+#[test]
+fn tables_have_an_answer_to_every_call() {
+    let block = bytes(3);
+    for size in [1, 2, 5, 16, 100] {
+        let vector = || Vector::new(vec![3; size], (0..size as i64).collect(), TypeShape::basic(1));
+        let parts = || vec![Part::new(3, 0, 1); size];
+        for oversubscribed in [false, true] {
+            let mut selection = Selection::default();
+            selection.oversubscribed = oversubscribed;
+            for yes in [false, true] {
+                let (in_place, commutative, shape) = (yes, yes, TypeShape::basic(1));
+                let calls = [
+                    Call::Alltoall(Alltoall { in_place, send: block, recv: block }),
+                    Call::Alltoallv(Alltoallv { in_place, send: vector(), recv: vector() }),
+                    Call::Alltoallw(Alltoallw { in_place, send: parts(), recv: parts() }),
+                    Call::Allgather(Allgather { in_place, send: block, recv: block }),
+                    Call::Allreduce(Allreduce { in_place, commutative, data: bytes(8 << 20) }),
+                    Call::ReduceScatter(ReduceScatter { in_place, commutative, counts: vec![1; size], shape }),
+                ];
+                for call in calls {
+                    let place = Place { rank: size as u32 - 1, size: size as u32 };
+                    let schedule = build(place, &call, &selection).unwrap();
+                    assert_eq!(schedule.is_empty(), size == 1 && in_place, "{schedule}");
+                }
+            }
+        }
+    }
 }
 
 #[test]

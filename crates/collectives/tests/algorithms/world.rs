@@ -44,9 +44,10 @@ impl Member {
 }
 
 /// When a send completes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sends {
     /// At once: the message is buffered.
+    #[default]
     Buffered,
     /// When its receive has taken it: nothing is buffered anywhere.
     Synchronous,
@@ -59,7 +60,7 @@ pub struct Outcome {
     pub schedules: Vec<Arc<Schedule>>,
 }
 
-/// Runs one collective to its end, `starts` times over with the same schedules.
+/// Runs one collective to its end.
 pub fn run(members: Vec<Member>, selection: &Selection, sends: Sends, seed: u64) -> Outcome {
     let size = members.len() as u32;
     let schedules: Vec<Arc<Schedule>> = (0..size)
@@ -130,12 +131,6 @@ struct Net {
     /// Per handle: whether it has completed; taken out when polled so.
     completed: BTreeMap<usize, bool>,
     handles: usize,
-}
-
-impl Default for Sends {
-    fn default() -> Sends {
-        Sends::Buffered
-    }
 }
 
 #[derive(Debug)]
@@ -262,6 +257,17 @@ impl Rank {
         }
     }
 
+    /// Fails where local work would read what it writes.
+    fn check_apart(&self, from: Region, to: Region) -> Result<(), String> {
+        let span = |region: Region| self.type_of(region.datatype).span(region.offset_bytes, region.count);
+        match (span(from), span(to)) {
+            (Some(a), Some(b)) if from.buffer == to.buffer && a.0 < b.1 && b.0 < a.1 => {
+                Err(format!("{from} and {to} overlap"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn occupy(&mut self, handle: usize, region: Region, written: bool) -> Result<(), String> {
         self.check_free(region, written)?;
         if let Some(span) = self.type_of(region.datatype).span(region.offset_bytes, region.count) {
@@ -318,6 +324,7 @@ impl Host for SimHost<'_> {
     fn copy(&mut self, from: Region, to: Region) -> Result<(), String> {
         self.rank.check_free(from, false)?;
         self.rank.check_free(to, true)?;
+        self.rank.check_apart(from, to)?;
         let packed = self.rank.read(from);
         let expected = to.count as usize * self.rank.type_of(to.datatype).size();
         if packed.len() != expected {
@@ -330,6 +337,7 @@ impl Host for SimHost<'_> {
     fn reduce(&mut self, from: Region, into: Region) -> Result<(), String> {
         self.rank.check_free(from, false)?;
         self.rank.check_free(into, true)?;
+        self.rank.check_apart(from, into)?;
         if from.datatype != TypeSlot::Recv || into.datatype != TypeSlot::Recv || from.count != into.count {
             return Err(format!("reduction of {from} into {into}"));
         }

@@ -28,6 +28,7 @@ impl CollectiveCall for Alltoall {
         &[&bruck::ALGORITHM, &linear::ALGORITHM, &pairwise::ALGORITHM, &exchange::ALGORITHM];
     const TABLE: &'static [Row<Alltoall>] = &[
         Row::of(&linear::ALGORITHM).up_to_ranks(2),
+        Row::of(&exchange::ALGORITHM).up_to_ranks(2),
         Row::of(&bruck::ALGORITHM).up_to_bytes(64).oversubscribed(false),
         Row::of(&bruck::ALGORITHM).up_to_bytes(1 << 10).oversubscribed(true),
         Row::of(&linear::ALGORITHM).up_to_bytes(32 << 10),

@@ -52,7 +52,7 @@ impl Fold {
         let rank = place.rank;
         if rank >= 2 * self.pairs {
             Role::Active { vertex: rank - self.pairs, partner: None }
-        } else if rank % 2 == 0 {
+        } else if rank.is_multiple_of(2) {
             Role::Idle { partner: rank + 1 }
         } else {
             Role::Active { vertex: rank / 2, partner: Some(rank - 1) }
