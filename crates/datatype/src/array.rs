@@ -56,12 +56,8 @@ impl Datatype {
             nest.range(starts[dimension], subsizes[dimension])?;
             nest.widen(sizes[dimension])?;
         }
-        let construction = Construction::Subarray {
-            sizes: sizes.into(),
-            subsizes: subsizes.into(),
-            starts: starts.into(),
-            order,
-        };
+        let construction =
+            Construction::Subarray { sizes: sizes.into(), subsizes: subsizes.into(), starts: starts.into(), order };
         Ok(Arc::new(Datatype::build(nest.finish()?, construction, vec![Arc::clone(old)])?))
     }
 

@@ -267,9 +267,7 @@ impl View {
         let back_to_back = count == 1 || datatype.extent() == datatype.size() as i64;
         match datatype.single_run() {
             _ if len_bytes == 0 => View::bytes(ptr, 0),
-            Some(displacement) if back_to_back => {
-                View::bytes(origin.wrapping_offset(displacement as isize), len_bytes)
-            }
+            Some(displacement) if back_to_back => View::bytes(origin.wrapping_offset(displacement as isize), len_bytes),
             _ => {
                 let scattered = Scattered { datatype: Arc::clone(datatype), count, skip_bytes: 0 };
                 View { start: origin, len_bytes, scattered: Some(scattered), owner: None }

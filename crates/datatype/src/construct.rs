@@ -29,12 +29,7 @@ impl Datatype {
     /// A negative count or block length, or a size or bound beyond 64 bits.
     ///
     /// MPI: §5.1.2, `MPI_Type_vector`
-    pub fn vector(
-        count: i64,
-        blocklength: i64,
-        stride: i64,
-        old: &Arc<Datatype>,
-    ) -> Result<Arc<Datatype>, TypeError> {
+    pub fn vector(count: i64, blocklength: i64, stride: i64, old: &Arc<Datatype>) -> Result<Arc<Datatype>, TypeError> {
         let shape = match in_bytes(stride, old) {
             Ok(stride_bytes) => blocks_at_stride(count, blocklength, stride_bytes, old)?,
             // One block has no stride to overflow.
@@ -235,7 +230,8 @@ fn fortran_real(precision: Option<i64>, range: Option<i64>) -> Result<Basic, Typ
     // x86-64 compilers have a kind of 18 digits, the x87 format, between double and quadruple precision.
     let extended = if cfg!(target_arch = "x86_64") { Basic::LongDouble } else { Basic::Real16 };
     let kinds = [(6, 37, Basic::Real4), (15, 307, Basic::Real8), (18, 4931, extended), (33, 4931, Basic::Real16)];
-    let fits = |digits: i64, exponent: i64| precision.is_none_or(|p| p <= digits) && range.is_none_or(|r| r <= exponent);
+    let fits =
+        |digits: i64, exponent: i64| precision.is_none_or(|p| p <= digits) && range.is_none_or(|r| r <= exponent);
     let found = kinds.into_iter().find(|(digits, exponent, _)| fits(*digits, *exponent));
     let asked = precision.is_some() || range.is_some();
     found.filter(|_| asked).map(|(_, _, basic)| basic).ok_or(TypeError::NoSuchPrecision { precision, range })

@@ -3,7 +3,7 @@
 //! [`walk`] starts at any packed byte and stops when its visitor has no more room. It only computes addresses; what
 //! touches memory are the visitors [`Pack`] and [`Unpack`].
 
-use crate::layout::{Bytes, Tree};
+use crate::layout::{Blocks, Bytes, Tree};
 
 /// Receives the runs of user memory that a walk passes, in packed order.
 pub(crate) trait Visitor {
@@ -19,6 +19,13 @@ pub(crate) trait Visitor {
             self.run(turn_address(user, stride_bytes, turn), bytes);
         }
     }
+
+    /// Runs of `bytes` each, at irregular displacements from `user`; together at most [`Self::room`].
+    fn blocks(&mut self, user: *mut u8, displacements: &[i64], bytes: u64) {
+        for displacement in displacements {
+            self.run(user.wrapping_offset(*displacement as isize), bytes);
+        }
+    }
 }
 
 /// Visits the packed bytes of `tree`, whose first leaf is at `user`, from the byte `skip` on, as far as there is room.
@@ -26,11 +33,10 @@ pub(crate) fn walk<V: Visitor>(tree: &Tree<Bytes>, user: *mut u8, skip: u64, vis
     match tree {
         Tree::Leaf(leaf) => walk_leaf(leaf.0, user, skip, visitor),
         Tree::Strided(node) => walk_strided(&node.child, node.count, node.stride_bytes, user, skip, visitor),
-        Tree::Blocks(node) => {
-            let (mut turn, mut rest) = divide(skip, node.leaf.0);
-            while turn < node.displacements.len() as u64 && visitor.room() > 0 {
-                walk_leaf(node.leaf.0, user.wrapping_offset(node.displacements[turn as usize] as isize), rest, visitor);
-                (turn, rest) = (turn + 1, 0);
+        Tree::Blocks(node) => walk_blocks(node, user, skip, visitor),
+        Tree::Pieces(node) if skip == 0 && tree.packed_bytes() <= visitor.room() => {
+            for piece in &node.pieces {
+                visitor.run(user.wrapping_offset(piece.displacement as isize), piece.leaf.0);
             }
         }
         Tree::Pieces(node) => {
@@ -89,6 +95,26 @@ pub(crate) fn walk_strided<V: Visitor>(
     }
 }
 
+fn walk_blocks<V: Visitor>(node: &Blocks<Bytes>, user: *mut u8, skip: u64, visitor: &mut V) {
+    let each = node.leaf.0;
+    let (first, rest) = divide(skip, each);
+    let Some(mut left) = node.displacements.get(first as usize..) else { return };
+    let at = |displacement: &i64| user.wrapping_offset(*displacement as isize);
+    if rest > 0
+        && let Some((first, others)) = left.split_first()
+    {
+        walk_leaf(each, at(first), rest, visitor);
+        left = others;
+    }
+    let whole = (left.len() as u64).min(visitor.room() / each);
+    let (whole, left) = left.split_at(whole as usize);
+    visitor.blocks(user, whole, each);
+    if let Some(last) = left.first().filter(|_| visitor.room() > 0) {
+        walk_leaf(each, at(last), 0, visitor);
+    }
+}
+
+#[inline]
 fn walk_leaf<V: Visitor>(bytes: u64, user: *mut u8, skip: u64, visitor: &mut V) {
     let take = (bytes - skip).min(visitor.room());
     visitor.run(user.wrapping_add(skip as usize), take);
@@ -153,11 +179,12 @@ impl Visitor for Pack<'_> {
         (self.to.len() - self.done) as u64
     }
 
+    #[inline]
     fn run(&mut self, user: *mut u8, bytes: u64) {
         let to = &mut self.to[self.done..][..bytes as usize];
         // SAFETY: `user` is readable for `bytes` bytes by the contract of `new`; `to` was just sliced to that length
         // and, being a unique borrow, does not overlap it.
-        unsafe { std::ptr::copy_nonoverlapping(user, to.as_mut_ptr(), to.len()) };
+        unsafe { copy(user, to.as_mut_ptr(), to.len()) };
         self.done += to.len();
     }
 
@@ -178,6 +205,24 @@ impl Visitor for Pack<'_> {
         unsafe { copy(user, stride_bytes, to) };
         self.done += (bytes * count) as usize;
     }
+
+    fn blocks(&mut self, user: *mut u8, displacements: &[i64], bytes: u64) {
+        let to = &mut self.to[self.done..][..bytes as usize * displacements.len()];
+        let copy = match bytes {
+            1 => gather_blocks::<1>,
+            2 => gather_blocks::<2>,
+            4 => gather_blocks::<4>,
+            8 => gather_blocks::<8>,
+            16 => gather_blocks::<16>,
+            _ => {
+                let at = |displacement: &i64| user.wrapping_offset(*displacement as isize);
+                return displacements.iter().for_each(|displacement| self.run(at(displacement), bytes));
+            }
+        };
+        // SAFETY: the runs are readable by the contract of `new`, and `to` holds exactly that many.
+        unsafe { copy(user, displacements, to) };
+        self.done += to.len();
+    }
 }
 
 impl Visitor for Unpack<'_> {
@@ -186,11 +231,12 @@ impl Visitor for Unpack<'_> {
         (self.from.len() - self.done) as u64
     }
 
+    #[inline]
     fn run(&mut self, user: *mut u8, bytes: u64) {
         let from = &self.from[self.done..][..bytes as usize];
         // SAFETY: `user` is writable for `bytes` bytes by the contract of `new` and used by nothing else, hence does
         // not overlap `from`, which was just sliced to that length.
-        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), user, from.len()) };
+        unsafe { copy(from.as_ptr(), user, from.len()) };
         self.done += from.len();
     }
 
@@ -210,6 +256,24 @@ impl Visitor for Unpack<'_> {
         // SAFETY: the `count` runs are writable by the contract of `new`, and `from` holds exactly that many.
         unsafe { copy(user, stride_bytes, from) };
         self.done += (bytes * count) as usize;
+    }
+
+    fn blocks(&mut self, user: *mut u8, displacements: &[i64], bytes: u64) {
+        let from = &self.from[self.done..][..bytes as usize * displacements.len()];
+        let copy = match bytes {
+            1 => scatter_blocks::<1>,
+            2 => scatter_blocks::<2>,
+            4 => scatter_blocks::<4>,
+            8 => scatter_blocks::<8>,
+            16 => scatter_blocks::<16>,
+            _ => {
+                let at = |displacement: &i64| user.wrapping_offset(*displacement as isize);
+                return displacements.iter().for_each(|displacement| self.run(at(displacement), bytes));
+            }
+        };
+        // SAFETY: the runs are writable by the contract of `new`, and `from` holds exactly that many.
+        unsafe { copy(user, displacements, from) };
+        self.done += from.len();
     }
 }
 
@@ -236,6 +300,50 @@ unsafe fn scatter<const N: usize>(user: *mut u8, stride_bytes: i64, from: &[u8])
         // SAFETY: this block is writable by this function's contract; a byte array needs no alignment.
         unsafe { to.cast::<[u8; N]>().write(*block) };
         to = to.wrapping_offset(stride_bytes as isize);
+    }
+}
+
+/// Fills `to` with one block of `N` bytes for each displacement.
+///
+/// # Safety
+/// Each of the blocks must be readable and written by nothing meanwhile.
+unsafe fn gather_blocks<const N: usize>(user: *mut u8, displacements: &[i64], to: &mut [u8]) {
+    for (block, displacement) in to.as_chunks_mut::<N>().0.iter_mut().zip(displacements) {
+        let from = user.wrapping_offset(*displacement as isize).cast::<[u8; N]>();
+        // SAFETY: this block is readable by this function's contract; a byte array needs no alignment.
+        *block = unsafe { from.read() };
+    }
+}
+
+/// Empties `from`, one block of `N` bytes for each displacement.
+///
+/// # Safety
+/// Each of the blocks must be writable and used by nothing else meanwhile.
+unsafe fn scatter_blocks<const N: usize>(user: *mut u8, displacements: &[i64], from: &[u8]) {
+    for (block, displacement) in from.as_chunks::<N>().0.iter().zip(displacements) {
+        let to = user.wrapping_offset(*displacement as isize).cast::<[u8; N]>();
+        // SAFETY: this block is writable by this function's contract; a byte array needs no alignment.
+        unsafe { to.write(*block) };
+    }
+}
+
+/// Copies `len` bytes; for the sizes of single numbers without calling a function.
+///
+/// # Safety
+/// As [`std::ptr::copy_nonoverlapping`].
+#[inline]
+unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    match len {
+        // SAFETY: the caller's promise, for these four and the last one.
+        4 => unsafe { std::ptr::copy_nonoverlapping(from, to, 4) },
+        // SAFETY: as above.
+        8 => unsafe { std::ptr::copy_nonoverlapping(from, to, 8) },
+        // SAFETY: as above.
+        12 => unsafe { std::ptr::copy_nonoverlapping(from, to, 12) },
+        // SAFETY: as above.
+        16 => unsafe { std::ptr::copy_nonoverlapping(from, to, 16) },
+        // SAFETY: as above.
+        _ => unsafe { std::ptr::copy_nonoverlapping(from, to, len) },
     }
 }
 

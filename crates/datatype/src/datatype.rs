@@ -75,10 +75,7 @@ impl Datatype {
 
     /// True for the types the library provides: named ones and those of `MPI_Type_create_f90_…`.
     pub fn is_predefined(&self) -> bool {
-        matches!(
-            self.combiner(),
-            Combiner::Named | Combiner::F90Real | Combiner::F90Complex | Combiner::F90Integer
-        )
+        matches!(self.combiner(), Combiner::Named | Combiner::F90Real | Combiner::F90Complex | Combiner::F90Integer)
     }
 
     /// The predefined type this is, if it is a named one.

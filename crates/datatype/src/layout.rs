@@ -170,8 +170,7 @@ impl<L: Leaf> Tree<L> {
         match (self, other) {
             (Tree::Leaf(a), Tree::Leaf(b)) => a == b,
             (Tree::Strided(a), Tree::Strided(b)) => {
-                Arc::ptr_eq(a, b)
-                    || (a.count == b.count && a.stride_bytes == b.stride_bytes && a.child.same(&b.child))
+                Arc::ptr_eq(a, b) || (a.count == b.count && a.stride_bytes == b.stride_bytes && a.child.same(&b.child))
             }
             (Tree::Blocks(a), Tree::Blocks(b)) => Arc::ptr_eq(a, b),
             (Tree::Pieces(a), Tree::Pieces(b)) => Arc::ptr_eq(a, b),
@@ -289,10 +288,7 @@ impl<L: Leaf> Sequencer<L> {
             }
             Tree::Parts(node) if node.parts.len() <= SPLICE_MAX => {
                 for part in &node.parts {
-                    self.push(Placed {
-                        displacement: next.displacement + part.displacement,
-                        tree: part.tree.clone(),
-                    });
+                    self.push(Placed { displacement: next.displacement + part.displacement, tree: part.tree.clone() });
                 }
             }
             Tree::Leaf(leaf) => self.push_leaf(next.displacement, *leaf),
@@ -311,8 +307,8 @@ impl<L: Leaf> Sequencer<L> {
         let displacement = first.displacement;
         let stride_bytes = second.displacement.wrapping_sub(displacement);
         let alike = rest.iter().all(|next| next.tree.same(&first.tree));
-        let regular = alike
-            && placed.windows(2).all(|w| w[1].displacement.checked_sub(w[0].displacement) == Some(stride_bytes));
+        let regular =
+            alike && placed.windows(2).all(|w| w[1].displacement.checked_sub(w[0].displacement) == Some(stride_bytes));
         if regular {
             return first.repeated(placed.len() as u64, stride_bytes).map(Some);
         }

@@ -206,13 +206,7 @@ impl Drop for Block {
 struct Aligned;
 
 /// The address of displacement 0, once the elements are known to lie in the block, if there is one.
-fn place(
-    base: *mut u8,
-    owner: Option<&Block>,
-    displacement_bytes: i64,
-    count: u64,
-    datatype: &Datatype,
-) -> *mut u8 {
+fn place(base: *mut u8, owner: Option<&Block>, displacement_bytes: i64, count: u64, datatype: &Datatype) -> *mut u8 {
     let at = base.wrapping_offset(displacement_bytes as isize);
     if let Some(block) = owner
         && count > 0

@@ -131,7 +131,9 @@ pub enum OpError {
         datatype: String,
     },
     /// Both sides must hold equally many whole elements of the datatype, laid out by it.
-    #[error("the buffers hold {input_bytes} and {inout_bytes} bytes, not equally many elements laid out as the datatype")]
+    #[error(
+        "the buffers hold {input_bytes} and {inout_bytes} bytes, not equally many elements laid out as the datatype"
+    )]
     Mismatch {
         /// Bytes of the first argument.
         input_bytes: u64,
@@ -173,8 +175,9 @@ impl Op {
         match &self.0 {
             Kind::User { .. } => true,
             Kind::Predefined(op) => {
+                let Some(basic) = datatype.uniform_basic() else { return false };
                 let named = datatype.is_predefined() || datatype.combiner() == Combiner::Dup;
-                named && datatype.uniform_basic().is_some_and(|basic| op.supports(basic))
+                named && datatype.size() == basic.size() && op.supports(basic)
             }
         }
     }
@@ -186,8 +189,7 @@ impl Op {
     /// # Errors
     /// [`OpError`], before anything was changed.
     pub fn reduce(&self, datatype: &Arc<Datatype>, input: &SendBuf, inout: &mut RecvBuf) -> Result<(), OpError> {
-        let mismatch =
-            || OpError::Mismatch { input_bytes: input.len_bytes(), inout_bytes: inout.len_bytes() };
+        let mismatch = || OpError::Mismatch { input_bytes: input.len_bytes(), inout_bytes: inout.len_bytes() };
         match &self.0 {
             Kind::Predefined(op) => {
                 let kernel = datatype.uniform_basic().and_then(|basic| crate::reduce::kernel(*op, basic));

@@ -128,9 +128,7 @@ impl Shape {
         let bytes = data.bytes.repeated(count, stride_bytes)?.shifted(displacement);
         let signature = match &data.signature {
             Signature::Uniform(basic) => Signature::Uniform(*basic),
-            Signature::Mixed(runs) => {
-                Signature::Mixed(runs.repeated(count, stride_bytes)?.shifted(displacement))
-            }
+            Signature::Mixed(runs) => Signature::Mixed(runs.repeated(count, stride_bytes)?.shifted(displacement)),
         };
         let data = Data { size, true_lb, true_ub, bytes, signature, ..*data };
         Ok(Shape { data: Some(data), marks })
@@ -284,11 +282,7 @@ pub(crate) fn elements_in(tree: &Tree<Run>, bytes: u64) -> Option<u64> {
     }
 }
 
-fn sum_parts(
-    bytes: u64,
-    ends: impl Iterator<Item = u64>,
-    elements: impl Fn(usize, u64) -> Option<u64>,
-) -> Option<u64> {
+fn sum_parts(bytes: u64, ends: impl Iterator<Item = u64>, elements: impl Fn(usize, u64) -> Option<u64>) -> Option<u64> {
     let (mut begin, mut sum) = (0, 0);
     for (index, end) in ends.enumerate() {
         if begin >= bytes {

@@ -41,7 +41,8 @@ impl Model {
 
     /// The same with other bounds.
     pub fn resized(&self, lb: i64, extent: i64) -> Model {
-        let mut entries: Vec<Entry> = self.data().map(|(basic, leaf, displacement)| Entry::Data { basic, leaf, displacement }).collect();
+        let mut entries: Vec<Entry> =
+            self.data().map(|(basic, leaf, displacement)| Entry::Data { basic, leaf, displacement }).collect();
         entries.extend([Entry::LowerMark(lb), Entry::UpperMark(lb + extent)]);
         Model { entries }
     }

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use datatype::{
-    ArrayOrder, Basic, Combiner, DISTRIBUTE_DEFAULT_ARGUMENT, Darray, Datatype, Distribution, TypeError,
-};
+use datatype::{ArrayOrder, Basic, Combiner, DISTRIBUTE_DEFAULT_ARGUMENT, Darray, Datatype, Distribution, TypeError};
 use proptest::prelude::*;
 
 use crate::model::Model;
@@ -40,37 +38,37 @@ pub fn recipe() -> impl Strategy<Value = Recipe> {
         3 => prop::sample::select(vec![Basic::Int, Basic::Double, Basic::Char, Basic::Short]),
         1 => prop::sample::select(leaves),
     ];
-    leaf.prop_map(Recipe::Basic).prop_recursive(4, 24, 3, |inner| {
-        let old = inner.clone().prop_map(Box::new);
-        let pairs = || prop::collection::vec((0i64..4, -6i64..12), 0..5);
-        let order = prop_oneof![Just(ArrayOrder::C), Just(ArrayOrder::Fortran)];
-        prop_oneof![
-            old.clone().prop_map(Recipe::Dup),
-            (0i64..4, old.clone()).prop_map(|(n, old)| Recipe::Contiguous(n, old)),
-            (0i64..4, 0i64..3, -5i64..6, old.clone()).prop_map(|(n, b, s, old)| Recipe::Vector(n, b, s, old)),
-            (0i64..4, 0i64..3, -40i64..60, old.clone()).prop_map(|(n, b, s, old)| Recipe::Hvector(n, b, s, old)),
-            (pairs(), old.clone()).prop_map(|(pairs, old)| Recipe::Indexed(pairs, old)),
-            (pairs(), old.clone()).prop_map(|(pairs, old)| {
-                Recipe::Hindexed(pairs.into_iter().map(|(n, d)| (n, d * 5)).collect(), old)
-            }),
-            (0i64..3, prop::collection::vec(-6i64..9, 0..5), old.clone())
-                .prop_map(|(n, places, old)| Recipe::IndexedBlock(n, places, old)),
-            (0i64..3, prop::collection::vec(-40i64..70, 0..5), old.clone())
-                .prop_map(|(n, places, old)| Recipe::HindexedBlock(n, places, old)),
-            prop::collection::vec((0i64..3, -30i64..80, inner), 0..4).prop_map(Recipe::Struct),
-            (prop::collection::vec(dimension(), 1..4), order.clone(), old.clone())
-                .prop_map(|(dimensions, order, old)| Recipe::Subarray(dimensions, order, old)),
-            (darray(order), old.clone()).prop_map(|(array, old)| Recipe::Darray(array, old)),
-            (-20i64..20, -10i64..60, old).prop_map(|(lb, extent, old)| Recipe::Resized(lb, extent, old)),
-        ]
-    })
-    .prop_filter("the oracle is slow", |recipe| recipe.weight() <= 3000)
+    leaf.prop_map(Recipe::Basic)
+        .prop_recursive(4, 24, 3, |inner| {
+            let old = inner.clone().prop_map(Box::new);
+            let pairs = || prop::collection::vec((0i64..4, -6i64..12), 0..5);
+            let order = prop_oneof![Just(ArrayOrder::C), Just(ArrayOrder::Fortran)];
+            prop_oneof![
+                old.clone().prop_map(Recipe::Dup),
+                (0i64..4, old.clone()).prop_map(|(n, old)| Recipe::Contiguous(n, old)),
+                (0i64..4, 0i64..3, -5i64..6, old.clone()).prop_map(|(n, b, s, old)| Recipe::Vector(n, b, s, old)),
+                (0i64..4, 0i64..3, -40i64..60, old.clone()).prop_map(|(n, b, s, old)| Recipe::Hvector(n, b, s, old)),
+                (pairs(), old.clone()).prop_map(|(pairs, old)| Recipe::Indexed(pairs, old)),
+                (pairs(), old.clone()).prop_map(|(pairs, old)| {
+                    Recipe::Hindexed(pairs.into_iter().map(|(n, d)| (n, d * 5)).collect(), old)
+                }),
+                (0i64..3, prop::collection::vec(-6i64..9, 0..5), old.clone())
+                    .prop_map(|(n, places, old)| Recipe::IndexedBlock(n, places, old)),
+                (0i64..3, prop::collection::vec(-40i64..70, 0..5), old.clone())
+                    .prop_map(|(n, places, old)| Recipe::HindexedBlock(n, places, old)),
+                prop::collection::vec((0i64..3, -30i64..80, inner), 0..4).prop_map(Recipe::Struct),
+                (prop::collection::vec(dimension(), 1..4), order.clone(), old.clone())
+                    .prop_map(|(dimensions, order, old)| Recipe::Subarray(dimensions, order, old)),
+                (darray(order), old.clone()).prop_map(|(array, old)| Recipe::Darray(array, old)),
+                (-20i64..20, -10i64..60, old).prop_map(|(lb, extent, old)| Recipe::Resized(lb, extent, old)),
+            ]
+        })
+        .prop_filter("the oracle is slow", |recipe| recipe.weight() <= 3000)
 }
 
 fn dimension() -> impl Strategy<Value = (i64, i64, i64)> {
-    (1i64..5).prop_flat_map(|size| {
-        (1..=size).prop_flat_map(move |subsize| (Just(size), Just(subsize), 0..=size - subsize))
-    })
+    (1i64..5)
+        .prop_flat_map(|size| (1..=size).prop_flat_map(move |subsize| (Just(size), Just(subsize), 0..=size - subsize)))
 }
 
 fn darray(order: impl Strategy<Value = ArrayOrder>) -> impl Strategy<Value = Darray> {
@@ -78,7 +76,9 @@ fn darray(order: impl Strategy<Value = ArrayOrder>) -> impl Strategy<Value = Dar
     let dimension = (1i64..7, distribution, 1i64..4, prop_oneof![Just(DISTRIBUTE_DEFAULT_ARGUMENT), 1i64..5]);
     let dimension = dimension.prop_map(|(global, distribution, processes, darg)| match distribution {
         Distribution::None => (global, distribution, 1, DISTRIBUTE_DEFAULT_ARGUMENT),
-        Distribution::Block if darg * processes < global => (global, distribution, processes, DISTRIBUTE_DEFAULT_ARGUMENT),
+        Distribution::Block if darg * processes < global => {
+            (global, distribution, processes, DISTRIBUTE_DEFAULT_ARGUMENT)
+        }
         _ => (global, distribution, processes, darg),
     });
     (prop::collection::vec(dimension, 1..4), order, 0i64..1000).prop_map(|(dimensions, order, seed)| {
