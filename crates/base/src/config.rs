@@ -56,11 +56,11 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             channel_bytes: 64 << 10,
-            eager_max_bytes: 8 << 10,
+            eager_max_bytes: 16 << 10,
             unexpected_max_bytes: 64 << 20,
             large_copy: LargeCopy::Both,
-            cross_memory_min_bytes: 16 << 10,
-            shared_copy_min_bytes: 128 << 10,
+            cross_memory_min_bytes: 32 << 10,
+            shared_copy_min_bytes: 64 << 10,
             cross_memory: CrossMemory::Auto,
             spin_count: None,
             yield_count: None,
@@ -120,7 +120,7 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "FERROVIA_EAGER_MAX",
-        values: "bytes, 0 to a quarter of FERROVIA_CHANNEL",
+        values: "bytes, 0 to three eighths of FERROVIA_CHANNEL",
         help: "Longest message sent eagerly; longer ones go by rendezvous.",
         set: |config, text| {
             config.eager_max_bytes = bytes(text)?;
@@ -284,7 +284,7 @@ impl Config {
                 None => unknown.push(format!("{name} is not a setting; did you mean {}?", nearest(&name))),
             }
         }
-        config.eager_max_bytes = config.eager_max_bytes.min(config.channel_bytes / 4);
+        config.eager_max_bytes = config.eager_max_bytes.min(config.channel_bytes / 8 * 3);
         Ok((config, unknown))
     }
 }
@@ -346,6 +346,6 @@ mod tests {
     #[test]
     fn sizes_take_suffixes_and_stay_in_bounds() {
         let (config, _) = parse(&[("FERROVIA_CHANNEL", "16K"), ("FERROVIA_EAGER_MAX", "1M")]).expect("valid");
-        assert_eq!((config.channel_bytes, config.eager_max_bytes), (16 << 10, 4 << 10));
+        assert_eq!((config.channel_bytes, config.eager_max_bytes), (16 << 10, 6 << 10));
     }
 }

@@ -86,7 +86,7 @@ impl Engine {
             .ok_or(EngineError::NoMappedPeers(context.capabilities().name))?;
         let waiter = Arc::new(Waiter::new(context.wakeup(), policy));
         let thresholds = Thresholds {
-            eager_max_bytes: config.eager_max_bytes.min(config.channel_bytes / 4 - 64),
+            eager_max_bytes: config.eager_max_bytes.min(lockfree::block::payload_max_bytes(config.channel_bytes)),
             cross_memory_min_bytes: config.cross_memory_min_bytes as u64,
             shared_min_bytes: config.shared_copy_min_bytes as u64,
             read_step_bytes: 256 << 10,

@@ -14,6 +14,9 @@ use crate::request::{Completion, IncomingWay, Outcome, PeerId, Request, State};
 /// Records taken from one channel before the next is looked at.
 const RECORDS_PER_TURN: usize = 64;
 
+/// Longest piece of a staged message: short enough that the receiver copies one while the next is written.
+const PIECE_MAX_BYTES: usize = 8 << 10;
+
 /// A message that leaves through the channel piece by piece.
 pub(crate) struct Stream {
     pub(crate) to: PeerId,
@@ -178,7 +181,7 @@ impl Core {
                 stream.next = stream.end;
                 break;
             };
-            let len = (stream.end - stream.next).min(peer.link.payload_max_bytes() as u64);
+            let len = (stream.end - stream.next).min(peer.link.payload_max_bytes().min(PIECE_MAX_BYTES) as u64);
             let record = wire::data(stream.receive, stream.next, stream.next + len == stream.end);
             if !peer.link.try_push(record, len as usize, |space| write_all(&send.buf, stream.next, space)) {
                 break;

@@ -48,6 +48,17 @@ fn lines_of(payload_bytes: usize) -> usize {
     (payload_bytes + HEADER_BYTES).div_ceil(CACHE_LINE_BYTES)
 }
 
+/// Lines of the longest record. With a quarter of the block consumed but not reported, the lines left over at a
+/// turn of the lap, the record and the cleared line after it must still fit: 2 n + lines / 4 <= lines.
+fn record_lines_max(lines: usize) -> usize {
+    lines / 8 * 3
+}
+
+/// Longest payload of a record in a block of `block_bytes`, in bytes.
+pub const fn payload_max_bytes(block_bytes: usize) -> usize {
+    block_bytes / CACHE_LINE_BYTES / 8 * 3 * CACHE_LINE_BYTES - HEADER_BYTES
+}
+
 /// The sending end; one per ordered pair of processes.
 pub struct BlockSender {
     memory: SharedMemory,
@@ -95,9 +106,9 @@ impl BlockSender {
         Self { memory, lines, position: 0, produced: 0, consumed: 0, cleared_ahead: true }
     }
 
-    /// Longest payload a record may have, in bytes: a quarter of the block.
+    /// Longest payload a record may have, in bytes.
     pub fn payload_max_bytes(&self) -> usize {
-        (self.lines / 4) * CACHE_LINE_BYTES - HEADER_BYTES
+        record_lines_max(self.lines) * CACHE_LINE_BYTES - HEADER_BYTES
     }
 
     /// Appends a record of `len_bytes`, whose payload `fill` writes; false if there is no room now.
@@ -107,7 +118,7 @@ impl BlockSender {
     #[inline]
     pub fn push(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         let count = lines_of(len_bytes);
-        assert!(count <= self.lines / 4, "a record takes at most a quarter of the block");
+        assert!(count <= record_lines_max(self.lines), "a record takes at most three eighths of the block");
         debug_assert!(record.kind != 0 && record.kind != WRAP);
         if self.position + count > self.lines {
             if !self.has_room(self.lines - self.position + count + 1) {
@@ -231,7 +242,7 @@ impl BlockReceiver {
         }
         let len_bytes = flag as u32 as usize;
         let count = lines_of(len_bytes);
-        if count > self.lines / 4 || self.position + count > self.lines {
+        if count > record_lines_max(self.lines) || self.position + count > self.lines {
             // Not something our sender writes. Refuse to read outside the block; the channel stays where it is.
             return false;
         }
