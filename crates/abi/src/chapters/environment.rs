@@ -6,6 +6,7 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
 
+use datatype::Basic;
 use mpi_core::environment::{ABI_VERSION, MPI_VERSION, hardware_info, library_version, processor_name};
 use mpi_core::info::Info;
 use mpi_core::{ErrorClass, Result};
@@ -41,6 +42,27 @@ pub(crate) fn abi_get_info(face: &Face, info: OutHandle<Info>) -> Result<()> {
         sizes.set(key, "8")?;
     }
     info.set(face, Arc::new(sizes))
+}
+
+/// The sizes of the plain Fortran types in bytes, and which of the sized ones there are.
+pub(crate) fn abi_get_fortran_info(face: &Face, info: OutHandle<Info>) -> Result<()> {
+    let facts = Info::new();
+    for basic in Basic::all() {
+        let name = basic.name().to_ascii_lowercase();
+        let Some(plain) = name.strip_prefix("mpi_") else { continue };
+        let class = plain.trim_end_matches(|digit: char| digit.is_ascii_digit());
+        let is_sized = class != plain;
+        match (class, is_sized) {
+            ("logical" | "integer" | "real" | "double_precision", false) => {
+                facts.set(&format!("{name}_size"), &basic.size().to_string())?;
+            }
+            ("logical" | "integer" | "real" | "complex", true) | ("double_complex", false) => {
+                facts.set(&format!("{name}_supported"), &(basic.size() > 0).to_string())?;
+            }
+            _ => {}
+        }
+    }
+    info.set(face, Arc::new(facts))
 }
 
 pub(crate) fn get_processor_name(face: &Face, name: StringOut<'_>, resultlen: Out<i32>) -> Result<()> {

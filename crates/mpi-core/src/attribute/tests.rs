@@ -25,7 +25,7 @@ impl Desk {
         let (copies, deletions) = (Arc::clone(&self.log), Arc::clone(&self.log));
         let copy = move |_: &Arc<str>, key: i32, value: Value| {
             copies.lock().unwrap().push(format!("copy {key} {}", value.0));
-            Ok((value.0 % 2 == 0).then_some(Value(value.0 + 2)))
+            Ok(value.0.is_multiple_of(2).then_some(Value(value.0 + 2)))
         };
         let delete = move |_: &Arc<str>, key: i32, value: Value| {
             deletions.lock().unwrap().push(format!("delete {key} {}", value.0));
@@ -108,9 +108,9 @@ proptest! {
                 }
             }
             prop_assert_eq!(desk.taken_log(), expected);
-            for key in 0..5 {
-                let expected = model.iter().find(|(known, _)| *known == key).map(|(_, value)| Value(*value));
-                prop_assert_eq!(attributes.get(&keys[key]), expected);
+            for (index, key) in keys.iter().enumerate() {
+                let expected = model.iter().find(|(known, _)| *known == index).map(|(_, value)| Value(*value));
+                prop_assert_eq!(attributes.get(key), expected);
             }
         }
     }
