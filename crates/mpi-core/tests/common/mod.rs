@@ -59,7 +59,7 @@ pub fn run_at(count: u32, level: ThreadLevel, body: impl Fn(&World) + Sync) {
 }
 
 /// Ends the test program at once, saying which rank failed and why, past the capture of output.
-fn die(rank: u32, why: &(dyn std::any::Any + Send)) -> ! {
+pub fn die(rank: u32, why: &(dyn std::any::Any + Send)) -> ! {
     let text = why.downcast_ref::<String>().map(String::as_str).or_else(|| why.downcast_ref::<&str>().copied());
     let test = std::thread::current().name().unwrap_or_default().to_owned();
     let _ = writeln!(std::io::stderr(), "rank {rank} {test}: {}", text.unwrap_or("panicked"));
