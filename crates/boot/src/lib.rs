@@ -35,8 +35,8 @@ pub enum BootError {
     #[error(transparent)]
     Config(#[from] base::config::ConfigError),
     /// The process manager did not answer as it should.
-    #[error("{0}")]
-    ProcessManager(String),
+    #[error(transparent)]
+    ProcessManager(#[from] pmi::PmiError),
     /// The collective algorithms asked for do not exist.
     #[error("FERROVIA_COLLECTIVES: {0}")]
     Collectives(#[from] collectives::SelectionError),

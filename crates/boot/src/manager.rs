@@ -1,90 +1,95 @@
-//! The process manager behind a world.
+//! The process manager behind a world, as `mpi-core` sees it.
 
 use std::cell::RefCell;
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
 
 use mpi_core::ProcessManager;
+use pmi::{Client, PmiError, Timeouts};
 
 use crate::BootError;
 
 /// Whoever started this process, or nobody.
 pub(crate) struct Manager {
-    wire: Option<RefCell<BufReader<UnixStream>>>,
-    rank: u32,
-    size: u32,
-    space: String,
+    /// Gone once the launcher has been told of the end.
+    client: RefCell<Option<Client>>,
+    world: Option<pmi::World>,
 }
 
 impl Manager {
+    /// Finds and greets the launcher that the environment names.
     pub(crate) fn from_environment() -> Result<Self, BootError> {
-        let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<i32>().ok());
-        let Some(fd) = number("PMI_FD") else {
-            return Ok(Self { wire: None, rank: 0, size: 1, space: String::new() });
-        };
-        let (rank, size) = (number("PMI_RANK").unwrap_or(0), number("PMI_SIZE").unwrap_or(1));
-        let stream = base::descriptor::inherited_stream(fd)
-            .map_err(|e| BootError::ProcessManager(format!("PMI_FD={fd}: {e}")))?;
-        let mut manager = Self {
-            wire: Some(RefCell::new(BufReader::new(stream))),
-            rank: rank as u32,
-            size: size as u32,
-            space: String::new(),
-        };
-        manager.ask("cmd=init pmi_version=1 pmi_subversion=1")?;
-        let answer = manager.ask("cmd=get_my_kvsname")?;
-        manager.space = value(&answer, "kvsname").unwrap_or_default();
-        Ok(manager)
+        let variable = |name: &str| std::env::var(name).ok();
+        let client = Client::from_env_with(variable, base::descriptor::inherited, Timeouts::default())?;
+        let world = client.as_ref().map(|client| client.world().clone());
+        Ok(Self { client: RefCell::new(client), world })
     }
-    fn ask(&self, line: &str) -> Result<String, BootError> {
-        let fail = |e: std::io::Error| BootError::ProcessManager(format!("the launcher does not answer: {e}"));
-        let mut wire = self.wire.as_ref().expect("asked only with a launcher").borrow_mut();
-        wire.get_mut().write_all(format!("{line}\n").as_bytes()).map_err(fail)?;
-        let mut answer = String::new();
-        wire.read_line(&mut answer).map_err(fail)?;
-        Ok(answer)
-    }
+
     pub(crate) fn rank(&self) -> u32 {
-        self.rank
+        self.world.as_ref().map_or(0, |world| world.rank)
     }
+
     pub(crate) fn size(&self) -> u32 {
-        self.size
+        self.world.as_ref().map_or(1, |world| world.size)
     }
+
+    /// The first rank that the launcher put on another host, if it says so.
     pub(crate) fn first_rank_elsewhere(&self) -> Option<u32> {
-        None
+        let local = self.world.as_ref()?.node_local_ranks()?;
+        (0..self.size()).find(|rank| !local.contains(rank))
     }
-    pub(crate) fn put(&self, key: &str, text: &str) -> Result<(), BootError> {
-        self.ask(&format!("cmd=put kvsname={} key={key} value={text}", self.space)).map(drop)
+
+    pub(crate) fn put(&self, key: &str, value: &str) -> Result<(), BootError> {
+        self.ask(|client| client.put(key, value))
     }
+
     pub(crate) fn barrier(&self) -> Result<(), BootError> {
-        self.ask("cmd=barrier_in").map(drop)
+        self.ask(Client::barrier)
     }
+
     pub(crate) fn get(&self, key: &str) -> Result<String, BootError> {
-        let answer = self.ask(&format!("cmd=get kvsname={} key={key}", self.space))?;
-        value(&answer, "value").ok_or_else(|| BootError::ProcessManager(format!("no {key}: {answer}")))
+        self.ask(|client| client.get(key))
+    }
+
+    fn ask<T>(&self, question: impl FnOnce(&mut Client) -> Result<T, PmiError>) -> Result<T, BootError> {
+        let mut client = self.client.borrow_mut();
+        Ok(question(client.as_mut().expect("only a job of several processes has questions"))?)
     }
 }
-fn value(answer: &str, key: &str) -> Option<String> {
-    answer.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('=').map(str::to_owned))
-}
+
 impl ProcessManager for Manager {
     fn abort(&self, code: i32, message: &str) -> ! {
-        eprintln!("{message}");
-        if let Some(wire) = &self.wire {
-            let _ = wire.borrow_mut().get_mut().write_all(format!("cmd=abort exitcode={code}\n").as_bytes());
+        if !message.is_empty() {
+            eprintln!("{message}");
+        }
+        // An error while the launcher is being asked something: the wire is busy, but our end tells it enough.
+        if let Ok(mut client) = self.client.try_borrow_mut()
+            && let Some(client) = client.as_mut()
+        {
+            let _ = client.abort(code, message);
         }
         std::process::exit(code)
     }
+
     fn finalize(&self) -> Result<(), String> {
-        if self.wire.is_some() {
-            self.ask("cmd=finalize").map_err(|e| e.to_string())?;
+        match self.client.take() {
+            Some(client) => client.finalize().map_err(|error| error.to_string()),
+            None => Ok(()),
         }
-        Ok(())
     }
+
+    fn appnum(&self) -> Option<i32> {
+        self.world.as_ref().map(|world| world.appnum).filter(|number| *number >= 0)
+    }
+
+    fn universe_size(&self) -> Option<i32> {
+        self.world.as_ref()?.universe_size.and_then(|size| i32::try_from(size).ok())
+    }
+
     fn processor_name(&self) -> String {
-        "localhost".into()
+        mpi_core::environment::processor_name()
     }
+
     fn node_key(&self) -> u64 {
+        // All processes of a world are on one host.
         0
     }
 }
