@@ -99,7 +99,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Zeroed memory for `count` elements.
+    /// Memory of arbitrary content for `count` elements.
     ///
     /// # Errors
     /// [`TypeError::Overflow`] if the elements span more than the address space.
@@ -110,7 +110,7 @@ impl Scratch {
         let low = low - low.rem_euclid(SCRATCH_ALIGNMENT as i64);
         let len = high.checked_sub(low).and_then(|len| usize::try_from(len).ok()).ok_or(too_big.clone())?;
         let layout = Layout::from_size_align(len, SCRATCH_ALIGNMENT).map_err(|_| too_big)?;
-        let block = Block::zeroed(layout);
+        let block = Block::new(layout);
         let base = block.start().wrapping_offset(-low as isize);
         let memory = UserMemoryMut { base, owner: Some(Arc::new(block)) };
         Ok(Scratch { memory, datatype: Arc::clone(datatype), count })
@@ -177,13 +177,20 @@ impl Block {
         Some(unsafe { Box::from_raw(bytes) })
     }
 
-    fn zeroed(layout: Layout) -> Block {
+    /// Memory with some content; clearing what a collective call overwrites at once would cost as much as the call.
+    fn new(layout: Layout) -> Block {
         if layout.size() == 0 {
             return Block { start: NonNull::<Aligned>::dangling().cast(), layout };
         }
         // SAFETY: the layout is not of size zero.
-        let start = unsafe { alloc::alloc_zeroed(layout) };
+        let start = unsafe { if cfg!(miri) { alloc::alloc_zeroed(layout) } else { alloc::alloc(layout) } };
         let start = NonNull::new(start).unwrap_or_else(|| alloc::handle_alloc_error(layout));
+        // SAFETY: an empty instruction; to the compiler it may write to the memory it is handed, so what is there from
+        // now on counts as written: bytes of arbitrary but fixed value, which is what they are.
+        #[cfg(not(miri))]
+        unsafe {
+            std::arch::asm!("/* {0} */", in(reg) start.as_ptr(), options(nostack, preserves_flags));
+        }
         Block { start, layout }
     }
 
@@ -196,7 +203,7 @@ impl Block {
 impl Drop for Block {
     fn drop(&mut self) {
         if self.layout.size() > 0 {
-            // SAFETY: allocated by the global allocator with this layout, by `zeroed` or by the box of `from_bytes`.
+            // SAFETY: allocated by the global allocator with this layout, by `new` or by the box of `from_bytes`.
             unsafe { alloc::dealloc(self.start.as_ptr(), self.layout) };
         }
     }
