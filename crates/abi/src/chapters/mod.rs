@@ -70,3 +70,18 @@
 //!
 //! Calls that return no error code (`MPI_Wtime`, `MPI_Aint_add`) take no face and return their value.
 
+pub(crate) mod attribute;
+pub(crate) mod coll;
+pub(crate) mod coll_init;
+pub(crate) mod comm;
+pub(crate) mod datatype;
+pub(crate) mod environment;
+pub(crate) mod error;
+pub(crate) mod group;
+pub(crate) mod icoll;
+pub(crate) mod info;
+pub(crate) mod init;
+pub(crate) mod op;
+pub(crate) mod p2p;
+pub(crate) mod request;
+pub(crate) mod status;

@@ -337,3 +337,8 @@ fn bad_request(face: &Face, n: usize, index: usize, len: usize, value: usize) ->
     error.message = format!("parameter {n} ({}{place}) = {}", face.parameter(n), error.message);
     error
 }
+
+/// A callback that has to be given.
+pub(crate) fn function<F>(face: &Face, n: usize, function: Option<F>) -> Result<F> {
+    function.ok_or_else(|| null(face, n))
+}

@@ -182,30 +182,48 @@ impl Object for Message {
     }
 }
 
-impl Face {
-    /// The handle of an object: its own if it has one that is live, else a new one.
+impl Process {
+    /// The handle of an object: its own if it has one that is live, else a new one; to be released.
     ///
     /// # Errors
     /// `NoMem` if there are too many objects of the kind.
-    pub fn handle_for<K: Object>(&self, value: K::Value) -> Result<usize> {
+    pub fn handle_for<K: Object>(&'static self, value: K::Value) -> Result<usize> {
         if let Some(predefined) = K::predefined_handle(&value) {
             return Ok(predefined);
         }
-        let table = K::table(self.process());
+        let table = K::table(self);
         // Relaxed: read and written inside the gate only.
         let known = K::cookie(&value).map_or(0, |cookie| cookie.load(Ordering::Relaxed));
         if known != 0 && table.retain(known) {
             return Ok(known);
         }
-        let cookie = K::cookie(&value).map(std::ptr::from_ref);
         let Some(handle) = table.insert(value) else {
             return ErrorClass::NoMem.fail(format!("there are too many objects of the kind {}", K::KIND.noun()));
         };
-        if let Some(cookie) = cookie {
-            // SAFETY: the cookie lies in the shared object that the table has just been given to keep.
-            unsafe { &*cookie }.store(handle, Ordering::Relaxed);
-        }
+        let remember = |value: &mut K::Value| {
+            if let Some(cookie) = K::cookie(value) {
+                cookie.store(handle, Ordering::Relaxed);
+            }
+        };
+        table.with(handle, remember).expect("just inserted");
         Ok(handle)
+    }
+
+    /// Takes back a handle that a callback was shown.
+    pub fn release_shown<K: Object>(&'static self, handle: usize) {
+        if handle > PREDEFINED_MAX {
+            K::table(self).release(handle).expect("it was retained for the callback");
+        }
+    }
+}
+
+impl Face {
+    /// As [`Process::handle_for`].
+    ///
+    /// # Errors
+    /// `NoMem` if there are too many objects of the kind.
+    pub fn handle_for<K: Object>(&self, value: K::Value) -> Result<usize> {
+        self.process().handle_for::<K>(value)
     }
 
     /// The handle of an object as a callback of the user is shown it; no new reference to it. Null

@@ -1,0 +1,150 @@
+//! The entry points: one `extern "C"` function for each function of the standard.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use crate::arguments;
+use crate::ctypes::{object_of, raw, returned};
+use crate::standard::{Direction, Function, Standard};
+use crate::tables::{ANY_TIME, rust_name};
+
+pub fn text(standard: &Standard, chapters: &HashMap<String, String>) -> String {
+    let mut text = String::new();
+    for function in &standard.functions {
+        let chapter = chapters.get(&function.chapter_name());
+        text.push_str(&entry(function, chapter.map(String::as_str)));
+        text.push('\n');
+    }
+    coverage(&mut text, standard, chapters);
+    text
+}
+
+/// One entry point; `chapter` is where its chapter function stands, if it is written.
+pub fn entry(function: &Function, chapter: Option<&str>) -> String {
+    if !function.returns_error_code {
+        return direct(function, chapter);
+    }
+    let mut text = head(function);
+    let parameters: Vec<String> =
+        function.parameters.iter().map(|parameter| format!("\"{}\"", parameter.name)).collect();
+    let any_time = ANY_TIME.contains(&function.name.trim_end_matches("_c"));
+    let call = format!(
+        "static CALL: Call = Call {{ name: \"{}\", parameters: &[{}], any_time: {any_time} }};",
+        function.name,
+        parameters.join(", ")
+    );
+    line(&mut text, 1, &call);
+    let enter = match any_time {
+        true => "let face = Face::enter_any_time(&CALL);",
+        false => "let face = match Face::enter(&CALL) { Ok(face) => face, Err(code) => return code };",
+    };
+    line(&mut text, 1, enter);
+    let given = given(function);
+    match chapter {
+        None => line(&mut text, 1, &format!("face.fail(face.unsupported(), {given})")),
+        Some(chapter) => {
+            body(&mut text, function, chapter);
+            line(&mut text, 1, &format!("face.finish(body(), {given})"));
+        }
+    }
+    text.push_str("}\n");
+    text
+}
+
+fn body(text: &mut String, function: &Function, chapter: &str) {
+    let mut plan = arguments::plan(function);
+    plan.statements.sort_by_key(|(stage, _)| *stage);
+    line(text, 1, "// SAFETY: the program has passed what the standard demands of each pointer.");
+    line(text, 1, "let body = || -> Result<()> { unsafe {");
+    for (_, statement) in &plan.statements {
+        line(text, 2, statement);
+    }
+    let arguments = [vec!["&face".to_owned()], missing_large_arguments(function, plan.arguments)].concat();
+    line(text, 2, &format!("chapters::{chapter}::{}({})", function.chapter_name(), arguments.join(", ")));
+    line(text, 1, "} };");
+}
+
+/// What exists only in the large form is `None` in the small one; it stands where the large form has it.
+fn missing_large_arguments(function: &Function, mut arguments: Vec<String>) -> Vec<String> {
+    let places: &[usize] = match function.name.as_str() {
+        "MPI_Type_get_contents" => &[3, 7],
+        "MPI_Type_get_envelope" => &[3],
+        _ => &[],
+    };
+    for place in places {
+        arguments.insert(*place, "None".to_owned());
+    }
+    arguments
+}
+
+/// The object whose error handler is asked.
+fn given(function: &Function) -> String {
+    let comm = function.parameters.iter().find(|parameter| {
+        parameter.base == "MPI_Comm" && parameter.pointers == 0 && parameter.direction == Direction::In
+    });
+    match comm {
+        Some(comm) => format!("Given::Comm({}.value)", rust_name(&comm.name)),
+        None => "Given::Nothing".to_owned(),
+    }
+}
+
+/// Functions that return something else than an error code: no checks, no gate.
+fn direct(function: &Function, chapter: Option<&str>) -> String {
+    let mut text = head(function);
+    let names: Vec<String> = function.parameters.iter().map(|parameter| rust_name(&parameter.name)).collect();
+    let object = |base: &str| object_of(base).filter(|object| !matches!(*object, "Win" | "File" | "Session"));
+    let call = if function.name.ends_with("_toint") {
+        format!("to_int({}.value)", names[0])
+    } else if function.name.ends_with("_fromint") {
+        match object(&function.returns) {
+            Some(object) => format!("from_int::<{object}>({})", names[0]),
+            None => format!("Handle::new({} as u32 as usize)", names[0]),
+        }
+    } else {
+        let chapter = chapter.unwrap_or_else(|| panic!("{} has to be written", function.name));
+        format!("chapters::{chapter}::{}({})", function.chapter_name(), names.join(", "))
+    };
+    line(&mut text, 1, &call);
+    text.push_str("}\n");
+    text
+}
+
+fn head(function: &Function) -> String {
+    let parameters: Vec<String> = function
+        .parameters
+        .iter()
+        .filter(|parameter| parameter.name != "...")
+        .map(|parameter| format!("{}: {}", rust_name(&parameter.name), raw(parameter)))
+        .collect();
+    format!(
+        "/// `{}`\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn P{}({}) -> {} {{\n",
+        function.prototype,
+        function.name,
+        parameters.join(", "),
+        returned(&function.returns)
+    )
+}
+
+/// Which functions are there, for `ferrovia info --coverage`.
+fn coverage(text: &mut String, standard: &Standard, chapters: &HashMap<String, String>) {
+    let is_written = |function: &&Function| {
+        let converts = function.name.ends_with("_toint") || function.name.ends_with("_fromint");
+        converts || chapters.contains_key(&function.chapter_name())
+    };
+    text.push_str("/// Every function of the standard's C binding, and whether it is implemented.\n");
+    text.push_str("pub const COVERAGE: &[(&str, bool)] = &[\n");
+    for function in &standard.functions {
+        line(text, 1, &format!("(\"{}\", {}),", function.name, is_written(&function)));
+    }
+    text.push_str("];\n");
+    let table: String = standard
+        .functions
+        .iter()
+        .map(|function| format!("{} {}\\n", function.name, if is_written(&function) { "implemented" } else { "missing" }))
+        .collect();
+    writeln!(text, "const COVERAGE_TEXT: &CStr = c\"{table}\";").expect("strings take everything");
+}
+
+fn line(text: &mut String, depth: usize, line: &str) {
+    writeln!(text, "{}{line}", "    ".repeat(depth)).expect("strings take everything");
+}

@@ -1,0 +1,69 @@
+//! What the data of the standard does not say about single calls.
+
+/// Calls that are legal before initialisation and after finalisation, from any thread.
+///
+/// MPI: §11.4.1, §11.6
+pub const ANY_TIME: &[&str] = &[
+    "MPI_Abi_get_fortran_booleans",
+    "MPI_Abi_get_fortran_info",
+    "MPI_Abi_get_info",
+    "MPI_Abi_get_version",
+    "MPI_Abi_set_fortran_booleans",
+    "MPI_Abi_set_fortran_info",
+    "MPI_Add_error_class",
+    "MPI_Add_error_code",
+    "MPI_Add_error_string",
+    "MPI_Error_class",
+    "MPI_Error_string",
+    "MPI_Finalized",
+    "MPI_Get_hw_resource_info",
+    "MPI_Get_library_version",
+    "MPI_Get_version",
+    "MPI_Info_create",
+    "MPI_Info_create_env",
+    "MPI_Info_delete",
+    "MPI_Info_dup",
+    "MPI_Info_free",
+    "MPI_Info_get",
+    "MPI_Info_get_nkeys",
+    "MPI_Info_get_nthkey",
+    "MPI_Info_get_string",
+    "MPI_Info_get_valuelen",
+    "MPI_Info_set",
+    "MPI_Init",
+    "MPI_Init_thread",
+    "MPI_Initialized",
+    "MPI_Pcontrol",
+    "MPI_Remove_error_class",
+    "MPI_Remove_error_code",
+    "MPI_Remove_error_string",
+    "MPI_Session_call_errhandler",
+    "MPI_Session_create_errhandler",
+    "MPI_Session_init",
+    "MPI_Errhandler_free",
+];
+
+/// Calls that receive: their tag may be a wildcard.
+pub fn receives(name: &str) -> bool {
+    let receiving = ["MPI_Recv", "MPI_Irecv", "MPI_Probe", "MPI_Iprobe", "MPI_Mprobe", "MPI_Improbe"];
+    receiving.iter().any(|call| name == *call || name.strip_prefix(call).is_some_and(|rest| rest.starts_with('_')))
+}
+
+/// Calls whose parameter may point nowhere although its kind does not say so.
+pub fn may_be_null(function: &str, parameter: &str) -> bool {
+    matches!(
+        (function, parameter),
+        ("MPI_Get_address" | "MPI_Free_mem", _)
+            | ("MPI_Init" | "MPI_Init_thread", "argc" | "argv")
+            | ("MPI_Comm_get_name" | "MPI_Info_get_string", "value")
+    ) || function.starts_with("MPI_T_")
+}
+
+/// Rust has reserved words that C has not.
+pub fn rust_name(name: &str) -> String {
+    match name {
+        "type" | "in" | "match" | "ref" | "self" | "final" | "where" => format!("{name}_"),
+        "..." => "varargs".to_owned(),
+        name => name.to_owned(),
+    }
+}
