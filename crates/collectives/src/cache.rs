@@ -10,8 +10,9 @@ use crate::selection::Selection;
 
 /// Schedules kept per communicator.
 const SCHEDULES_MAX: usize = 16;
-/// Longer schedules are not kept: building them is cheap against running them.
-const STEPS_MAX: usize = 4096;
+/// Steps kept per communicator, some 80 bytes each. A schedule with more than a quarter of these is
+/// not kept: building it is cheap against running it.
+const STEPS_MAX: usize = 8192;
 
 /// The last schedules of one communicator, found again by equal calls.
 #[derive(Debug)]
@@ -44,19 +45,34 @@ impl Cache {
             return Ok(schedule);
         }
         let schedule = Arc::new(crate::build(self.place, call, &self.selection)?);
-        if schedule.steps().len() <= STEPS_MAX {
-            self.kept.truncate(SCHEDULES_MAX - 1);
+        if schedule.steps().len() <= STEPS_MAX / 4 {
+            self.make_room(schedule.steps().len());
             // In the middle: a newcomer that never returns does not push the steady ones out.
             self.kept.insert(self.kept.len() / 2, (call.clone(), Arc::clone(&schedule)));
         }
         Ok(schedule)
+    }
+
+    /// Drops the least used schedules until one more of `steps` steps may be kept.
+    fn make_room(&mut self, steps: usize) {
+        self.kept.truncate(SCHEDULES_MAX - 1);
+        let mut total = steps + self.steps();
+        while total > STEPS_MAX
+            && let Some((_, dropped)) = self.kept.pop()
+        {
+            total -= dropped.steps().len();
+        }
+    }
+
+    fn steps(&self) -> usize {
+        self.kept.iter().map(|(_, schedule)| schedule.steps().len()).sum()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::{Barrier, Bcast};
+    use crate::call::{Alltoall, Barrier, Bcast};
     use crate::data::{Data, TypeShape};
 
     #[test]
@@ -73,5 +89,17 @@ mod tests {
             }
         }
         assert_eq!(cache.kept.len(), SCHEDULES_MAX);
+    }
+
+    #[test]
+    fn long_schedules_have_a_budget() {
+        let place = Place { rank: 0, size: 600 };
+        let mut cache = Cache::new(place, Arc::default());
+        for count in 1000..1040 {
+            let block = Data::new(count, TypeShape::basic(8));
+            cache.schedule(&Call::Alltoall(Alltoall { in_place: false, send: block, recv: block })).unwrap();
+            assert!(cache.steps() <= STEPS_MAX, "{} steps", cache.steps());
+        }
+        assert!(cache.steps() > STEPS_MAX / 2, "what fits is kept: {} steps", cache.steps());
     }
 }

@@ -113,6 +113,9 @@ pub enum Step {
     },
 }
 
+/// Schedules are kept per communicator: a step has a budget.
+const _: () = assert!(size_of::<Step>() <= 80);
+
 /// Tag offsets are below this: starts whose tags are this far apart never meet.
 pub const TAG_OFFSETS_MAX: u32 = 256;
 

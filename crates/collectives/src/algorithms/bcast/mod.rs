@@ -29,7 +29,7 @@ impl CollectiveCall for Bcast {
     const TABLE: &'static [Row<Bcast>] = &[
         Row::of(&binomial::ALGORITHM).up_to_ranks(2),
         Row::of(&binomial::ALGORITHM).up_to_bytes(16 << 10),
-        Row::of(&binomial::ALGORITHM).up_to_bytes(256 << 10).oversubscribed(true),
+        Row::of(&binomial::ALGORITHM).oversubscribed(true),
         Row::of(&chain::ALGORITHM).up_to_ranks(4),
         Row::of(&binary_tree::ALGORITHM).up_to_bytes(128 << 10),
         Row::of(&chain::ALGORITHM).up_to_ranks(16),

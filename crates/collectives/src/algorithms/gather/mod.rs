@@ -6,7 +6,7 @@ pub(crate) mod linear;
 use crate::algorithms::common::layout::Layout;
 use crate::call::{Gather, Gatherv};
 use crate::collective::Collective;
-use crate::data::Place;
+use crate::data::{Data, Place};
 use crate::error::BuildError;
 use crate::schedule::{BufferId, Region, TypeSlot};
 use crate::selection::{Algorithm, CollectiveCall, Row};
@@ -23,17 +23,22 @@ impl CollectiveCall for Gather {
 
     fn check(&self, place: Place) -> Result<(), BuildError> {
         Self::COLLECTIVE.check_root(self.root, place)?;
-        self.send.check(Self::COLLECTIVE, "the send buffer", place.size)?;
-        self.recv.check(Self::COLLECTIVE, "the receive buffer", place.size)
+        // A block goes through temporary memory together with those of a whole subtree.
+        self.own_data(place).check(Self::COLLECTIVE, "the blocks", place.size)
     }
 
     /// One block.
     fn len_bytes(&self, place: Place) -> u64 {
-        if place.rank == self.root { self.recv.len_bytes() } else { self.send.len_bytes() }
+        self.own_data(place).len_bytes()
     }
 }
 
 impl Gather {
+    /// The block that is significant on this rank.
+    fn own_data(&self, place: Place) -> &Data {
+        if place.rank == self.root { &self.recv } else { &self.send }
+    }
+
     /// This rank's block, unless it is in its place already.
     fn own(&self, place: Place) -> Option<Region> {
         let in_place = self.in_place && place.rank == self.root;

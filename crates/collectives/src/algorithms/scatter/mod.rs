@@ -6,7 +6,7 @@ pub(crate) mod linear;
 use crate::algorithms::common::layout::Layout;
 use crate::call::{Scatter, Scatterv};
 use crate::collective::Collective;
-use crate::data::Place;
+use crate::data::{Data, Place};
 use crate::error::BuildError;
 use crate::schedule::{BufferId, Region, TypeSlot};
 use crate::selection::{Algorithm, CollectiveCall, Row};
@@ -23,17 +23,22 @@ impl CollectiveCall for Scatter {
 
     fn check(&self, place: Place) -> Result<(), BuildError> {
         Self::COLLECTIVE.check_root(self.root, place)?;
-        self.send.check(Self::COLLECTIVE, "the send buffer", place.size)?;
-        self.recv.check(Self::COLLECTIVE, "the receive buffer", place.size)
+        // A block goes through temporary memory together with those of a whole subtree.
+        self.own_data(place).check(Self::COLLECTIVE, "the blocks", place.size)
     }
 
     /// One block.
     fn len_bytes(&self, place: Place) -> u64 {
-        if place.rank == self.root { self.send.len_bytes() } else { self.recv.len_bytes() }
+        self.own_data(place).len_bytes()
     }
 }
 
 impl Scatter {
+    /// The block that is significant on this rank.
+    fn own_data(&self, place: Place) -> &Data {
+        if place.rank == self.root { &self.send } else { &self.recv }
+    }
+
     /// Where this rank wants its block, unless it stays where it is.
     fn own(&self, place: Place) -> Option<Region> {
         own(&self.recv, self.in_place && place.rank == self.root)
@@ -71,6 +76,6 @@ impl Scatterv {
     }
 }
 
-fn own(recv: &crate::data::Data, in_place: bool) -> Option<Region> {
+fn own(recv: &Data, in_place: bool) -> Option<Region> {
     (!in_place).then(|| recv.blocks(BufferId::Recv, TypeSlot::Recv, 0, 1))
 }
