@@ -11,8 +11,10 @@ use datatype::{Datatype, RecvBuf, SendBuf, UserMemory, UserMemoryMut};
 use mpi_core::point_to_point::{Budget, End, Message, Mode};
 use mpi_core::{Comm, ErrorClass, Request, Result};
 
-use crate::constants::MPI_BUFFER_AUTOMATIC;
 use crate::face::{CountOut, Face, MessageInOut, Out, OutHandle, StatusOut};
+
+/// `MPI_BUFFER_AUTOMATIC`.
+const BUFFER_AUTOMATIC: usize = 2;
 
 /// # Safety
 /// `buf` holds `count` elements of `datatype`.
@@ -475,7 +477,7 @@ pub(crate) fn buffer_iflush(face: &Face, request: OutHandle<Request>) -> Result<
 }
 
 fn budget(buffer: *const u8, size: i64) -> Budget {
-    if buffer.addr() == MPI_BUFFER_AUTOMATIC {
+    if buffer.addr() == BUFFER_AUTOMATIC {
         return Budget::Automatic;
     }
     Budget::Memory { address: buffer.expose_provenance(), len_bytes: size as u64 }
@@ -484,7 +486,7 @@ fn budget(buffer: *const u8, size: i64) -> Budget {
 fn hand_back(budget: Option<Budget>, address: &Out<*mut c_void>, size: &CountOut) -> Result<()> {
     let (pointer, len_bytes) = match budget {
         Some(Budget::Memory { address, len_bytes }) => (std::ptr::with_exposed_provenance_mut(address), len_bytes),
-        Some(Budget::Automatic) => (std::ptr::without_provenance_mut(MPI_BUFFER_AUTOMATIC), 0),
+        Some(Budget::Automatic) => (std::ptr::without_provenance_mut(BUFFER_AUTOMATIC), 0),
         None => return ErrorClass::Buffer.fail("no buffer is attached"),
     };
     address.set(pointer);
