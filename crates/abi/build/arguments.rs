@@ -265,7 +265,7 @@ impl One<'_> {
                 plan.at(Stage::Memory, format!("let {name}_len = {length};"));
                 let array = format!("check::array(&face, {n}, {name}, {name}_len)?");
                 plan.at(Stage::Memory, format!("check::requests(&face, {n}, {array})?;"));
-                format!("Requests::new(&face, {name}.cast_mut(), {name}_len)")
+                format!("Requests::new(&face, {name} as *mut _, {name}_len)")
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The constants of the standard for Rust: handles as `usize`, everything else as `i32`.
+//! The constants of the standard for Rust: handles and addresses as `usize`, everything else as `i32`.
 
 use std::fmt::Write;
 
@@ -19,6 +19,11 @@ pub fn text(standard: &Standard) -> String {
             let (name, value) = (row[0].as_str().expect("a name"), row[1].as_i64().expect("a value"));
             writeln!(text, "pub const {name}: i32 = {value};").expect("strings take everything");
         }
+    }
+    for row in standard.rows("pointers") {
+        let (name, value) = (row[0].as_str().expect("a name"), row[2].as_i64().expect("a value"));
+        let kind = if value < 0 { "i64" } else { "usize" };
+        writeln!(text, "pub const {name}: {kind} = {value};").expect("strings take everything");
     }
     names.sort();
     text.push_str("/// Names of the predefined handles, in order of value.\npub const HANDLE_NAMES: &[(usize, &str)] = &[\n");
