@@ -18,7 +18,6 @@ static void texts_of_failures(void)
 {
     int value = 0, length = 0, codes[3];
     char text[3][MPI_MAX_ERROR_STRING];
-    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     codes[0] = MPI_Send(&value, 1, MPI_INT, world_size + 41, 0, MPI_COMM_WORLD);
     codes[1] = MPI_Send(&value, -17, MPI_INT, 0, 0, MPI_COMM_WORLD);
     codes[2] = MPI_Send(&value, 1, MPI_INT, 0, -23, MPI_COMM_WORLD);
@@ -98,6 +97,8 @@ int main(int argc, char **argv)
 {
     predefined();
     start(&argc, &argv);
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN)); /* for errors that belong to no communicator */
     texts_of_failures();
     own_numbers();
     handler_references();

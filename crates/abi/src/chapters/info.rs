@@ -40,17 +40,11 @@ pub(crate) unsafe fn info_create_env(
         arguments.push(unsafe { CStr::from_ptr(argument) }.to_string_lossy().into_owned());
     }
     let given = Some(arguments).filter(|arguments| !arguments.is_empty());
-    info.set(face, Arc::new(launch(face, given).info().duplicate()))
-}
-
-/// What is known about the start of this process now.
-pub(crate) fn launch(face: &Face, arguments: Option<Vec<String>>) -> Launch {
-    let mut launch = Launch::of_this_process(arguments);
+    let mut launch = Launch::of_this_process(given);
     if let Some(world) = face.world_if_running() {
-        launch.process_count = Some(world.comm_world().size());
-        launch.thread_level = Some(world.thread_level());
+        launch = launch.within(world);
     }
-    launch
+    info.set(face, Arc::new(launch.info().duplicate()))
 }
 
 pub(crate) fn info_set(_face: &Face, info: &Arc<Info>, key: &CStr, value: &CStr) -> Result<()> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use base::Gate;
 use datatype::{Basic, Datatype, Op, PredefinedOp};
 use mpi_core::attribute::{AttributeTable, Keys};
-use mpi_core::environment::{ErrorHandler, Lifecycle, Predefined};
+use mpi_core::environment::{ErrorHandler, Launch, Lifecycle, Predefined};
 use mpi_core::error::ErrorRegistry;
 use mpi_core::group::Group;
 use mpi_core::info::Info;
@@ -17,8 +17,10 @@ use super::handle::Kind;
 use super::table::Table;
 use crate::constants::*;
 
-/// User-defined attribute keys start here, above the predefined ones.
-const FIRST_KEY: i32 = 1024;
+/// User-defined attribute keys of communicators start here, above the predefined ones.
+const FIRST_COMM_KEY: i32 = 1024;
+/// Those of datatypes start far from there, so that a key of the wrong kind is noticed.
+const FIRST_TYPE_KEY: i32 = 1 << 29;
 
 /// What C programs share with us: tables, keys, error codes, and the world once there is one.
 pub struct Process {
@@ -66,8 +68,8 @@ impl Process {
         let process = Process {
             lifecycle: Lifecycle::new(),
             registry: ErrorRegistry::new(),
-            comm_keys: Keys::new(FIRST_KEY),
-            type_keys: Keys::new(FIRST_KEY),
+            comm_keys: Keys::new(FIRST_COMM_KEY),
+            type_keys: Keys::new(FIRST_TYPE_KEY),
             type_attributes: AttributeTable::default(),
             early_gate: Gate::new(true),
             comms: Table::new(Kind::Comm, MPI_COMM_NULL, 3),
@@ -107,8 +109,7 @@ impl Process {
             handler.face_handle.store(handle, Relaxed);
             self.error_handlers.set_predefined(handle, handler);
         }
-        let environment = mpi_core::environment::Launch::of_this_process(None).info();
-        self.infos.set_predefined(MPI_INFO_ENV, Arc::new(environment));
+        self.infos.set_predefined(MPI_INFO_ENV, Arc::new(Launch::of_this_process(None).info()));
     }
 
     /// The world, from initialisation on.
@@ -117,8 +118,8 @@ impl Process {
         self.world.get()
     }
 
-    /// Makes the world known; its predefined communicators get their handles. Called once, by the
-    /// initialising call.
+    /// Makes the world known: its predefined communicators get their handles, `MPI_INFO_ENV` all of
+    /// its keys. Called once, by the initialising call.
     ///
     /// # Panics
     /// If there is a world.
@@ -128,6 +129,8 @@ impl Process {
             comm.face_handle.store(handle, Relaxed);
             self.comms.set_predefined(handle, Arc::clone(comm));
         }
+        let launch = Launch::of_this_process(None).within(&world);
+        self.infos.set_predefined(MPI_INFO_ENV, Arc::new(launch.info()));
         assert!(self.world.set(world).is_ok(), "a process is initialised once");
     }
 

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use crate::info::Info;
-use crate::world::ThreadLevel;
+use crate::world::{ThreadLevel, World};
 
 /// What is known about the start of this process; unknown facts give no key.
 ///
@@ -42,6 +42,14 @@ impl Launch {
             host: Some(super::processor_name()),
             ..Launch::default()
         }
+    }
+
+    /// The same with what is known once the process belongs to a world.
+    pub fn within(mut self, world: &World) -> Self {
+        self.process_count = Some(world.comm_world().size());
+        self.thread_level = Some(world.thread_level());
+        self.host = Some(world.process_manager().processor_name());
+        self
     }
 
     /// The facts under the keys of the standard.
