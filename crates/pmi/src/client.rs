@@ -27,6 +27,8 @@ use crate::PmiError;
 /// socket's buffer.
 const IN_FLIGHT_MAX: usize = 32;
 const MAPPING_KEY: &str = "PMI_process_mapping";
+/// What Hydra says of a single process, where there is nothing to tell.
+const NO_MAPPING: &str = "(vector,0)";
 
 /// What the launcher says about the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -318,6 +320,7 @@ impl Client {
         let line = self.ask("cmd=get_universe_size\n", "universe_size", "asking for the universe's size")?;
         self.world.universe_size = Message::parse(&line)?.number::<u32>("size").ok().filter(|size| *size > 0);
         self.world.mapping = match self.get(MAPPING_KEY) {
+            Ok(text) if text == NO_MAPPING => None,
             Ok(text) => Some(ProcessMapping::parse(&text)?),
             Err(PmiError::KeyMissing { .. }) => None,
             Err(error) => return Err(error),
