@@ -26,7 +26,7 @@
 //! | LOGICAL out | `Out<i32>`; use `.set_flag(bool)` |
 //! | `int[]` in / out, length given by a parameter | `&[i32]` / `OutArray<i32>` (`.set(i, v)`) |
 //! | `int ranges[][3]` | `&[[i32; 3]]` |
-//! | arrays of statuses / of completed indices | `StatusesOut` (`.set(i, &Status)`, `.set_error(i, code)`) / `OutArray<i32>` |
+//! | arrays of statuses / of completed indices | `StatusesOut` (`.set(i, &Status)`, `.set_failed(i, &Status, code)`) / `OutArray<i32>` |
 //! | `const char *` in | `&CStr` |
 //! | `char *` out | `StringOut` (`.set(&str) -> i32` length written; `.set_within(&str, capacity)`) |
 //! | `const void *buf` / `void *buf` | `*const u8` / `*mut u8` (`IN_PLACE`, `BOTTOM`: see [`crate::face::is_in_place`]) |

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use datatype::{Datatype, RecvBuf, SendBuf, UserMemory, UserMemoryMut};
 use mpi_core::point_to_point::{Budget, End, Message, Mode};
+use mpi_core::request::Finish;
 use mpi_core::{Comm, ErrorClass, Request, Result};
 
 use crate::face::{CountOut, Face, MessageInOut, Out, OutHandle, StatusOut};
@@ -236,8 +237,7 @@ pub(crate) unsafe fn recv(
 ) -> Result<()> {
     // SAFETY: the caller's buffer, which stays until the receive has completed.
     let buf = unsafe { RecvBuf::new(buf, count as u64, datatype) };
-    status.set(&face.world().recv(comm, source, tag, buf)?);
-    Ok(())
+    received(face.world().recv(comm, source, tag, buf), &status)
 }
 
 /// # Safety
@@ -341,8 +341,7 @@ pub(crate) unsafe fn mrecv(
     let buf = unsafe { RecvBuf::new(buf, count as u64, datatype) };
     let message = message.take(face)?;
     face.blame(message.comm());
-    status.set(&face.world().mrecv(message, buf)?);
-    Ok(())
+    received(face.world().mrecv(message, buf), &status)
 }
 
 /// # Safety
@@ -384,8 +383,7 @@ pub(crate) unsafe fn sendrecv(
     // SAFETY: as above; the two do not overlap.
     let incoming = unsafe { RecvBuf::new(recvbuf, recvcount as u64, recvtype) };
     let (to, from) = (End { rank: dest, tag: sendtag }, End { rank: source, tag: recvtag });
-    status.set(&face.world().sendrecv(comm, to, outgoing, from, incoming)?);
-    Ok(())
+    received(face.world().sendrecv(comm, to, outgoing, from, incoming), &status)
 }
 
 /// # Safety
@@ -407,8 +405,7 @@ pub(crate) unsafe fn sendrecv_replace(
     // SAFETY: the caller's buffer, which stays until the call is over.
     let incoming = unsafe { RecvBuf::new(buf, count as u64, datatype) };
     let (to, from) = (End { rank: dest, tag: sendtag }, End { rank: source, tag: recvtag });
-    status.set(&face.world().sendrecv_replace(comm, to, outgoing, from, incoming)?);
-    Ok(())
+    received(face.world().sendrecv_replace(comm, to, outgoing, from, incoming), &status)
 }
 
 /// # Safety
@@ -474,6 +471,21 @@ pub(crate) fn buffer_flush(face: &Face) -> Result<()> {
 
 pub(crate) fn buffer_iflush(face: &Face, request: OutHandle<Request>) -> Result<()> {
     request.set(face, face.world().iflush_buffer())
+}
+
+/// The end of a receive: its status, also if it failed.
+#[inline]
+fn received(finish: Finish, status: &StatusOut) -> Result<()> {
+    match finish {
+        Ok(finished) => {
+            status.set(&finished);
+            Ok(())
+        }
+        Err(failure) => {
+            status.set(&failure.status);
+            Err(failure.error)
+        }
+    }
 }
 
 fn budget(buffer: *const u8, size: i64) -> Budget {

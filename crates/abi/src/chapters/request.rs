@@ -208,7 +208,10 @@ fn one(face: &Face, finish: Finish, status: &StatusOut) -> Result<()> {
             status.set(&finished);
             Ok(())
         }
-        Err(failure) => Err(of_operation(face, *failure)),
+        Err(failure) => {
+            status.set(&failure.status);
+            Err(of_operation(face, *failure))
+        }
     }
 }
 
@@ -259,7 +262,7 @@ impl<'a> Many<'a> {
         match finish {
             Ok(status) => self.statuses.set(place, &status),
             Err(failure) => {
-                self.statuses.set_error(place, self.face.code(&failure.error));
+                self.statuses.set_failed(place, &failure.status, self.face.code(&failure.error));
                 self.failures += 1;
                 self.first.get_or_insert(*failure);
             }

@@ -121,7 +121,7 @@ impl StatusesOut {
     /// `start` must be null or valid for writing `len` statuses for the length of the call.
     #[inline]
     pub(crate) unsafe fn new(start: *mut CStatus, len: usize) -> Self {
-        // SAFETY: nothing is written if `start` is null, see `set` and `set_error`.
+        // SAFETY: nothing is written if `start` is null, see `set` and `set_failed`.
         StatusesOut(unsafe { OutArray::new(start, len) }, start.is_null())
     }
 
@@ -141,13 +141,13 @@ impl StatusesOut {
         }
     }
 
-    /// Writes an empty status with an error code: the operation failed, or is pending.
+    /// Writes what is known of an operation that failed, and the number of its error.
     ///
     /// # Panics
     /// If there is no room for it.
-    pub fn set_error(&self, index: usize, code: i32) {
+    pub fn set_failed(&self, index: usize, status: &Status, code: i32) {
         if !self.1 {
-            self.0.set(index, CStatus { MPI_ERROR: code, ..CStatus::new(&Status::EMPTY) });
+            self.0.set(index, CStatus { MPI_ERROR: code, ..CStatus::new(status) });
         }
     }
 }

@@ -11,7 +11,7 @@ use super::receive::finish_receive;
 use super::{Mode, send_tag, source_pattern, tag_pattern};
 use crate::communicator::Comm;
 use crate::error::Result;
-use crate::request::{Request, State};
+use crate::request::{Finish, Request, State};
 use crate::status::Status;
 use crate::world::{World, engine_error};
 
@@ -38,7 +38,7 @@ impl World {
         outgoing: SendBuf,
         from: End,
         incoming: RecvBuf,
-    ) -> Result<Status> {
+    ) -> Finish {
         let (tag, pattern) = (send_tag(to.tag)?, tag_pattern(from.tag)?);
         let (peer, source) = (comm.peer_argument(to.rank)?, source_pattern(comm, from.rank)?);
         let context = comm.point_to_point();
@@ -61,7 +61,8 @@ impl World {
             Some(id) => finish_receive(comm, from.rank, &self.wait_for(id), "MPI_Sendrecv"),
             None => Ok(Status::PROC_NULL),
         };
-        sent.and(received)
+        sent?;
+        received
     }
 
     /// Sends what lies in a buffer and receives into the same memory.
@@ -79,7 +80,7 @@ impl World {
         outgoing: SendBuf,
         from: End,
         incoming: RecvBuf,
-    ) -> Result<Status> {
+    ) -> Finish {
         let copy = packed(&outgoing);
         drop(outgoing);
         self.sendrecv(comm, to, copy, from, incoming)

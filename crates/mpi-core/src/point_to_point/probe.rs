@@ -11,7 +11,7 @@ use super::receive::finish_receive;
 use super::{source_pattern, tag_pattern};
 use crate::communicator::Comm;
 use crate::error::Result;
-use crate::request::{Direction, InFlight, Request};
+use crate::request::{Direction, Finish, InFlight, Request};
 use crate::status::Status;
 use crate::world::{World, engine_error};
 
@@ -113,7 +113,7 @@ impl World {
     /// `Truncate` when the message is longer than the buffer, `Other` when it cannot be delivered.
     ///
     /// MPI: §3.8.3 `MPI_Mrecv`
-    pub fn mrecv(&self, message: Message, buf: RecvBuf) -> Result<Status> {
+    pub fn mrecv(&self, message: Message, buf: RecvBuf) -> Finish {
         let Some((id, comm, source)) = message.matched else { return Ok(Status::PROC_NULL) };
         let id = self.engine.borrow_mut().matched_recv(id, buf).map_err(engine_error)?;
         let completion = self.wait_for(id);

@@ -10,7 +10,7 @@ use engine::{Completion, Outcome, Source, TagPattern};
 use super::{source_pattern, tag_pattern};
 use crate::communicator::Comm;
 use crate::error::Result;
-use crate::request::{Direction, InFlight, Request, blame, received};
+use crate::request::{Direction, Failure, Finish, InFlight, Request, blame, received};
 use crate::status::Status;
 use crate::world::{World, engine_error};
 
@@ -20,10 +20,11 @@ impl World {
     /// # Errors
     /// `Rank` or `Tag` for bad arguments, `Truncate` when the message is longer than the buffer,
     /// `Other` when it cannot be delivered.
+    /// The failure says what is known of the message.
     ///
     /// MPI: §3.2.4 `MPI_Recv`
     #[inline]
-    pub fn recv(&self, comm: &Comm, source: i32, tag: i32, buf: RecvBuf) -> Result<Status> {
+    pub fn recv(&self, comm: &Comm, source: i32, tag: i32, buf: RecvBuf) -> Finish {
         let tag = tag_pattern(tag)?;
         let Some(from) = source_pattern(comm, source)? else { return Ok(Status::PROC_NULL) };
         let id = self
@@ -75,12 +76,13 @@ pub(crate) fn finish_receive(
     source: i32,
     completion: &Completion,
     call: &'static str,
-) -> Result<Status> {
+) -> Finish {
     match completion.outcome {
         Outcome::Done => Ok(received(comm, source, completion)),
         Outcome::Cancelled => Ok(Status::CANCELLED),
         Outcome::Truncated { .. } | Outcome::Failed(_) => {
-            Err(blame(comm, Direction::Receive { from: source }, completion, call))
+            let error = blame(comm, Direction::Receive { from: source }, completion, call);
+            Err(Box::new(Failure { error, comm: None, status: received(comm, source, completion) }))
         }
     }
 }

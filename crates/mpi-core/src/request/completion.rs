@@ -16,12 +16,26 @@ use crate::world::World;
 pub struct Failure {
     /// What happened.
     pub error: Error,
-    /// Where; `None` for what belongs to no communicator.
+    /// Where; `None` for what belongs to no communicator, or to the one the call was given.
     pub comm: Option<Arc<Comm>>,
+    /// What is known all the same: the source and tag of a truncated message.
+    pub status: Status,
 }
 
 /// How an operation behind a request ended.
 pub type Finish = std::result::Result<Status, Box<Failure>>;
+
+impl Failure {
+    pub(crate) fn boxed(error: Error, comm: Option<Arc<Comm>>) -> Box<Failure> {
+        Box::new(Failure { error, comm, status: Status::EMPTY })
+    }
+}
+
+impl From<Error> for Box<Failure> {
+    fn from(error: Error) -> Self {
+        Failure::boxed(error, None)
+    }
+}
 
 impl From<Box<Failure>> for Error {
     fn from(failure: Box<Failure>) -> Error {
@@ -40,7 +54,7 @@ impl Taken {
     pub fn finish(self) -> Finish {
         match self {
             Taken::Finish(finish) => finish,
-            Taken::Generalized(generalized) => fail_without_comm(generalized.finish()),
+            Taken::Generalized(generalized) => Ok(generalized.finish()?),
         }
     }
 }
@@ -88,7 +102,7 @@ impl World {
             State::Operation { key, comm } => {
                 let result = self.operations.take(key)?;
                 let finish = result.map(|()| Status::EMPTY);
-                Taken::Finish(finish.map_err(|error| Box::new(Failure { error, comm: Some(comm) })))
+                Taken::Finish(finish.map_err(|error| Failure::boxed(error, Some(comm))))
             }
             State::SendReceive(pair) => {
                 let [mut send, mut receive] = *pair;
@@ -146,17 +160,14 @@ impl Peeked {
     }
 }
 
-fn fail_without_comm(result: Result<Status>) -> Finish {
-    result.map_err(|error| Box::new(Failure { error, comm: None }))
-}
-
 #[inline]
 fn finish_message(message: InFlight, completion: Completion, call: &'static str) -> Finish {
     match completion.outcome {
         Outcome::Done | Outcome::Cancelled => Ok(status_of(&message, &completion)),
         Outcome::Truncated { .. } | Outcome::Failed(_) => {
             let error = blame(&message.comm, message.direction, &completion, call);
-            Err(Box::new(Failure { error, comm: Some(message.comm) }))
+            let status = status_of(&message, &completion);
+            Err(Box::new(Failure { error, comm: Some(message.comm), status }))
         }
     }
 }

@@ -6,8 +6,8 @@
 //!
 //! MPI: §3.7.3, §3.7.5, §3.7.6
 
-use super::{Failure, Finish, Peeked, Request, Taken};
-use crate::error::{Error, Result};
+use super::{Finish, Peeked, Request, Taken};
+use crate::error::Result;
 use crate::status::Status;
 use crate::world::World;
 
@@ -319,12 +319,6 @@ enum Attempt {
 enum SomeFinished {
     Pending,
     Reported { all_well: bool },
-}
-
-impl From<Error> for Box<Failure> {
-    fn from(error: Error) -> Self {
-        Box::new(Failure { error, comm: None })
-    }
 }
 
 /// Requests kept in a vector, for callers without a table of handles.
