@@ -97,7 +97,8 @@ proptest! {
                     let copy = Attributes::default();
                     copy.copy_from(&attributes, &desk.object).unwrap();
                     expected.extend(model.iter().map(|(key, value)| format!("copy {} {value}", number(*key))));
-                    model = model.iter().filter(|(_, value)| value % 2 == 0).map(|(key, value)| (*key, value + 2)).collect();
+                    model.retain(|(_, value)| value % 2 == 0);
+                    model.iter_mut().for_each(|(_, value)| *value += 2);
                     attributes = copy;
                 }
                 Call::Clear => {

@@ -45,13 +45,13 @@ pub fn processor_name() -> String {
     }
 }
 
-/// The kinds of hardware known here, each `true` if this process is bound to one piece of it.
+/// The kinds of hardware by which communicators can be split here, each `true` if this process is
+/// bound to one piece of it.
 ///
 /// MPI: §9.1.5 `MPI_Get_hw_resource_info`
 pub fn hardware_info() -> Info {
-    let cores = rustix::thread::sched_getaffinity(None).map_or(0, |cores| cores.count());
-    let bound_to_one = cores == 1;
-    Info::read_only([("mpi_shared_memory", "true".to_owned()), ("core", bound_to_one.to_string())]).duplicate()
+    // A process never leaves its machine.
+    Info::read_only(["mpi_shared_memory", "node"].map(|kind| (kind, "true".to_owned()))).duplicate()
 }
 
 #[cfg(test)]
