@@ -67,7 +67,7 @@ fn bad_arguments_are_named() {
         let error = world.send(comm, 7, 0, to_send(&mut [])).unwrap_err();
         assert_eq!(error.class, ErrorClass::Rank);
         assert!(error.message.contains("MPI_COMM_WORLD has no rank 7"), "{error}");
-        let error = world.recv(comm, 0, -9, to_fill(&mut [])).unwrap_err();
+        let error = world.recv(comm, 0, -9, to_fill(&mut [])).unwrap_err().error;
         assert_eq!(error.class, ErrorClass::Tag);
         let error = world.send_in_mode(Mode::Buffered, comm, 0, 0, to_send(&mut [1])).unwrap_err();
         assert_eq!(error.class, ErrorClass::Buffer);
@@ -83,7 +83,9 @@ fn a_truncated_message_names_both_ends() {
             world.send(comm, 1, 9, to_send(&mut [1; 10])).unwrap();
             world.send(comm, 1, 9, to_send(&mut [1; 10])).unwrap();
         } else {
-            let error = world.recv(comm, 0, 9, to_fill(&mut [0; 2])).unwrap_err();
+            let failure = world.recv(comm, 0, 9, to_fill(&mut [0; 2])).unwrap_err();
+            assert_eq!((failure.status.source, failure.status.tag), (0, 9));
+            let error = failure.error;
             assert_eq!(error.class, ErrorClass::Truncate);
             let parts = ["rank 0 sent 40 bytes", "tag 9", "rank 1", "room for 8", "MPI_COMM_WORLD", "MPI_Recv"];
             for part in parts {
