@@ -85,3 +85,4 @@ pub(crate) mod op;
 pub(crate) mod p2p;
 pub(crate) mod request;
 pub(crate) mod status;
+pub(crate) mod topology;
