@@ -71,6 +71,15 @@ impl<T> Slab<T> {
     /// When 2³² slots are live at once.
     #[inline]
     pub fn insert(&mut self, value: T) -> SlabKey {
+        self.insert_with(|_| value)
+    }
+
+    /// Stores what `make` makes of the key that will find it.
+    ///
+    /// # Panics
+    /// As [`Slab::insert`].
+    #[inline]
+    pub fn insert_with(&mut self, make: impl FnOnce(SlabKey) -> T) -> SlabKey {
         self.len += 1;
         if let Some(index) = self.first_free {
             let slot = &mut self.slots[index as usize];
@@ -78,12 +87,14 @@ impl<T> Slab<T> {
                 unreachable!("the free list holds vacant slots only")
             };
             self.first_free = next_free;
-            *slot = Slot::Occupied { generation, value };
-            return SlabKey { index, generation };
+            let key = SlabKey { index, generation };
+            *slot = Slot::Occupied { generation, value: make(key) };
+            return key;
         }
         let index = u32::try_from(self.slots.len()).expect("fewer than 2^32 live entries");
-        self.slots.push(Slot::Occupied { generation: 1, value });
-        SlabKey { index, generation: 1 }
+        let key = SlabKey { index, generation: 1 };
+        self.slots.push(Slot::Occupied { generation: 1, value: make(key) });
+        key
     }
 
     /// The entry of `key`, or `None` if it was removed.

@@ -189,13 +189,11 @@ impl Engine {
         if let Some(message) = self.core.unexpected.take(pattern) {
             return Ok(self.core.receive_unexpected(message, buf));
         }
-        let requests = &mut self.core.requests;
-        let key =
-            requests.insert(Request { state: State::Posted { buf, links: SlabKey::from_bits(0) }, detached: false });
-        let standing = self.core.posted.post(pattern, key);
-        if let Some(Request { state: State::Posted { links, .. }, .. }) = requests.get_mut(key) {
-            *links = standing;
-        }
+        let Core { requests, posted, .. } = &mut self.core;
+        let key = requests.insert_with(|key| Request {
+            state: State::Posted { buf, links: posted.post(pattern, key) },
+            detached: false,
+        });
         Ok(RequestId(key))
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A receive names a context and, each exactly or by wildcard, a source and a tag: four classes of pattern. Posted
 //! receives stand in a hash table of lists, one list per pattern; a message looks into the (at most four) lists
-//! that could hold its receive and takes the one posted first. Unexpected messages stand in all four lists that
+//! that could hold its receive and takes the one posted first. (While only a few are posted they are walked instead.) Unexpected messages stand in all four lists that
 //! could ask for them; a receive looks at the head of its own. Lists are doubly linked through one slab, so that
 //! taking an entry out of all its lists does not depend on how many there are.
 
@@ -44,6 +44,13 @@ impl Pattern {
             Self { context, peer: ANY_PEER, tag },
             Self { context, peer: ANY_PEER, tag: ANY_TAG },
         ]
+    }
+
+    #[inline]
+    fn accepts(self, context: ContextId, peer: PeerId, tag: Tag) -> bool {
+        self.context == context.0
+            && (self.peer == peer || self.peer == ANY_PEER)
+            && (self.tag == tag || self.tag == ANY_TAG)
     }
 
     fn class(self) -> usize {
@@ -128,28 +135,61 @@ impl<T, const LANES: usize> Lists<T, LANES> {
 }
 
 /// Where a posted receive stands, to take it out again.
-pub(crate) type Links = SlabKey;
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Links {
+    /// Among the few, by its number.
+    Few(u64),
+    /// In a list.
+    Listed(SlabKey),
+}
+
+/// As long as there are no more receives than this, walking them is faster than hashing.
+const FEW_MAX: usize = 8;
+
+struct Few<T> {
+    number: u64,
+    pattern: Pattern,
+    receive: T,
+}
 
 /// Receives that wait for their message, in the order they were posted.
 pub(crate) struct PostedQueue<T> {
+    /// The oldest receives, in order. Refilled only when no others are left, so all of them are older than any
+    /// in `lists`.
+    few: Vec<Few<T>>,
+    posted_count: u64,
     lists: Lists<T, 1>,
-    /// Posted receives per class; empty classes are not looked up.
+    /// Receives in `lists`, per class; empty classes are not looked up.
     count: [usize; 4],
 }
 
 impl<T: Copy> PostedQueue<T> {
     pub(crate) fn new() -> Self {
-        Self { lists: Lists::new(), count: [0; 4] }
+        Self { few: Vec::with_capacity(FEW_MAX), posted_count: 0, lists: Lists::new(), count: [0; 4] }
     }
 
+    #[inline]
     pub(crate) fn post(&mut self, pattern: Pattern, receive: T) -> Links {
+        if self.few.len() < FEW_MAX && self.lists.nodes.is_empty() {
+            let number = self.posted_count;
+            self.posted_count += 1;
+            self.few.push(Few { number, pattern, receive });
+            return Links::Few(number);
+        }
         self.count[pattern.class()] += 1;
-        self.lists.push(receive, [pattern])
+        Links::Listed(self.lists.push(receive, [pattern]))
     }
 
     /// Takes out the receive that the message matches: the one posted first.
     #[inline]
     pub(crate) fn arrive(&mut self, context: ContextId, peer: PeerId, tag: Tag) -> Option<T> {
+        if let Some(at) = self.few.iter().position(|few| few.pattern.accepts(context, peer, tag)) {
+            return Some(self.few.remove(at).receive);
+        }
+        if self.lists.nodes.is_empty() { None } else { self.arrive_listed(context, peer, tag) }
+    }
+
+    fn arrive_listed(&mut self, context: ContextId, peer: PeerId, tag: Tag) -> Option<T> {
         let mut first: Option<(u64, SlabKey)> = None;
         for (class, pattern) in Pattern::of_message(context, peer, tag).into_iter().enumerate() {
             if self.count[class] == 0 {
@@ -163,13 +203,21 @@ impl<T: Copy> PostedQueue<T> {
             }
         }
         let (_, key) = first?;
-        self.remove(key)
+        self.remove(Links::Listed(key))
     }
 
     pub(crate) fn remove(&mut self, links: Links) -> Option<T> {
-        let class = self.lists.nodes.get(links)?.patterns[0].class();
-        self.count[class] -= 1;
-        self.lists.remove(links)
+        match links {
+            Links::Few(number) => {
+                let at = self.few.iter().position(|few| few.number == number)?;
+                Some(self.few.remove(at).receive)
+            }
+            Links::Listed(key) => {
+                let class = self.lists.nodes.get(key)?.patterns[0].class();
+                self.count[class] -= 1;
+                self.lists.remove(key)
+            }
+        }
     }
 }
 

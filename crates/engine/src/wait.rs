@@ -24,10 +24,12 @@ pub struct WaitPolicy {
 impl WaitPolicy {
     /// The policy for `process_count` processes on `core_count` cores.
     pub fn for_host(process_count: u32, core_count: u32) -> Self {
+        // A yield costs a fraction of a microsecond where nobody else wants the core, and where somebody does (a
+        // rank placed on the same core, another program) spinning on would cost a time slice.
         if process_count <= core_count {
-            Self { spin_count: 4000, yield_count: 200 }
+            Self { spin_count: 300, yield_count: 2000 }
         } else {
-            Self { spin_count: 8, yield_count: 16 }
+            Self { spin_count: 2, yield_count: 500 }
         }
     }
 }
