@@ -16,12 +16,12 @@ use std::net::TcpStream;
 use std::os::fd::{OwnedFd, RawFd};
 use std::time::Duration;
 
+use crate::PmiError;
 use crate::environment::{Launcher, adopt_inherited};
 use crate::error::shortened;
 use crate::mapping::ProcessMapping;
 use crate::message::{Message, is_word};
 use crate::wire::{Timeouts, Wire};
-use crate::PmiError;
 
 /// Questions under way at once, where the launcher takes several lines: their answers fit in any
 /// socket's buffer.
@@ -104,14 +104,13 @@ impl Client {
         let mut client = match Launcher::from_env(&env)? {
             Launcher::None => return Ok(None),
             Launcher::Inherited { fd, rank, size } => {
-                let absent = |problem| PmiError::NoServer {
-                    variable: "PMI_FD".to_owned(),
-                    value: fd.to_string(),
-                    problem,
-                };
-                let socket = adopt(fd).map_err(|error| match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
-                    Some(rustix::io::Errno::BADF) => absent("that descriptor is not open".to_owned()),
-                    _ => absent(format!("that descriptor cannot be used ({error})")),
+                let absent =
+                    |problem| PmiError::NoServer { variable: "PMI_FD".to_owned(), value: fd.to_string(), problem };
+                let socket = adopt(fd).map_err(|error| {
+                    match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+                        Some(rustix::io::Errno::BADF) => absent("that descriptor is not open".to_owned()),
+                        _ => absent(format!("that descriptor cannot be used ({error})")),
+                    }
                 })?;
                 match rustix::net::sockopt::socket_type(&socket) {
                     Ok(_) => {}
@@ -278,14 +277,8 @@ impl Client {
             mapping: None,
             limits,
         };
-        let mut client = Self {
-            wire,
-            timeouts,
-            world,
-            several_lines: false,
-            queued: String::new(),
-            unanswered_puts: Vec::new(),
-        };
+        let mut client =
+            Self { wire, timeouts, world, several_lines: false, queued: String::new(), unanswered_puts: Vec::new() };
         let line = client.ask("cmd=init pmi_version=1 pmi_subversion=1\n", "response_to_init", INIT)?;
         let answer = Message::parse(&line)?;
         if answer.field("pmi_version").is_some_and(|version| version != "1") {

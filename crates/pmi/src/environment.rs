@@ -42,14 +42,34 @@ const USE_OURS: &str = "start it with Ferrovia's or MPICH's mpiexec";
 const USE_SRUN: &str = "start it with `srun --mpi=pmi2` or with mpiexec inside the allocation";
 
 const FOREIGN: &[Foreign] = &[
-    Foreign { variable: "OMPI_COMM_WORLD_SIZE", name: "Open MPI's mpirun", size: Some("OMPI_COMM_WORLD_SIZE"), advice: USE_OURS },
-    Foreign { variable: "PMIX_NAMESPACE", name: "a PMIx launcher", size: Some("OMPI_COMM_WORLD_SIZE"), advice: USE_OURS },
+    Foreign {
+        variable: "OMPI_COMM_WORLD_SIZE",
+        name: "Open MPI's mpirun",
+        size: Some("OMPI_COMM_WORLD_SIZE"),
+        advice: USE_OURS,
+    },
+    Foreign {
+        variable: "PMIX_NAMESPACE",
+        name: "a PMIx launcher",
+        size: Some("OMPI_COMM_WORLD_SIZE"),
+        advice: USE_OURS,
+    },
     Foreign { variable: "PMIX_RANK", name: "a PMIx launcher", size: Some("OMPI_COMM_WORLD_SIZE"), advice: USE_OURS },
-    Foreign { variable: "MV2_COMM_WORLD_SIZE", name: "MVAPICH's mpirun_rsh", size: Some("MV2_COMM_WORLD_SIZE"), advice: USE_OURS },
+    Foreign {
+        variable: "MV2_COMM_WORLD_SIZE",
+        name: "MVAPICH's mpirun_rsh",
+        size: Some("MV2_COMM_WORLD_SIZE"),
+        advice: USE_OURS,
+    },
     Foreign { variable: "JSM_NAMESPACE_SIZE", name: "jsrun", size: Some("JSM_NAMESPACE_SIZE"), advice: USE_OURS },
     Foreign { variable: "PALS_RANKID", name: "PALS", size: Some("PMI_SIZE"), advice: USE_OURS },
     Foreign { variable: "ALPS_APP_PE", name: "aprun", size: Some("PMI_SIZE"), advice: USE_OURS },
-    Foreign { variable: "SLURM_STEP_NUM_TASKS", name: "srun without PMI", size: Some("SLURM_STEP_NUM_TASKS"), advice: USE_SRUN },
+    Foreign {
+        variable: "SLURM_STEP_NUM_TASKS",
+        name: "srun without PMI",
+        size: Some("SLURM_STEP_NUM_TASKS"),
+        advice: USE_SRUN,
+    },
 ];
 
 impl Launcher {
@@ -71,7 +91,11 @@ impl Launcher {
             let size_text = required("PMI_SIZE")?;
             let size = number("PMI_SIZE", &size_text, "a number of processes")?;
             if rank >= size {
-                return Err(PmiError::BadVariable { variable: "PMI_SIZE".to_owned(), value: size_text, expected: "above PMI_RANK" });
+                return Err(PmiError::BadVariable {
+                    variable: "PMI_SIZE".to_owned(),
+                    value: size_text,
+                    expected: "above PMI_RANK",
+                });
             }
             let fd = RawFd::try_from(fd).map_err(|_| PmiError::BadVariable {
                 variable: "PMI_FD".to_owned(),
@@ -132,7 +156,11 @@ pub fn adopt_inherited(fd: RawFd) -> io::Result<OwnedFd> {
 }
 
 fn number(variable: &str, value: &str, expected: &'static str) -> Result<u32, PmiError> {
-    value.trim().parse().map_err(|_| PmiError::BadVariable { variable: variable.to_owned(), value: value.to_owned(), expected })
+    value.trim().parse().map_err(|_| PmiError::BadVariable {
+        variable: variable.to_owned(),
+        value: value.to_owned(),
+        expected,
+    })
 }
 
 #[cfg(test)]
@@ -148,7 +176,10 @@ mod tests {
     #[test]
     fn nothing_set_is_a_world_of_one() {
         assert_eq!(launcher(&[]).unwrap(), Launcher::None);
-        assert_eq!(launcher(&[("PATH", "/bin"), ("SLURM_JOB_ID", "1"), ("SLURM_NTASKS", "8")]).unwrap(), Launcher::None);
+        assert_eq!(
+            launcher(&[("PATH", "/bin"), ("SLURM_JOB_ID", "1"), ("SLURM_NTASKS", "8")]).unwrap(),
+            Launcher::None
+        );
         assert_eq!(launcher(&[("OMPI_COMM_WORLD_SIZE", "1"), ("PMIX_RANK", "0")]).unwrap(), Launcher::None);
         assert_eq!(launcher(&[("SLURM_STEP_NUM_TASKS", "1")]).unwrap(), Launcher::None);
     }

@@ -56,7 +56,9 @@ pub enum PmiError {
         doing: String,
     },
     /// The launcher did not answer in time.
-    #[error("the launcher did not answer within {waited:?} while {doing}; is the socket it left behind really its own?")]
+    #[error(
+        "the launcher did not answer within {waited:?} while {doing}; is the socket it left behind really its own?"
+    )]
     Timeout {
         /// The operation.
         doing: String,

@@ -44,10 +44,8 @@ impl ProcessMapping {
             .strip_prefix("(vector,")
             .and_then(|rest| rest.strip_suffix(')'))
             .ok_or_else(|| bad("it is not of the form (vector,(a,b,c),…)"))?;
-        let inner = inner
-            .strip_prefix('(')
-            .and_then(|rest| rest.strip_suffix(')'))
-            .ok_or_else(|| bad("it has no blocks"))?;
+        let inner =
+            inner.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).ok_or_else(|| bad("it has no blocks"))?;
         let mut blocks = Vec::new();
         for block in inner.split("),(") {
             if blocks.len() == BLOCK_COUNT_MAX {

@@ -116,7 +116,8 @@ struct RankState {
 impl Server {
     /// A server for the job; nobody has greeted it yet.
     pub fn new(job: Job) -> Self {
-        let fresh = || RankState { received: LineBuffer::new(), phase: Phase::Fresh, in_barrier: false, spawn_lines: None };
+        let fresh =
+            || RankState { received: LineBuffer::new(), phase: Phase::Fresh, in_barrier: false, spawn_lines: None };
         let ranks = job.appnums.iter().map(|_| fresh()).collect();
         let mapping = job.mapping.to_string();
         let store = HashMap::from([("PMI_process_mapping".to_owned(), mapping)]);
@@ -184,12 +185,15 @@ impl Server {
 
     fn init(&mut self, rank: u32, message: &Message<'_>) -> String {
         let state = &mut self.ranks[rank as usize];
-        let refused = |reason: &str| format!("cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=-1 msg={reason}\n");
+        let refused =
+            |reason: &str| format!("cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=-1 msg={reason}\n");
         if message.field("pmi_version") != Some("1") {
             return refused("only_PMI_version_1_is_served");
         }
         if state.phase == Phase::Initialised {
-            return refused("this_rank_has_called_MPI_Init_already;_a_rank_cannot_start_another_MPI_program_under_its_own_name");
+            return refused(
+                "this_rank_has_called_MPI_Init_already;_a_rank_cannot_start_another_MPI_program_under_its_own_name",
+            );
         }
         state.phase = Phase::Initialised;
         // Everything a client of ours wants to know travels in the first answer; others ignore it.

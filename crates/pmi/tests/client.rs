@@ -156,7 +156,8 @@ fn a_port_is_connected_to() {
 fn what_cannot_be_published_is_refused_before_it_is_sent() {
     let (mut sockets, _server) = serve(1);
     let mut client = Client::over(sockets.remove(0), 0, 1, Timeouts::default()).unwrap();
-    for (key, value) in [("", "v"), ("a b", "v"), ("k", "two\nlines"), ("k", ""), ("ü", "v"), ("k", &"x".repeat(1024))] {
+    for (key, value) in [("", "v"), ("a b", "v"), ("k", "two\nlines"), ("k", ""), ("ü", "v"), ("k", &"x".repeat(1024))]
+    {
         assert!(matches!(client.put(key, value), Err(PmiError::Unprintable { .. })), "{key:?} {value:?}");
     }
     client.put("k", &"x".repeat(1023)).unwrap();
@@ -168,7 +169,8 @@ fn what_cannot_be_published_is_refused_before_it_is_sent() {
 fn liars_and_the_silent() {
     let check = |answers: Vec<&'static str>, expected: &str| {
         let (socket, script) = scripted(answers.clone());
-        let error = Client::over(socket, 0, 1, Timeouts::with_reply(Duration::from_millis(50))).unwrap_err().to_string();
+        let error =
+            Client::over(socket, 0, 1, Timeouts::with_reply(Duration::from_millis(50))).unwrap_err().to_string();
         assert!(error.contains(expected) && !error.contains('\n'), "{answers:?} gave {error:?}");
         script.join().unwrap();
     };

@@ -1,0 +1,850 @@
+//! The life of a job: one thread, one epoll, until nothing of the job is left.
+//!
+//! ```text
+//!   starting ──▶ running ──▶ all ranks have ended ──▶ nothing descends from us ──▶ output is out ──▶ end
+//!                   │ a rank fails, aborts; timeout; second Ctrl-C      ▲
+//!                   └──▶ ending: SIGTERM ── grace ──▶ SIGKILL ──────────┘
+//! ```
+
+use std::io::Write as _;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use pmi::{Event, Job, Phase, Server};
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Rlimit, Signal, WaitOptions, kill_process, kill_process_group};
+
+use crate::death::{End, OomCounter};
+use crate::guard::Guard;
+use crate::job::Plan;
+use crate::output::Merger;
+use crate::sink::{Flush, Sink};
+use crate::spawn::{self, RankInput, Started};
+use crate::stdin::{Input, Next};
+use crate::{LaunchError, sys, tree};
+
+/// Signals that are ours to handle; those not named below are passed on to the ranks.
+const SIGNALS: [Signal; 11] = [
+    Signal::CHILD,
+    Signal::INT,
+    Signal::TERM,
+    Signal::HUP,
+    Signal::QUIT,
+    Signal::USR1,
+    Signal::USR2,
+    Signal::TSTP,
+    Signal::CONT,
+    Signal::TTIN,
+    Signal::TTOU,
+];
+/// How long ranks may go on after one of them left without MPI_Finalize.
+const ABANDONED_GRACE: Duration = Duration::from_secs(1);
+/// How long an unfinished line on a terminal is held back.
+const PROMPT_DELAY: Duration = Duration::from_millis(50);
+/// How often descendants that were killed are looked for again, and how many times.
+const SWEEP_PAUSE: Duration = Duration::from_millis(5);
+const SWEEP_COUNT_MAX: u32 = 400;
+/// Bytes a rank may leave unread on its PMI socket.
+const REPLY_BYTES_MAX: usize = 16 << 20;
+/// Exit code after --timeout, as of timeout(1).
+const TIMEOUT_CODE: u8 = 124;
+
+/// Our own stream among the ranks' in the merged standard error.
+const OWN_STREAM: u32 = u32::MAX;
+
+/// Runs the job to its end and returns our exit code.
+pub(crate) fn run(plan: &Plan) -> Result<u8, LaunchError> {
+    let open_files = spawn::raise_open_files(plan.rank_count)?;
+    let signals =
+        sys::signals_as_descriptor(&SIGNALS).map_err(|error| LaunchError::system("cannot watch signals", error))?;
+    // Without it, what ranks leave behind is found by the guard only.
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    let guard = Guard::start(&plan.name)?;
+    let mut supervisor = Supervisor::new(plan, signals, guard)?;
+    supervisor.start_ranks(open_files);
+    supervisor.watch();
+    Ok(supervisor.verdict.unwrap_or(0))
+}
+
+struct Supervisor<'a> {
+    plan: &'a Plan,
+    epoll: OwnedFd,
+    signals: OwnedFd,
+    guard: Guard,
+    server: Server,
+    ranks: Vec<Rank>,
+    /// One for standard output, one for standard error; a single one if both lead to the same place.
+    outputs: Vec<Output>,
+    input: Option<Input>,
+    oom: OomCounter,
+    /// Exit code of the first failure.
+    verdict: Option<u8>,
+    ending: Option<Ending>,
+    also_failed: u32,
+    timeout_at: Option<Instant>,
+    abandoned: Option<Abandoned>,
+    prompt_at: Option<Instant>,
+    interrupt_count: u32,
+    passed_on: Vec<Signal>,
+    nothing_left: bool,
+    hurry: bool,
+    scratch: Vec<u8>,
+}
+
+struct Rank {
+    pid: Pid,
+    program: String,
+    streams: [Option<OwnedFd>; 2],
+    pmi: Option<OwnedFd>,
+    replies: Vec<u8>,
+    ended: Option<End>,
+}
+
+struct Output {
+    merger: Merger,
+    sink: Sink,
+    paused: bool,
+}
+
+struct Ending {
+    kill_at: Instant,
+    sweep_count: u32,
+    killed: bool,
+}
+
+struct Abandoned {
+    at: Instant,
+    by: u32,
+}
+
+/// Who an event of the epoll is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Signals,
+    Terminal,
+    InputPipe,
+    Sink(u32),
+    Stream { rank: u32, which: u32 },
+    Pmi(u32),
+}
+
+impl Source {
+    fn data(self) -> EventData {
+        let (kind, value) = match self {
+            Self::Signals => (0, 0),
+            Self::Terminal => (1, 0),
+            Self::InputPipe => (2, 0),
+            Self::Sink(index) => (3, index),
+            Self::Stream { rank, which } => (4 + u64::from(which), rank),
+            Self::Pmi(rank) => (6, rank),
+        };
+        EventData::new_u64(kind << 32 | u64::from(value))
+    }
+
+    fn of(data: EventData) -> Option<Self> {
+        let bits = data.u64();
+        let value = u32::try_from(bits & u64::from(u32::MAX)).ok()?;
+        Some(match bits >> 32 {
+            0 => Self::Signals,
+            1 => Self::Terminal,
+            2 => Self::InputPipe,
+            3 => Self::Sink(value),
+            4 => Self::Stream { rank: value, which: 0 },
+            5 => Self::Stream { rank: value, which: 1 },
+            6 => Self::Pmi(value),
+            _ => return None,
+        })
+    }
+}
+
+impl<'a> Supervisor<'a> {
+    fn new(plan: &'a Plan, signals: OwnedFd, guard: Guard) -> Result<Self, LaunchError> {
+        let failed = |doing: &'static str| move |errno: Errno| LaunchError::system(doing, errno);
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("cannot watch descriptors"))?;
+        epoll::add(&epoll, &signals, Source::Signals.data(), EventFlags::IN).map_err(failed("cannot watch signals"))?;
+        let output = |sink| Output { merger: Merger::default(), sink, paused: false };
+        let (stdout, stderr) = (rustix::stdio::stdout(), rustix::stdio::stderr());
+        let mut outputs = vec![output(Sink::new(stdout).map_err(failed("cannot use the standard output"))?)];
+        if !same_file(stdout, stderr) {
+            outputs.push(output(Sink::new(stderr).map_err(failed("cannot use the standard error"))?));
+        }
+        let mut supervisor = Self {
+            plan,
+            epoll,
+            signals,
+            guard,
+            server: Server::new(Job::on_one_node(&plan.name, &plan.appnums())),
+            ranks: Vec::new(),
+            outputs,
+            input: None,
+            oom: OomCounter::start(),
+            verdict: None,
+            ending: None,
+            also_failed: 0,
+            timeout_at: plan.timeout.map(|timeout| Instant::now() + timeout),
+            abandoned: None,
+            prompt_at: None,
+            interrupt_count: 0,
+            passed_on: Vec::new(),
+            nothing_left: false,
+            hurry: false,
+            scratch: Vec::with_capacity(1 << 16),
+        };
+        supervisor.output_of(1).merger.add(OWN_STREAM, b"");
+        Ok(supervisor)
+    }
+
+    // Starting
+
+    fn start_ranks(&mut self, open_files: Rlimit) {
+        let plan = self.plan;
+        let appnums = plan.appnums();
+        for (rank, appnum) in (0..).zip(appnums) {
+            let program = &plan.programs[appnum as usize];
+            let started = self
+                .input_for(rank)
+                .and_then(|input| spawn::start(plan, program, rank, appnum, input, open_files))
+                .and_then(|started| self.adopt(rank, program.shown(), started));
+            if let Err(error) = started {
+                self.fail(1, Some(&error.to_string()));
+                return;
+            }
+            if plan.verbose {
+                let pid = self.ranks[rank as usize].pid;
+                let words: Vec<_> = program.args.iter().map(|word| word.to_string_lossy()).collect();
+                self.say(&format!("rank {rank}: pid {pid}: {}", words.join(" ")));
+            }
+        }
+    }
+
+    fn input_for(&mut self, rank: u32) -> Result<RankInput, LaunchError> {
+        if self.plan.stdin_rank != Some(rank) {
+            return Ok(RankInput::Empty);
+        }
+        if !rustix::termios::isatty(rustix::stdio::stdin()) {
+            return Ok(RankInput::Ours);
+        }
+        let failed = |errno: Errno| LaunchError::system("cannot pass on the standard input", errno);
+        let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC).map_err(failed)?;
+        rustix::io::ioctl_fionbio(&ours, true).map_err(failed)?;
+        self.input = Some(Input::new(ours));
+        self.watch_input(Next::Terminal);
+        Ok(RankInput::Pipe(theirs))
+    }
+
+    fn adopt(&mut self, rank: u32, program: String, started: Started) -> Result<(), LaunchError> {
+        let failed = |errno: Errno| LaunchError::system(format!("cannot watch rank {rank}"), errno);
+        let Started { pid, stdout, stderr, pmi } = started;
+        let alone = self.plan.rank_count == 1 && !self.plan.tag_output;
+        let tag = if self.plan.tag_output { format!("[{rank}] ") } else { String::new() };
+        for which in 0..2 {
+            let id = self.stream_id(rank, which);
+            let merger = &mut self.output_of(which).merger;
+            if alone {
+                merger.add_alone(id);
+            } else {
+                merger.add(id, tag.as_bytes());
+            }
+        }
+        let rank_entry = Rank {
+            pid,
+            program,
+            streams: [Some(stdout), Some(stderr)],
+            pmi: Some(pmi),
+            replies: Vec::new(),
+            ended: None,
+        };
+        self.ranks.push(rank_entry);
+        let entry = &self.ranks[rank as usize];
+        for (which, stream) in (0..).zip(&entry.streams) {
+            if let Some(stream) = stream {
+                epoll::add(&self.epoll, stream, Source::Stream { rank, which }.data(), EventFlags::IN)
+                    .map_err(failed)?;
+            }
+        }
+        if let Some(pmi) = &entry.pmi {
+            epoll::add(&self.epoll, pmi, Source::Pmi(rank).data(), EventFlags::IN).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    // The loop
+
+    fn watch(&mut self) {
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(256);
+        loop {
+            if self.ranks.iter().all(|rank| rank.ended.is_some()) && self.is_over() {
+                return;
+            }
+            let wait = self.next_deadline().map(|at| at.saturating_duration_since(Instant::now()));
+            // A moment more, so that the deadline is past when we wake.
+            let wait = wait.and_then(|wait| Timespec::try_from(wait + Duration::from_micros(100)).ok());
+            events.clear();
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), wait.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => {
+                    // The loop cannot go on; the guard ends what is left once we are gone.
+                    self.fail(1, Some(&format!("cannot wait for the ranks: {errno}")));
+                    return;
+                }
+            }
+            for event in &events {
+                let (flags, data) = (event.flags, event.data);
+                match Source::of(data) {
+                    Some(Source::Signals) => self.take_signals(),
+                    Some(Source::Terminal) => self.read_terminal(),
+                    Some(Source::InputPipe) => {
+                        let next = self.input.as_mut().map_or(Next::Over, Input::write);
+                        self.watch_input(next);
+                    }
+                    Some(Source::Sink(index)) => self.flush(index as usize),
+                    Some(Source::Stream { rank, which }) => self.read_stream(rank, which, false),
+                    Some(Source::Pmi(rank)) => {
+                        if flags.contains(EventFlags::OUT) {
+                            self.send_replies(rank);
+                        }
+                        if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+                            self.read_pmi(rank);
+                        }
+                    }
+                    None => {}
+                }
+            }
+            self.take_deadlines();
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let ending = self
+            .ending
+            .as_ref()
+            .map(|ending| if ending.killed { Instant::now() + SWEEP_PAUSE } else { ending.kill_at });
+        let running = if self.ending.is_none() {
+            [self.timeout_at, self.abandoned.as_ref().map(|abandoned| abandoned.at)]
+        } else {
+            [None; 2]
+        };
+        [ending, self.prompt_at].into_iter().chain(running).flatten().min()
+    }
+
+    fn take_deadlines(&mut self) {
+        let now = Instant::now();
+        let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if due(self.prompt_at) {
+            self.prompt_at = None;
+            for index in 0..self.outputs.len() {
+                let output = &mut self.outputs[index];
+                if output.sink.is_terminal {
+                    output.merger.flush(output.sink.queue());
+                    self.flush(index);
+                }
+            }
+        }
+        if self.ending.is_none() && due(self.timeout_at) {
+            let seconds = self.plan.timeout.unwrap_or_default().as_secs_f64();
+            self.fail(
+                TIMEOUT_CODE,
+                Some(&format!("the job was still running after {seconds} s (--timeout); it is ended")),
+            );
+        }
+        if self.ending.is_none()
+            && let Some(abandoned) = self.abandoned.take_if(|abandoned| abandoned.at <= now)
+        {
+            let text = format!(
+                "{} exited without calling MPI_Finalize while others went on; they are ended",
+                self.name(abandoned.by)
+            );
+            self.fail(1, Some(&text));
+        }
+        if self.ending.as_ref().is_some_and(|ending| !ending.killed && ending.kill_at <= now) {
+            self.kill_all();
+        }
+    }
+
+    /// Called once all ranks have ended: true if nothing of the job is left and all output is out.
+    fn is_over(&mut self) -> bool {
+        if !self.nothing_left {
+            let left = tree::descendants(Some(self.guard.pid()));
+            let given_up = self.ending.as_ref().is_some_and(|ending| ending.sweep_count > SWEEP_COUNT_MAX);
+            if left.is_empty() || given_up {
+                self.nothing_left = true;
+            } else {
+                let grace = self.plan.grace;
+                let ending = self.ending.get_or_insert_with(|| Ending {
+                    kill_at: Instant::now() + grace,
+                    sweep_count: 0,
+                    killed: false,
+                });
+                ending.sweep_count += u32::from(ending.killed);
+                let signal = if ending.killed { Signal::KILL } else { Signal::TERM };
+                for pid in left {
+                    // It may have ended since.
+                    let _ = kill_process(pid, signal);
+                }
+                return false;
+            }
+        }
+        for rank in 0..u32::try_from(self.ranks.len()).unwrap_or(u32::MAX) {
+            for which in 0..2 {
+                self.read_stream(rank, which, true);
+            }
+        }
+        self.outputs.iter().all(|output| output.sink.is_empty())
+            && self.ranks.iter().all(|rank| rank.streams.iter().all(Option::is_none))
+    }
+
+    // Signals
+
+    fn take_signals(&mut self) {
+        /// Size of the kernel's record, whose first four bytes are the signal's number.
+        const RECORD_BYTES: usize = 128;
+        let mut records = [0; RECORD_BYTES * 16];
+        while let Ok(count) = rustix::io::read(&self.signals, &mut records) {
+            for record in records[..count].chunks_exact(RECORD_BYTES) {
+                let number = i32::from_ne_bytes([record[0], record[1], record[2], record[3]]);
+                if let Some(signal) = SIGNALS.into_iter().find(|signal| signal.as_raw() == number) {
+                    self.take_signal(signal);
+                }
+            }
+        }
+    }
+
+    fn take_signal(&mut self, signal: Signal) {
+        match signal {
+            Signal::CHILD => self.reap(),
+            Signal::TTIN | Signal::TTOU => {}
+            Signal::TSTP => {
+                self.signal_ranks(signal);
+                // Stop as the shell expects; SIGCONT brings us back to this line.
+                let _ = kill_process(rustix::process::getpid(), Signal::STOP);
+            }
+            Signal::CONT => {
+                self.signal_ranks(signal);
+                if self.input.is_some() {
+                    self.watch_input(Next::Terminal);
+                }
+            }
+            _ => {
+                let ends = matches!(signal, Signal::INT | Signal::TERM | Signal::HUP | Signal::QUIT);
+                self.interrupt_count += u32::from(ends);
+                self.passed_on.push(signal);
+                self.passed_on.truncate(64);
+                if ends && self.interrupt_count > 1 {
+                    self.hurry = true;
+                    self.fail(End::Killed { signal: signal.as_raw(), dumped: false }.code(), None);
+                    self.kill_all();
+                } else {
+                    self.signal_ranks(signal);
+                }
+            }
+        }
+    }
+
+    fn signal_ranks(&self, signal: Signal) {
+        for rank in self.ranks.iter().filter(|rank| rank.ended.is_none()) {
+            // A rank that ended since has no group any more.
+            let _ = kill_process_group(rank.pid, signal);
+        }
+    }
+
+    // Ends
+
+    fn reap(&mut self) {
+        while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+            let rank = self.ranks.iter().position(|rank| rank.pid == pid && rank.ended.is_none());
+            if let Some(rank) = rank.and_then(|rank| u32::try_from(rank).ok()) {
+                self.rank_ended(rank, End::of(status));
+            }
+        }
+    }
+
+    fn rank_ended(&mut self, rank: u32, end: End) {
+        // Its last words come before ours about it, and its goodbye before the judgement.
+        self.read_pmi(rank);
+        self.read_stream(rank, 0, false);
+        self.read_stream(rank, 1, false);
+        self.ranks[rank as usize].ended = Some(end);
+        self.ranks[rank as usize].pmi = None;
+        if self.plan.stdin_rank == Some(rank) {
+            self.watch_input(Next::Over);
+        }
+        if let Some(ending) = &self.ending {
+            let ours = |signal: i32| {
+                signal == Signal::TERM.as_raw()
+                    || signal == Signal::PIPE.as_raw()
+                    || (ending.killed && signal == Signal::KILL.as_raw())
+            };
+            if matches!(end, End::Killed { signal, .. } if !ours(signal)) {
+                self.also_failed += 1;
+            }
+        } else {
+            self.judge(rank, end);
+        }
+        if self.ranks.iter().all(|rank| rank.ended.is_some()) && self.also_failed > 0 && self.interrupt_count == 0 {
+            let count = std::mem::take(&mut self.also_failed);
+            let others = if count == 1 { "one more rank was".to_owned() } else { format!("{count} more ranks were") };
+            self.say(&format!("{others} killed by a signal at the same time"));
+        }
+    }
+
+    fn judge(&mut self, rank: u32, end: End) {
+        let phase = self.server.phase(rank).unwrap_or(Phase::Fresh);
+        match end {
+            End::Exit(0) if phase == Phase::Initialised => {
+                let at = Instant::now() + ABANDONED_GRACE;
+                if self.abandoned.is_none() && self.ranks.iter().any(|rank| rank.ended.is_none()) {
+                    self.abandoned = Some(Abandoned { at, by: rank });
+                } else if self.ranks.iter().all(|rank| rank.ended.is_some()) {
+                    let by = self.abandoned.take().map_or(rank, |abandoned| abandoned.by);
+                    let text = format!("{} exited without calling MPI_Finalize", self.name(by));
+                    self.say(&text);
+                }
+                self.check_barrier();
+            }
+            End::Exit(0) => self.check_barrier(),
+            // It has said goodbye, so nobody waits for it: the others may end in peace.
+            End::Exit(code) if phase == Phase::Finalised => {
+                if self.verdict.is_none() {
+                    self.verdict = Some(code);
+                    let text = format!("{} {} after MPI_Finalize", self.name(rank), end.describe(false));
+                    self.say(&text);
+                }
+                self.check_barrier();
+            }
+            _ => {
+                let expected = match end {
+                    End::Killed { signal, .. } => self.passed_on.iter().any(|passed| passed.as_raw() == signal),
+                    End::Exit(_) => self.interrupt_count > 0,
+                };
+                let hint = if matches!(end, End::Exit(_)) && phase == Phase::Initialised {
+                    " without calling MPI_Finalize"
+                } else {
+                    ""
+                };
+                let text = format!("{} {}{hint}", self.name(rank), end.describe(self.oom.struck()));
+                self.fail(end.code(), (!expected).then_some(text.as_str()));
+            }
+        }
+    }
+
+    /// A barrier that a rank can never enter any more will never open.
+    fn check_barrier(&mut self) {
+        if self.ending.is_some() {
+            return;
+        }
+        let Some(waiting) =
+            self.server.waiting().find(|rank| self.ranks.get(*rank as usize).is_some_and(|rank| rank.ended.is_none()))
+        else {
+            return;
+        };
+        let ended = (0..).zip(&self.ranks).find_map(|(number, rank)| rank.ended.map(|end| (number, end)));
+        if let Some((rank, end)) = ended {
+            let when = match self.server.phase(rank) {
+                Some(Phase::Fresh) | None => "without calling MPI_Init",
+                Some(Phase::Initialised) => "without calling MPI_Finalize",
+                Some(Phase::Finalised) => "after MPI_Finalize",
+            };
+            let text = format!("{} {} {when} while rank {waiting} waits for it", self.name(rank), end.describe(false));
+            self.fail(end.code().max(1), Some(&text));
+        }
+    }
+
+    /// Notes the first failure, says why, and begins to end the job.
+    fn fail(&mut self, code: u8, why: Option<&str>) {
+        if self.ending.is_some() {
+            return;
+        }
+        self.verdict.get_or_insert(code);
+        if let Some(why) = why {
+            self.say(why);
+        }
+        self.ending = Some(Ending { kill_at: Instant::now() + self.plan.grace, sweep_count: 0, killed: false });
+        self.signal_ranks(Signal::TERM);
+        // What is stopped must wake to end.
+        self.signal_ranks(Signal::CONT);
+    }
+
+    fn kill_all(&mut self) {
+        if let Some(ending) = &mut self.ending {
+            ending.killed = true;
+        }
+        self.signal_ranks(Signal::KILL);
+        for pid in tree::descendants(Some(self.guard.pid())) {
+            // It may have ended since.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+
+    // PMI
+
+    fn read_pmi(&mut self, rank: u32) {
+        let mut bytes = [0; 4096];
+        loop {
+            let Some(pmi) = self.ranks.get(rank as usize).and_then(|rank| rank.pmi.as_ref()) else { return };
+            let count = match rustix::net::recv(pmi, &mut bytes, RecvFlags::DONTWAIT) {
+                Ok((_, count @ 1..)) => count.min(bytes.len()),
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => return,
+                Ok(_) | Err(_) => {
+                    self.ranks[rank as usize].pmi = None;
+                    return;
+                }
+            };
+            let mut events = Vec::new();
+            let received = self.server.receive(rank, &bytes[..count], &mut events);
+            for event in events {
+                match event {
+                    Event::Reply { rank, line } => {
+                        if let Some(rank) = self.ranks.get_mut(rank as usize) {
+                            rank.replies.extend_from_slice(line.as_bytes());
+                        }
+                        self.send_replies(rank);
+                    }
+                    Event::Abort { rank, code, .. } => {
+                        let text = format!("{} called MPI_Abort with code {code}", self.name(rank));
+                        self.fail(abort_code(code), Some(&text));
+                    }
+                    _ => {}
+                }
+            }
+            if let Err(error) = received {
+                self.ranks[rank as usize].pmi = None;
+                let text = format!("{}: {error}", self.name(rank));
+                self.fail(1, Some(&text));
+            }
+            if self.server.waiting().next().is_some() {
+                self.check_barrier();
+            }
+        }
+    }
+
+    fn send_replies(&mut self, rank: u32) {
+        let Some(entry) = self.ranks.get_mut(rank as usize) else { return };
+        let Some(pmi) = &entry.pmi else { return };
+        while !entry.replies.is_empty() {
+            match rustix::net::send(pmi, &entry.replies, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(count) => drop(entry.replies.drain(..count)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                // It has hung up; its end will tell why.
+                Err(_) => entry.replies.clear(),
+            }
+        }
+        let wanted = if entry.replies.is_empty() { EventFlags::IN } else { EventFlags::IN | EventFlags::OUT };
+        let too_many = entry.replies.len() > REPLY_BYTES_MAX;
+        if !entry.replies.is_empty() || entry.replies.capacity() > 0 {
+            // It is registered as long as it is open.
+            let _ = epoll::modify(&self.epoll, pmi, Source::Pmi(rank).data(), wanted);
+            if entry.replies.is_empty() {
+                entry.replies = Vec::new();
+            }
+        }
+        if too_many {
+            entry.pmi = None;
+            let text = format!("{} asks its launcher without reading the answers", self.name(rank));
+            self.fail(1, Some(&text));
+        }
+    }
+
+    // Input and output
+
+    fn read_terminal(&mut self) {
+        let next = self.input.as_mut().map_or(Next::Over, |input| input.read(rustix::stdio::stdin()));
+        self.watch_input(next);
+    }
+
+    fn watch_input(&mut self, next: Next) {
+        let Some(input) = &self.input else { return };
+        // Neither needs to be registered already, so that a refusal means nothing.
+        let _ = epoll::delete(&self.epoll, rustix::stdio::stdin());
+        let _ = epoll::delete(&self.epoll, input.pipe());
+        let watched = match next {
+            Next::Terminal => epoll::add(&self.epoll, rustix::stdio::stdin(), Source::Terminal.data(), EventFlags::IN),
+            Next::Pipe => epoll::add(&self.epoll, input.pipe(), Source::InputPipe.data(), EventFlags::OUT),
+            Next::Nothing => Ok(()),
+            Next::Over => Err(Errno::PIPE),
+        };
+        if watched.is_err() {
+            self.input = None;
+        }
+    }
+
+    /// Reads what a stream has to offer. At the end of the job, when nobody is left to write, a stream
+    /// that has nothing more is closed.
+    fn read_stream(&mut self, rank: u32, which: u32, at_the_end: bool) {
+        let index = self.output_index(which);
+        let id = self.stream_id(rank, which);
+        loop {
+            let Some(stream) = self.ranks.get(rank as usize).and_then(|rank| rank.streams[which as usize].as_ref())
+            else {
+                return;
+            };
+            let output = &mut self.outputs[index];
+            if at_the_end && output.sink.is_full() {
+                return;
+            }
+            self.scratch.clear();
+            let over = match rustix::io::read(stream, spare_capacity(&mut self.scratch)) {
+                Ok(0) => true,
+                Ok(_) => {
+                    output.merger.feed(id, &self.scratch, output.sink.queue());
+                    self.flush(index);
+                    false
+                }
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) if !at_the_end => return,
+                Err(_) => true,
+            };
+            if over {
+                // Closing takes it out of the epoll.
+                self.ranks[rank as usize].streams[which as usize] = None;
+                let shared = self.outputs.len() == 1 && self.ranks[rank as usize].streams.iter().any(Option::is_some);
+                let output = &mut self.outputs[index];
+                if !(shared && self.plan.rank_count == 1) {
+                    output.merger.finish(id, output.sink.queue());
+                }
+                self.flush(index);
+                return;
+            }
+            let output = &self.outputs[index];
+            if output.sink.is_terminal && output.merger.has_unfinished() {
+                self.prompt_at.get_or_insert_with(|| Instant::now() + PROMPT_DELAY);
+            }
+            if self.scratch.len() < self.scratch.capacity() && !at_the_end && self.ranks[rank as usize].ended.is_none()
+            {
+                return;
+            }
+            if output.paused && !at_the_end {
+                return;
+            }
+        }
+    }
+
+    fn flush(&mut self, index: usize) {
+        let flushed = self.outputs[index].sink.flush();
+        let output = &mut self.outputs[index];
+        match flushed {
+            Flush::Blocked if self.hurry => output.sink.discard(),
+            Flush::Blocked if !output.sink.watched => {
+                let data = Source::Sink(u32::from(index != 0)).data();
+                output.sink.watched = epoll::add(&self.epoll, &output.sink, data, EventFlags::OUT).is_ok();
+            }
+            Flush::Done if output.sink.watched => {
+                output.sink.watched = false;
+                // It is registered, as noted.
+                let _ = epoll::delete(&self.epoll, &output.sink);
+            }
+            Flush::Failed(errno) if index == 0 => {
+                let gone = errno == Errno::PIPE;
+                let why = format!("cannot write to the standard output: {errno}");
+                self.fail(if gone { 141 } else { 1 }, (!gone).then_some(why.as_str()));
+            }
+            _ => {}
+        }
+        self.hold_back(index);
+    }
+
+    /// Reads no more from the ranks while our reader is slow, and again when it has caught up.
+    fn hold_back(&mut self, index: usize) {
+        let output = &mut self.outputs[index];
+        let pause = output.sink.is_full();
+        if pause == output.paused {
+            return;
+        }
+        output.paused = pause;
+        for which in (0..2).filter(|which| self.output_index(*which) == index) {
+            for (rank, entry) in (0..).zip(&self.ranks) {
+                let Some(stream) = &entry.streams[which as usize] else { continue };
+                // Whether it was registered is what `paused` says.
+                let _ = match pause {
+                    true => epoll::delete(&self.epoll, stream),
+                    false => epoll::add(&self.epoll, stream, Source::Stream { rank, which }.data(), EventFlags::IN),
+                };
+            }
+        }
+    }
+
+    /// Writes a line of our own to the standard error.
+    fn say(&mut self, text: &str) {
+        let index = self.output_index(1);
+        let mut line = Vec::new();
+        // Writing to memory does not fail.
+        let _ = writeln!(line, "mpiexec: {text}");
+        let output = &mut self.outputs[index];
+        output.merger.feed(OWN_STREAM, &line, output.sink.queue());
+        self.flush(index);
+    }
+
+    // Names
+
+    fn name(&self, rank: u32) -> String {
+        match self.ranks.get(rank as usize) {
+            Some(entry) => format!("rank {rank} (pid {}, {})", entry.pid, entry.program),
+            None => format!("rank {rank}"),
+        }
+    }
+
+    fn output_index(&self, which: u32) -> usize {
+        (which as usize).min(self.outputs.len() - 1)
+    }
+
+    fn output_of(&mut self, which: u32) -> &mut Output {
+        let index = self.output_index(which);
+        &mut self.outputs[index]
+    }
+
+    /// A rank that is alone speaks through one stream wherever its two lead to one place.
+    fn stream_id(&self, rank: u32, which: u32) -> u32 {
+        if self.plan.rank_count == 1 && self.outputs.len() == 1 { 0 } else { rank * 2 + which }
+    }
+}
+
+/// The code given to MPI_Abort as an exit code; what would become 0 by truncation does not.
+fn abort_code(code: i32) -> u8 {
+    match u8::try_from(code & 0xff) {
+        Ok(0) if code != 0 => 255,
+        Ok(code) => code,
+        Err(_) => 255,
+    }
+}
+
+fn same_file(one: impl AsFd, other: impl AsFd) -> bool {
+    match (rustix::fs::fstat(one), rustix::fs::fstat(other)) {
+        (Ok(one), Ok(other)) => (one.st_dev, one.st_ino, one.st_rdev) == (other.st_dev, other.st_ino, other.st_rdev),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_survive_the_kernel() {
+        let all = [
+            Source::Signals,
+            Source::Terminal,
+            Source::InputPipe,
+            Source::Sink(1),
+            Source::Stream { rank: 65_535, which: 0 },
+            Source::Stream { rank: 3, which: 1 },
+            Source::Pmi(u32::MAX),
+        ];
+        for source in all {
+            assert_eq!(Source::of(source.data()), Some(source));
+        }
+        assert_eq!(Source::of(EventData::new_u64(u64::MAX)), None);
+    }
+
+    #[test]
+    fn codes_of_aborts() {
+        for (code, expected) in [(0, 0), (7, 7), (255, 255), (256, 255), (-1, 255), (257, 1)] {
+            assert_eq!(abort_code(code), expected, "{code}");
+        }
+    }
+}
