@@ -76,7 +76,7 @@ pub(crate) fn finalize(face: &Face) -> Result<()> {
     let own = world.comm_self();
     own.attributes.delete_all(own)?;
     world.finalize()?;
-    face.process().lifecycle.finalized()
+    face.process().stop()
 }
 
 pub(crate) fn abort(face: &Face, comm: &Arc<Comm>, errorcode: i32) -> Result<()> {

@@ -18,7 +18,7 @@ use super::values::is_in_place;
 use crate::constants::{HANDLE_NAMES, MPI_REQUEST_NULL, MPI_ROOT};
 
 /// The object of a handle.
-#[inline]
+#[inline(always)]
 pub(crate) fn object<K: Object>(face: &Face, n: usize, handle: Handle<K>) -> Result<Held<K::Value>> {
     K::table(face.process()).hold(handle.value).map_err(|why| parameter_object::<K>(face, n, handle.value, why))
 }

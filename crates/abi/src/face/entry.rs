@@ -3,8 +3,9 @@
 //! A panic never crosses into the C program: entry points are `extern "C"`, so unwinding stops there
 //! and ends the process, after the panic hook of [`announce_panics`] has said that it is our bug.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
+use std::mem::ManuallyDrop;
 use std::sync::{Arc, Once};
 
 use base::GateGuard;
@@ -35,9 +36,11 @@ pub struct Face {
     process: &'static Process,
     world: Option<&'static World>,
     call: &'static Call,
-    blamed: RefCell<Option<Arc<Comm>>>,
-    _gate: Option<GateGuard<'static>>,
-    _early: Option<GateGuard<'static>>,
+    blamed: ManuallyDrop<RefCell<Option<Arc<Comm>>>>,
+    gate: ManuallyDrop<Option<GateGuard<'static>>>,
+    early: ManuallyDrop<Option<GateGuard<'static>>>,
+    /// True if there is more to do at the end than to return.
+    has_more_to_drop: Cell<bool>,
 }
 
 impl Face {
@@ -45,34 +48,43 @@ impl Face {
     ///
     /// # Errors
     /// The error code to return, if the error handler has not ended the process.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enter(call: &'static Call) -> std::result::Result<Face, c_int> {
         let process = Process::this();
-        match process.world() {
-            Some(world) if !process.lifecycle.is_finalized() => Ok(Face {
-                process,
-                world: Some(world),
-                call,
-                blamed: RefCell::new(None),
-                _gate: Some(world.enter()),
-                _early: None,
-            }),
-            _ => Err(not_running(process, call)),
-        }
+        let Some(world) = process.running() else { return Err(not_running(process, call)) };
+        let face = Face {
+            process,
+            world: Some(world),
+            call,
+            blamed: ManuallyDrop::new(RefCell::new(None)),
+            gate: ManuallyDrop::new(None),
+            early: ManuallyDrop::new(None),
+            has_more_to_drop: Cell::new(false),
+        };
+        if process.is_shared_by_threads() { Ok(face.locked(world)) } else { Ok(face) }
+    }
+
+    /// Takes the gate that keeps the threads of the process apart.
+    #[inline(never)]
+    fn locked(mut self, world: &'static World) -> Face {
+        self.gate = ManuallyDrop::new(Some(world.enter()));
+        self.has_more_to_drop.set(true);
+        self
     }
 
     /// Enters a call that is legal at any time, from any thread.
     pub(crate) fn enter_any_time(call: &'static Call) -> Face {
         let process = Process::this();
         let early = process.early_gate.enter();
-        let world = process.world().filter(|_| !process.lifecycle.is_finalized());
+        let world = process.running();
         Face {
             process,
             world,
             call,
-            blamed: RefCell::new(None),
-            _gate: world.map(World::enter),
-            _early: Some(early),
+            blamed: ManuallyDrop::new(RefCell::new(None)),
+            gate: ManuallyDrop::new(world.map(World::enter)),
+            early: ManuallyDrop::new(Some(early)),
+            has_more_to_drop: Cell::new(true),
         }
     }
 
@@ -109,6 +121,7 @@ impl Face {
     /// Has the error handler of `comm` asked if this call fails, whatever communicator it was given.
     pub fn blame(&self, comm: Option<&Arc<Comm>>) {
         self.blamed.replace(comm.cloned());
+        self.has_more_to_drop.set(true);
     }
 
     /// The number of an error, for a status.
@@ -151,12 +164,34 @@ impl Face {
     }
 
     /// Shorthand for a call that ends here.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn finish(&self, result: Result<()>, given: Given) -> c_int {
         match result {
             Ok(()) => 0,
             Err(error) => self.fail(error, given),
         }
+    }
+}
+
+impl Drop for Face {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.has_more_to_drop.get() {
+            self.drop_the_rest();
+        }
+    }
+}
+
+impl Face {
+    /// Leaves the gates, the inner one first.
+    #[inline(never)]
+    fn drop_the_rest(&mut self) {
+        // SAFETY: called once, by `drop`; the field is not touched afterwards.
+        unsafe { ManuallyDrop::drop(&mut self.blamed) };
+        // SAFETY: as above.
+        unsafe { ManuallyDrop::drop(&mut self.gate) };
+        // SAFETY: as above.
+        unsafe { ManuallyDrop::drop(&mut self.early) };
     }
 }
 

@@ -1,6 +1,7 @@
 //! Everything this process owns, in the one static of the project.
 
 use std::cell::OnceCell;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use base::Gate;
@@ -11,7 +12,7 @@ use mpi_core::error::ErrorRegistry;
 use mpi_core::group::Group;
 use mpi_core::info::Info;
 use mpi_core::point_to_point::Message;
-use mpi_core::{Comm, Request, World};
+use mpi_core::{Comm, Request, ThreadLevel, World};
 
 use super::handle::Kind;
 use super::table::Table;
@@ -45,6 +46,14 @@ pub struct Process {
     pub(crate) requests: Table<Request>,
     pub(crate) messages: Table<Message>,
     world: OnceCell<World>,
+    phase: AtomicU8,
+}
+
+/// Values of `Process::phase`.
+mod phase {
+    pub const NOT_RUNNING: u8 = 0;
+    pub const RUNNING: u8 = 1;
+    pub const RUNNING_WITH_THREADS: u8 = 2;
 }
 
 struct Shared(Process);
@@ -81,17 +90,17 @@ impl Process {
             requests: Table::new(Kind::Request, MPI_REQUEST_NULL, 1),
             messages: Table::new(Kind::Message, MPI_MESSAGE_NULL, 2),
             world: OnceCell::new(),
+            phase: AtomicU8::new(phase::NOT_RUNNING),
         };
         process.make_predefined();
         process
     }
 
     fn make_predefined(&self) {
-        use std::sync::atomic::Ordering::Relaxed;
         self.groups.set_predefined(MPI_GROUP_EMPTY, Arc::new(Group::empty()));
         for basic in Basic::all() {
             let datatype = Datatype::predefined(basic);
-            datatype.face_handle.store(basic.abi_handle(), Relaxed);
+            datatype.face_handle.store(basic.abi_handle(), Ordering::Relaxed);
             self.datatypes.set_predefined(basic.abi_handle(), datatype);
         }
         for handle in MPI_OP_NULL..MPI_OP_NULL + 0x20 {
@@ -106,16 +115,35 @@ impl Process {
         ];
         for (handle, which) in handlers {
             let handler = ErrorHandler::predefined(which);
-            handler.face_handle.store(handle, Relaxed);
+            handler.face_handle.store(handle, Ordering::Relaxed);
             self.error_handlers.set_predefined(handle, handler);
         }
         self.infos.set_predefined(MPI_INFO_ENV, Arc::new(Launch::of_this_process(None).info()));
     }
 
-    /// The world, from initialisation on.
-    #[inline]
-    pub fn world(&self) -> Option<&World> {
-        self.world.get()
+    /// The world, from initialisation to finalisation.
+    #[inline(always)]
+    pub fn running(&self) -> Option<&World> {
+        // Acquire, with the release in `set_world`: whoever sees the phase sees the world.
+        if self.phase.load(Ordering::Acquire) == phase::NOT_RUNNING { None } else { self.world.get() }
+    }
+
+    /// True if any thread may call at any time, so that each call takes the gate.
+    #[inline(always)]
+    pub fn is_shared_by_threads(&self) -> bool {
+        // Relaxed: asked after `running`.
+        self.phase.load(Ordering::Relaxed) == phase::RUNNING_WITH_THREADS
+    }
+
+    /// The world takes no more calls.
+    ///
+    /// # Errors
+    /// `Other` when that has happened before.
+    pub fn stop(&self) -> mpi_core::Result<()> {
+        self.lifecycle.finalized()?;
+        // Release: what this thread did comes before what others see after the end.
+        self.phase.store(phase::NOT_RUNNING, Ordering::Release);
+        Ok(())
     }
 
     /// Makes the world known: its predefined communicators get their handles, `MPI_INFO_ENV` all of
@@ -124,14 +152,17 @@ impl Process {
     /// # Panics
     /// If there is a world.
     pub fn set_world(&self, world: World) {
-        use std::sync::atomic::Ordering::Relaxed;
+        let threads = world.thread_level() == ThreadLevel::Multiple;
         for (handle, comm) in [(MPI_COMM_WORLD, world.comm_world()), (MPI_COMM_SELF, world.comm_self())] {
-            comm.face_handle.store(handle, Relaxed);
+            comm.face_handle.store(handle, Ordering::Relaxed);
             self.comms.set_predefined(handle, Arc::clone(comm));
         }
         let launch = Launch::of_this_process(None).within(&world);
         self.infos.set_predefined(MPI_INFO_ENV, Arc::new(launch.info()));
         assert!(self.world.set(world).is_ok(), "a process is initialised once");
+        let phase = if threads { phase::RUNNING_WITH_THREADS } else { phase::RUNNING };
+        // Release, with the acquire in `running`.
+        self.phase.store(phase, Ordering::Release);
     }
 
     /// The predefined datatype of a basic type.

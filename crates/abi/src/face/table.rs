@@ -95,7 +95,7 @@ impl<T: 'static> Table<T> {
     }
 
     /// The object of a handle, held until the result is dropped.
-    #[inline]
+    #[inline(always)]
     pub fn hold(&'static self, handle: usize) -> Result<Held<T>, Lookup> {
         let slot = self.slot(handle)?;
         slot.holders.set(slot.holders.get() + 1);
@@ -150,26 +150,38 @@ impl<T: 'static> Table<T> {
     }
 
     /// Number of objects that were not released, predefined ones aside.
+    #[cfg(test)]
     pub fn live_count(&self) -> usize {
         let chunks = self.chunks.borrow();
         chunks.iter().flat_map(|chunk| chunk.iter()).filter(|slot| slot.references.get() > 0).count()
     }
 
-    #[inline]
+    #[inline(always)]
     fn slot(&self, handle: usize) -> Result<&'static Slot<T>, Lookup> {
         if handle <= PREDEFINED_MAX {
             let slot = self.predefined.get(handle.wrapping_sub(self.first_predefined));
             return slot.filter(|slot| slot.references.get() > 0).ok_or(Lookup::NotPredefined);
         }
         let parts = Parts::decode(handle);
+        if let Some(slot) = self.slot_at(parts.slot)
+            && parts.kind == self.kind as u8
+            && slot.generation.get() == parts.generation
+            && slot.references.get() > 0
+        {
+            return Ok(slot);
+        }
+        Err(self.why_not(parts))
+    }
+
+    #[cold]
+    fn why_not(&self, parts: Parts) -> Lookup {
         if parts.kind != self.kind as u8 {
-            return Err(parts.known_kind().map_or(Lookup::Unknown, Lookup::OtherKind));
+            return parts.known_kind().map_or(Lookup::Unknown, Lookup::OtherKind);
         }
-        let slot = self.slot_at(parts.slot).ok_or(Lookup::Unknown)?;
-        if slot.generation.get() != parts.generation || slot.references.get() == 0 {
-            return Err(if parts.generation <= slot.generation.get() { Lookup::Freed } else { Lookup::Unknown });
+        match self.slot_at(parts.slot) {
+            Some(slot) if parts.generation <= slot.generation.get() => Lookup::Freed,
+            _ => Lookup::Unknown,
         }
-        Ok(slot)
     }
 
     #[inline]
@@ -218,7 +230,7 @@ impl<T> Held<T> {
 impl<T> Deref for Held<T> {
     type Target = T;
 
-    #[inline]
+    #[inline(always)]
     fn deref(&self) -> &T {
         // SAFETY: while the slot has a holder its value is neither taken nor replaced, and held kinds
         // are never lent out mutably.
@@ -228,15 +240,23 @@ impl<T> Deref for Held<T> {
 }
 
 impl<T> Drop for Held<T> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         let holders = self.slot.holders.get() - 1;
         self.slot.holders.set(holders);
         if holders == 0 && self.slot.references.get() == 0 {
-            let value = self.slot.value.take();
-            self.table.recycle(self.slot, self.handle);
-            drop(value);
+            self.drop_object();
         }
+    }
+}
+
+impl<T> Held<T> {
+    /// The last holder of an object whose handles were released lets it go.
+    #[cold]
+    fn drop_object(&self) {
+        let value = self.slot.value.take();
+        self.table.recycle(self.slot, self.handle);
+        drop(value);
     }
 }
 
