@@ -42,11 +42,15 @@ fn append(b: &mut Builder, own: Option<Region>, blocks: Layout<'_>) {
     let rank = b.rank();
     let own = (rank > 0).then(|| gathered.run(rank, rank + 1));
     gather::binomial::append(b, 0, own, &|rank| gathered.len_bytes(rank), &|from, to| gathered.run(from, to));
+    let tree = Tree::binomial(b, 0);
+    pass_down(b, &tree, &gathered);
+}
+
+/// Sends all blocks, gathered at rank 0, down a tree.
+pub(crate) fn pass_down(b: &mut Builder, tree: &Tree, gathered: &Gathered<'_>) {
     b.wait_all();
     b.phase();
-
     let everything = gathered.run(0, b.size());
-    let tree = Tree::binomial(b, 0);
     if let Some(parent) = tree.parent {
         b.recv(parent, everything);
         b.wait_all();

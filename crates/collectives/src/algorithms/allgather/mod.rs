@@ -3,6 +3,7 @@
 pub(crate) mod bruck;
 pub(crate) mod direct;
 pub(crate) mod gather_bcast;
+pub(crate) mod linear;
 pub(crate) mod recursive_doubling;
 pub(crate) mod ring;
 
@@ -23,6 +24,7 @@ impl CollectiveCall for Allgather {
         &ring::ALGORITHM,
         &gather_bcast::ALGORITHM,
         &direct::ALGORITHM,
+        &linear::ALGORITHM,
     ];
     const TABLE: &'static [Row<Allgather>] = &[
         Row::of(&ring::ALGORITHM).up_to_ranks(2),
@@ -62,6 +64,7 @@ impl CollectiveCall for Allgatherv {
         &ring::ALGORITHM_V,
         &gather_bcast::ALGORITHM_V,
         &direct::ALGORITHM_V,
+        &linear::ALGORITHM_V,
     ];
     const TABLE: &'static [Row<Allgatherv>] = &[
         Row::of(&ring::ALGORITHM_V).up_to_ranks(2),

@@ -1,6 +1,7 @@
 //! `MPI_Allreduce`.
 
 pub(crate) mod direct;
+pub(crate) mod linear;
 pub(crate) mod rabenseifner;
 pub(crate) mod recursive_doubling;
 pub(crate) mod reduce_bcast;
@@ -21,6 +22,7 @@ impl CollectiveCall for Allreduce {
         &ring::ALGORITHM,
         &reduce_bcast::ALGORITHM,
         &direct::ALGORITHM,
+        &linear::ALGORITHM,
     ];
     const TABLE: &'static [Row<Allreduce>] = &[
         Row::of(&reduce_bcast::ALGORITHM).up_to_bytes(8 << 10).oversubscribed(true),

@@ -98,7 +98,7 @@ pub(crate) fn pipeline_down(b: &mut Builder, tree: &Tree, data: &Data) {
 /// Segments under way at once on each edge.
 const SEGMENTS_AHEAD: u64 = 2;
 /// Smallest segment: large enough that a message's fixed cost is small against moving it.
-const SEGMENT_BYTES_MIN: u64 = 32 << 10;
+const SEGMENT_BYTES_MIN: u64 = 128 << 10;
 /// Most segments of one schedule: bounds its length whatever the data.
 const SEGMENTS_MAX: u64 = 1024;
 

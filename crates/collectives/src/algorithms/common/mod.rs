@@ -4,6 +4,7 @@ pub(crate) mod accumulator;
 pub(crate) mod fold;
 pub(crate) mod gathered;
 pub(crate) mod halving;
+pub(crate) mod inputs;
 pub(crate) mod layout;
 pub(crate) mod packed;
 pub(crate) mod tree;

@@ -1,6 +1,7 @@
 //! `MPI_Reduce`.
 
 pub(crate) mod binomial;
+pub(crate) mod linear;
 pub(crate) mod rabenseifner;
 
 use crate::call::Reduce;
@@ -12,7 +13,8 @@ use crate::selection::{Algorithm, CollectiveCall, Row};
 impl CollectiveCall for Reduce {
     const COLLECTIVE: Collective = Collective::Reduce;
     const MEASURE: &'static str = "the buffer";
-    const ALGORITHMS: &'static [&'static Algorithm<Reduce>] = &[&binomial::ALGORITHM, &rabenseifner::ALGORITHM];
+    const ALGORITHMS: &'static [&'static Algorithm<Reduce>] =
+        &[&binomial::ALGORITHM, &rabenseifner::ALGORITHM, &linear::ALGORITHM];
     const TABLE: &'static [Row<Reduce>] = &[
         Row::of(&binomial::ALGORITHM).up_to_ranks(2),
         Row::of(&binomial::ALGORITHM).up_to_bytes(16 << 10),
