@@ -10,7 +10,8 @@ use crate::Universe;
 
 /// Runs `body` as `ranks` ranks, each a thread of this process, and returns what each made, in order of rank.
 ///
-/// A rank that panics ends the whole process, as it would end its job; the other ranks would wait for it for ever.
+/// A rank that panics or returns an [`Error`](crate::Error) ends the whole process, as it would end its job; the other
+/// ranks would wait for it for ever.
 ///
 /// ```
 /// let sums = ferrovia::local::run(3, |universe| {

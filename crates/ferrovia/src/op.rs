@@ -129,6 +129,9 @@ impl<T: Bits> Operation<T> for BitXor {
     }
 }
 
+/// What an operation on elements of type `T` does to two slices of them.
+type Combines<T> = fn(&[T], &mut [T]);
+
 /// An operation given by a closure.
 ///
 /// It must be associative. A closure that panics ends the job: the other ranks wait for its result.
@@ -149,7 +152,7 @@ impl<T: Bits> Operation<T> for BitXor {
 #[derive(Clone)]
 pub struct Op<T> {
     op: datatype::Op,
-    _elements: PhantomData<fn(&[T], &mut [T])>,
+    _elements: PhantomData<Combines<T>>,
 }
 
 impl<T: Element> Op<T> {
@@ -190,7 +193,7 @@ impl Reducer {
 
 struct Closure<F, T> {
     function: F,
-    _elements: PhantomData<fn(&[T], &mut [T])>,
+    _elements: PhantomData<Combines<T>>,
 }
 
 impl<T: Element, F: Fn(&[T], &mut [T]) + Send + Sync> UserFunction for Closure<F, T> {

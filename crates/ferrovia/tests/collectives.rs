@@ -228,6 +228,24 @@ fn an_operation_of_ones_own_keeps_the_order_of_ranks() {
 }
 
 #[test]
+fn an_operation_the_leaves_do_not_have_is_refused() {
+    #[derive(Clone, Copy)]
+    struct Opaque(#[expect(dead_code, reason = "only its bytes matter")] [u8; 3]);
+    // SAFETY: three bytes, all of whose values are good.
+    unsafe impl ferrovia::Element for Opaque {
+        const LEAF: ferrovia::Basic = ferrovia::Basic::Byte;
+        const LEAVES: usize = 3;
+    }
+    impl ferrovia::Number for Opaque {}
+    run(2, |universe| {
+        let world = universe.world();
+        let error = world.all_reduce_value(Opaque([1; 3]), Sum).err().expect("bytes have no sum");
+        assert_eq!(error.class(), ErrorClass::Op);
+        assert!(error.message().contains("MPI_SUM") && error.message().contains("Opaque"), "{error}");
+    });
+}
+
+#[test]
 fn lengths_and_roots_are_checked_before_anything_happens() {
     run(2, |universe| {
         let world = universe.world();

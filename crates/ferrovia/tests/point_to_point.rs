@@ -31,6 +31,16 @@ fn every_kind_of_element_travels() {
 }
 
 #[test]
+fn whatever_bytes_come_are_good_elements() {
+    run(1, |universe| {
+        let own = universe.own();
+        own.send(&[0_u8, 1, 7], 0, 0).unwrap();
+        let (truths, _) = own.receive_vec::<Bool>(0, 0).unwrap();
+        assert_eq!(truths.into_iter().map(bool::from).collect::<Vec<_>>(), [false, true, true]);
+    });
+}
+
+#[test]
 fn all_lengths_arrive_in_both_modes() {
     for len in [0_usize, 1, 7, 1000, 8 << 10, 70_000, 1 << 20] {
         run(2, |universe| {

@@ -187,8 +187,7 @@ impl Planner<'_> {
         };
         let op = reducer.op;
         if !op.supports(&datatype) {
-            // A class that is survivable: nothing has begun.
-            return ErrorClass::Arg.fail(format!("{op:?} is not defined for {}", std::any::type_name::<T>()));
+            return ErrorClass::Op.fail(format!("{op:?} is not defined for {}", std::any::type_name::<T>()));
         }
         let input = data.map_or(Borrowed::none(None), |data| reading(data).map(Some));
         Ok(input.with(writing(result)).map(|(input, result)| Reduction {
