@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 
+use base::Config;
+use engine::Stats;
 use mpi_core::ProcessManager;
 use pmi::{Client, PmiError, Timeouts};
 
@@ -12,15 +14,17 @@ pub(crate) struct Manager {
     /// Gone once the launcher has been told of the end.
     client: RefCell<Option<Client>>,
     world: Option<pmi::World>,
+    /// Counters are shown at the end.
+    stats: bool,
 }
 
 impl Manager {
     /// Finds and greets the launcher that the environment names.
-    pub(crate) fn from_environment() -> Result<Self, BootError> {
+    pub(crate) fn from_environment(config: &Config) -> Result<Self, BootError> {
         let variable = |name: &str| std::env::var(name).ok();
         let client = Client::from_env_with(variable, base::descriptor::inherited, Timeouts::default())?;
         let world = client.as_ref().map(|client| client.world().clone());
-        Ok(Self { client: RefCell::new(client), world })
+        Ok(Self { client: RefCell::new(client), world, stats: config.stats })
     }
 
     pub(crate) fn rank(&self) -> u32 {
@@ -76,6 +80,13 @@ impl ProcessManager for Manager {
         }
     }
 
+    fn report(&self, stats: &Stats) {
+        if self.stats {
+            // One write, so that the lines of several ranks do not mix.
+            eprint!("{}", stats_text(self.rank(), stats));
+        }
+    }
+
     fn appnum(&self) -> Option<i32> {
         self.world.as_ref().map(|world| world.appnum).filter(|number| *number >= 0)
     }
@@ -92,4 +103,13 @@ impl ProcessManager for Manager {
         // All processes of a world are on one host.
         0
     }
+}
+
+/// The counters as a table, without the rows that are zero.
+fn stats_text(rank: u32, stats: &Stats) -> String {
+    let mut text = format!("ferrovia[{rank}]: messages and protocols\n");
+    for (name, value) in stats.rows().into_iter().filter(|(_, value)| *value > 0) {
+        text.push_str(&format!("ferrovia[{rank}]:   {name:<28}{value:>14}\n"));
+    }
+    text
 }

@@ -35,7 +35,7 @@ pub fn configuration() -> Result<Config, BootError> {
 /// One line that says what is in the way.
 pub fn start(thread_level: ThreadLevel) -> Result<World, BootError> {
     let config = configuration()?;
-    let manager = Manager::from_environment()?;
+    let manager = Manager::from_environment(&config)?;
     let engine = start_engine(&manager, &config)?;
     let mut selection = Selection::default();
     selection.oversubscribed = manager.size() > core_count();

@@ -28,3 +28,23 @@ pub struct Stats {
     /// Records that made no sense and were dropped.
     pub refused_records: u64,
 }
+
+impl Stats {
+    /// Every counter with its name, in the order a reader wants them.
+    pub fn rows(&self) -> [(&'static str, u64); 12] {
+        [
+            ("eager sends", self.eager_sent),
+            ("eager sends that waited", self.eager_waited),
+            ("rendezvous sends", self.rendezvous_sent),
+            ("sends to self", self.self_sent),
+            ("receives read", self.read_received),
+            ("receives copied by both", self.shared_received),
+            ("chunks copied for receivers", self.chunks_written),
+            ("receives staged", self.staged_received),
+            ("unexpected messages", self.unexpected),
+            ("unexpected bytes, peak", self.unexpected_peak_bytes),
+            ("senders held back, times", self.held_back),
+            ("refused records", self.refused_records),
+        ]
+    }
+}

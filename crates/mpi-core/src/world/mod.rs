@@ -156,6 +156,7 @@ impl World {
         self.detach_buffer();
         self.synchronize(&self.comm_world)?;
         self.wait_until(|world| (world.engine.borrow().pending_sends() == 0).then_some(()));
+        self.process.report(&self.engine.borrow().stats());
         self.process.finalize().map_err(|why| {
             ErrorClass::Other.error(format!("the process manager could not be told of the end: {why}"))
         })

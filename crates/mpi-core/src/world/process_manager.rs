@@ -11,6 +11,9 @@ pub trait ProcessManager: Send {
     /// A sentence when the manager could not be told.
     fn finalize(&self) -> Result<(), String>;
 
+    /// Shows what took which way, if the user asked for that.
+    fn report(&self, _stats: &engine::Stats) {}
+
     /// Number of the command in a start of several programs (`MPI_APPNUM`).
     fn appnum(&self) -> Option<i32> {
         None
