@@ -239,6 +239,11 @@ impl Finished {
         self.status.is_some_and(|status| status.success())
     }
 
+    /// Whether it had to be ended at its time limit.
+    pub fn outlived_its_limit(&self) -> bool {
+        self.status.is_none()
+    }
+
     /// The exit status, if it ended by itself.
     pub fn code(&self) -> Option<i32> {
         self.status.and_then(|status| status.code())

@@ -35,6 +35,9 @@ pub struct Options {
     /// Stop at the first failure
     #[arg(long)]
     fail_fast: bool,
+    /// Test what is installed under target/prefix as it is, without building it again
+    #[arg(long)]
+    no_build: bool,
 }
 
 /// How a test ended, if not by an error.
@@ -76,6 +79,7 @@ impl Case {
 /// What tests need and share; each thing is made at its first use, and a failure is remembered.
 #[derive(Default)]
 pub struct Workshop {
+    no_build: bool,
     installed: OnceCell<Result<(), String>>,
     peers: OnceCell<Result<PathBuf, String>>,
     python: OnceCell<Result<python::Environment, String>>,
@@ -85,7 +89,7 @@ pub struct Workshop {
 impl Workshop {
     /// Ferrovia, installed from this working tree under `target/prefix`.
     pub fn installation(&self) -> Result<PathBuf> {
-        made_once(&self.installed, || install::run(&paths::prefix()))?;
+        made_once(&self.installed, || if self.no_build { Ok(()) } else { install::run(&paths::prefix()) })?;
         Ok(paths::prefix())
     }
 
@@ -124,7 +128,7 @@ pub fn run(options: &Options) -> Result<()> {
     if chosen.is_empty() {
         bail!("no test has a name like {:?}; `cargo xtask test --list` shows them all", options.filters);
     }
-    let workshop = Workshop::default();
+    let workshop = Workshop { no_build: options.no_build, ..Workshop::default() };
     let (mut passed, mut failed, mut skipped) = (0, Vec::new(), Vec::new());
     let began = Instant::now();
     for (index, case) in chosen.iter().enumerate() {
@@ -161,7 +165,7 @@ pub fn run(options: &Options) -> Result<()> {
 impl Options {
     /// Everything, as a newcomer asks for it.
     pub fn everything() -> Self {
-        Self { filters: Vec::new(), list: false, quick: false, fail_fast: false }
+        Self { filters: Vec::new(), list: false, quick: false, fail_fast: false, no_build: false }
     }
 
     fn choose(&self, case: &Case) -> bool {

@@ -176,8 +176,8 @@ fn ended_by(workshop: &Workshop, signal: Signal) -> Result<()> {
     }
     kill_process(running.pid(), signal)?;
     let finished = running.finish()?;
-    if finished.success() {
-        return Err(finished.complain("a job that was ended should not end with status 0"));
+    if finished.success() || finished.outlived_its_limit() {
+        return Err(finished.complain("the launcher should end at once, with a status other than 0"));
     }
     mark.gone().map_err(|error| finished.complain(error))
 }
