@@ -456,21 +456,42 @@ pub(crate) unsafe fn isendrecv_replace(
 }
 
 pub(crate) fn buffer_attach(face: &Face, buffer: *const u8, size: i64) -> Result<()> {
-    face.world().attach_buffer(budget(buffer, size))
+    face.world().attach_buffer(None, budget(buffer, size))
 }
 
 pub(crate) fn buffer_detach(face: &Face, buffer_addr: Out<*mut c_void>, size: CountOut) -> Result<()> {
-    let budget = face.world().detach_buffer();
-    hand_back(budget, &buffer_addr, &size)
+    hand_back(face.world().detach_buffer(None), &buffer_addr, &size)
 }
 
 pub(crate) fn buffer_flush(face: &Face) -> Result<()> {
-    face.world().flush_buffer();
+    face.world().flush_buffer(None);
     Ok(())
 }
 
 pub(crate) fn buffer_iflush(face: &Face, request: OutHandle<Request>) -> Result<()> {
-    request.set(face, face.world().iflush_buffer())
+    request.set(face, face.world().iflush_buffer(None))
+}
+
+pub(crate) fn comm_attach_buffer(face: &Face, comm: &Arc<Comm>, buffer: *const u8, size: i64) -> Result<()> {
+    face.world().attach_buffer(Some(comm), budget(buffer, size))
+}
+
+pub(crate) fn comm_detach_buffer(
+    face: &Face,
+    comm: &Arc<Comm>,
+    buffer_addr: Out<*mut c_void>,
+    size: CountOut,
+) -> Result<()> {
+    hand_back(face.world().detach_buffer(Some(comm)), &buffer_addr, &size)
+}
+
+pub(crate) fn comm_flush_buffer(face: &Face, comm: &Arc<Comm>) -> Result<()> {
+    face.world().flush_buffer(Some(comm));
+    Ok(())
+}
+
+pub(crate) fn comm_iflush_buffer(face: &Face, comm: &Arc<Comm>, request: OutHandle<Request>) -> Result<()> {
+    request.set(face, face.world().iflush_buffer(Some(comm)))
 }
 
 /// The end of a receive: its status, also if it failed.

@@ -129,7 +129,7 @@ pub(crate) fn request_get_status(
     let found = face.world().request_status(&request)?;
     flag.set_flag(found.is_some());
     if let Some(found) = found {
-        status.set(&found);
+        set_status(&status, &found);
     }
     Ok(())
 }
@@ -146,7 +146,7 @@ pub(crate) fn request_get_status_any(
     flag.set_flag(found.is_some());
     index.set(found.and_then(|(index, _)| index).map_or(UNDEFINED, |index| index as i32));
     if let Some((_, found)) = found {
-        status.set(&found);
+        set_status(&status, &found);
     }
     Ok(())
 }
@@ -205,7 +205,7 @@ pub(crate) fn grequest_complete(face: &Face, request: Requests<'_>) -> Result<()
 fn one(face: &Face, finish: Finish, status: &StatusOut) -> Result<()> {
     match finish {
         Ok(finished) => {
-            status.set(&finished);
+            set_status(status, &finished);
             Ok(())
         }
         Err(failure) => {
@@ -215,12 +215,23 @@ fn one(face: &Face, finish: Finish, status: &StatusOut) -> Result<()> {
     }
 }
 
+/// Writes a status; an empty one says success, otherwise the error field is left alone.
+///
+/// MPI: §3.7.3
+#[inline]
+fn set_status(to: &StatusOut, status: &Status) {
+    to.set(status);
+    if *status == Status::EMPTY {
+        to.set_error(0);
+    }
+}
+
 /// The result of one operation of several.
 fn any(face: &Face, finished: AnyFinished, index: &Out<i32>, status: &StatusOut) -> Result<()> {
     match finished {
         AnyFinished::NoneActive => {
             index.set(UNDEFINED);
-            status.set(&Status::EMPTY);
+            set_status(status, &Status::EMPTY);
             Ok(())
         }
         AnyFinished::One(at, finish) => {

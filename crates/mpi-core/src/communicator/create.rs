@@ -169,7 +169,9 @@ impl World {
         if Arc::ptr_eq(comm, self.comm_world()) || Arc::ptr_eq(comm, self.comm_self()) {
             return ErrorClass::Comm.fail(format!("{comm} is predefined and cannot be freed"));
         }
-        comm.attributes.delete_all(comm)
+        comm.attributes.delete_all(comm)?;
+        self.orphan_buffered(comm);
+        Ok(())
     }
 
     /// Frees a communicator once all members have come here.

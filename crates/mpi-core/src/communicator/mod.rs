@@ -38,6 +38,7 @@ use crate::error::{ErrorClass, Result};
 use crate::environment::ErrorHandler;
 use crate::group::Group;
 use crate::info::Info;
+use crate::point_to_point::AttachedBuffer;
 
 /// How two communicators compare.
 ///
@@ -77,6 +78,7 @@ struct Details {
     name: Option<Box<str>>,
     info: Option<Arc<Info>>,
     error_handler: Arc<ErrorHandler>,
+    attached: AttachedBuffer,
 }
 
 /// Tags from here up, on the collective context, belong to creations by group.
@@ -108,7 +110,7 @@ impl Comm {
             group,
             collective_count: AtomicU32::new(0),
             schedules: OnceLock::new(),
-            details: Mutex::new(Details { name: None, info: None, error_handler }),
+            details: Mutex::new(Details { name: None, info: None, error_handler, attached: AttachedBuffer::default() }),
             attributes: Attributes::default(),
             face_handle: AtomicUsize::new(0),
             commons: Arc::clone(commons),
@@ -262,6 +264,11 @@ impl Comm {
     /// Chooses what happens when a call on this communicator fails.
     pub fn set_error_handler(&self, handler: Arc<ErrorHandler>) {
         self.details().error_handler = handler;
+    }
+
+    /// Looks at the communicator's own buffer for buffered sends.
+    pub(crate) fn with_attached_buffer<R>(&self, act: impl FnOnce(&mut AttachedBuffer) -> R) -> R {
+        act(&mut self.details().attached)
     }
 
     /// Compares contexts and groups.

@@ -5,6 +5,8 @@
 //! and `BSEND_OVERHEAD`, and a send that goes beyond the budget is an error, just as if the copy
 //! lay in the user's memory.
 //!
+//! A communicator can have a buffer of its own; others share that of the process.
+//!
 //! MPI: §3.6
 
 use std::sync::Arc;
@@ -71,47 +73,72 @@ impl AttachedBuffer {
     }
 }
 
+impl AttachedBuffer {
+    /// True if something is attached.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.budget.is_some()
+    }
+}
+
+/// Whose buffer a call is about: a communicator's own, or that of the process.
+pub type BufferOwner<'a> = Option<&'a Arc<Comm>>;
+
 impl World {
     /// Attaches memory for buffered sends.
     ///
     /// # Errors
     /// `Buffer` when something is attached already.
     ///
-    /// MPI: §3.6 `MPI_Buffer_attach`
-    pub fn attach_buffer(&self, budget: Budget) -> Result<()> {
-        let mut attached = self.attached.borrow_mut();
-        if attached.budget.is_some() {
-            return ErrorClass::Buffer.fail("a buffer for buffered sends is attached already");
+    /// MPI: §3.6 `MPI_Buffer_attach`, `MPI_Comm_attach_buffer`
+    pub fn attach_buffer(&self, owner: BufferOwner<'_>, budget: Budget) -> Result<()> {
+        self.with_buffer(owner, |attached| {
+            if attached.is_attached() {
+                return ErrorClass::Buffer.fail("a buffer for buffered sends is attached already");
+            }
+            attached.budget = Some(budget);
+            Ok(())
+        })
+    }
+
+    /// Waits until all messages of the buffer are gone and detaches it; `None` if there was none.
+    ///
+    /// MPI: §3.6 `MPI_Buffer_detach`, `MPI_Comm_detach_buffer`
+    pub fn detach_buffer(&self, owner: BufferOwner<'_>) -> Option<Budget> {
+        self.flush_buffer(owner);
+        self.with_buffer(owner, |attached| attached.budget.take())
+    }
+
+    /// Waits until all messages of the buffer are gone.
+    ///
+    /// MPI: §3.6 `MPI_Buffer_flush`, `MPI_Comm_flush_buffer`
+    pub fn flush_buffer(&self, owner: BufferOwner<'_>) {
+        self.wait_until(|world| world.reap_buffered(owner).then_some(()));
+    }
+
+    /// A request that completes when all messages of the buffer are gone.
+    ///
+    /// MPI: §3.6 `MPI_Buffer_iflush`, `MPI_Comm_iflush_buffer`
+    pub fn iflush_buffer(&self, owner: BufferOwner<'_>) -> Request {
+        let call = if owner.is_some() { "MPI_Comm_iflush_buffer" } else { "MPI_Buffer_iflush" };
+        if self.reap_buffered(owner) {
+            return Request::finished(Status::EMPTY, call);
         }
-        attached.budget = Some(budget);
-        Ok(())
+        let key = self.operations.start(Box::new(Flush { owner: owner.cloned() }));
+        Request::operation(key, Arc::clone(owner.unwrap_or(self.comm_self())), call)
     }
 
-    /// Waits until all buffered messages are gone and detaches the memory; `None` if there was none.
-    ///
-    /// MPI: §3.6 `MPI_Buffer_detach`
-    pub fn detach_buffer(&self) -> Option<Budget> {
-        self.flush_buffer();
-        self.attached.borrow_mut().budget.take()
+    /// The messages a communicator still has on their way go on without it.
+    pub(crate) fn orphan_buffered(&self, comm: &Arc<Comm>) {
+        let under_way = self.with_buffer(Some(comm), |attached| std::mem::take(attached)).under_way;
+        let unpaid = under_way.into_iter().map(|copied| Copied { cost_bytes: 0, ..copied });
+        self.attached.borrow_mut().under_way.extend(unpaid);
     }
 
-    /// Waits until all buffered messages are gone.
-    ///
-    /// MPI: §3.6 `MPI_Buffer_flush`
-    pub fn flush_buffer(&self) {
-        self.wait_until(|world| world.reap_buffered().then_some(()));
-    }
-
-    /// A request that completes when all buffered messages are gone.
-    ///
-    /// MPI: §3.6 `MPI_Buffer_iflush`
-    pub fn iflush_buffer(&self) -> Request {
-        const CALL: &str = "MPI_Buffer_iflush";
-        if self.reap_buffered() {
-            return Request::finished(Status::EMPTY, CALL);
+    fn with_buffer<R>(&self, owner: BufferOwner<'_>, act: impl FnOnce(&mut AttachedBuffer) -> R) -> R {
+        match owner {
+            Some(comm) => comm.with_attached_buffer(act),
+            None => act(&mut self.attached.borrow_mut()),
         }
-        let key = self.operations.start(Box::new(Flush));
-        Request::operation(key, Arc::clone(self.comm_self()), CALL)
     }
 
     pub(crate) fn buffered_send(&self, comm: &Arc<Comm>, dest: i32, tag: i32, buf: SendBuf) -> Result<()> {
@@ -131,13 +158,14 @@ impl World {
         buf: &SendBuf,
     ) -> Result<()> {
         let cost_bytes = buf.len_bytes() + BSEND_OVERHEAD_BYTES;
-        self.reap_buffered();
-        let mut admitted = self.attached.borrow().admit(cost_bytes);
+        let owner = comm.with_attached_buffer(|attached| attached.is_attached()).then_some(comm);
+        self.reap_buffered(owner);
+        let mut admitted = self.with_buffer(owner, |attached| attached.admit(cost_bytes));
         if admitted.is_err() {
             // Copies may have left without being noticed yet.
             self.progress();
-            self.reap_buffered();
-            admitted = self.attached.borrow().admit(cost_bytes);
+            self.reap_buffered(owner);
+            admitted = self.with_buffer(owner, |attached| attached.admit(cost_bytes));
         }
         if let Err(why) = admitted {
             return ErrorClass::Buffer.fail(format!(
@@ -153,7 +181,7 @@ impl World {
             let id = engine
                 .send(SendMode::Standard, peer, context, tag, packed(buf))
                 .map_err(engine_error)?;
-            self.attached.borrow_mut().under_way.push(Copied { id, cost_bytes });
+            self.with_buffer(owner, |attached| attached.under_way.push(Copied { id, cost_bytes }));
         }
         drop(engine);
         self.wake_sleepers();
@@ -161,22 +189,25 @@ impl World {
     }
 
     /// Forgets copies that have gone; true if none is left.
-    fn reap_buffered(&self) -> bool {
-        let mut attached = self.attached.borrow_mut();
-        if !attached.under_way.is_empty() {
-            let mut engine = self.engine.borrow_mut();
-            attached.under_way.retain(|copied| engine.take(copied.id).is_none());
-        }
-        attached.under_way.is_empty()
+    fn reap_buffered(&self, owner: BufferOwner<'_>) -> bool {
+        self.with_buffer(owner, |attached| {
+            if !attached.under_way.is_empty() {
+                let mut engine = self.engine.borrow_mut();
+                attached.under_way.retain(|copied| engine.take(copied.id).is_none());
+            }
+            attached.under_way.is_empty()
+        })
     }
 }
 
 /// Waits for the messages that are under way.
-struct Flush;
+struct Flush {
+    owner: Option<Arc<Comm>>,
+}
 
 impl Operation for Flush {
     fn advance(&mut self, world: &World) -> Poll<Result<()>> {
-        if world.reap_buffered() { Poll::Ready(Ok(())) } else { Poll::Pending }
+        if world.reap_buffered(self.owner.as_ref()) { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 }
 

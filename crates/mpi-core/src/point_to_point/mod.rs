@@ -14,7 +14,7 @@ mod probe;
 mod receive;
 mod send;
 
-pub use buffered::{AttachedBuffer, Budget};
+pub use buffered::{AttachedBuffer, Budget, BufferOwner};
 pub use exchange::End;
 pub use probe::Message;
 pub use send::Mode;
