@@ -114,6 +114,19 @@ fn allreduce_of_floats_is_equal_to_the_bit_everywhere() {
     }
 }
 
+#[test]
+fn long_allreduces_go_in_parts() {
+    for selection in selections(Collective::Allreduce) {
+        for size in [2, 3, 5] {
+            for operation in [Operation::Sum, Operation::Matrix] {
+                for seed in 0..2 {
+                    check_allreduce(&Case { size, count: 21_003, operation, seed }, &selection);
+                }
+            }
+        }
+    }
+}
+
 fn check_reduce(case: &Case, root: u32, selection: &Selection) {
     let mut chance = Chance::new(case.seed);
     let inputs = case.inputs(&mut chance, case.count);

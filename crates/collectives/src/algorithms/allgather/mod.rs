@@ -27,10 +27,12 @@ impl CollectiveCall for Allgather {
         &linear::ALGORITHM,
     ];
     const TABLE: &'static [Row<Allgather>] = &[
-        Row::of(&ring::ALGORITHM).up_to_ranks(2),
-        Row::of(&gather_bcast::ALGORITHM).up_to_bytes(4 << 10).oversubscribed(true),
+        Row::of(&linear::ALGORITHM).up_to_ranks(64).up_to_bytes(8 << 10).oversubscribed(true),
+        Row::of(&gather_bcast::ALGORITHM).up_to_bytes(8 << 10).oversubscribed(true),
+        Row::of(&direct::ALGORITHM).up_to_ranks(8),
         Row::of(&recursive_doubling::ALGORITHM).up_to_bytes(256 << 10),
         Row::of(&bruck::ALGORITHM).up_to_bytes(32 << 10),
+        Row::of(&direct::ALGORITHM).oversubscribed(true),
         Row::of(&ring::ALGORITHM),
     ];
 
@@ -67,10 +69,12 @@ impl CollectiveCall for Allgatherv {
         &linear::ALGORITHM_V,
     ];
     const TABLE: &'static [Row<Allgatherv>] = &[
-        Row::of(&ring::ALGORITHM_V).up_to_ranks(2),
-        Row::of(&gather_bcast::ALGORITHM_V).up_to_bytes(4 << 10).oversubscribed(true),
-        Row::of(&recursive_doubling::ALGORITHM_V).up_to_bytes(64 << 10),
+        Row::of(&linear::ALGORITHM_V).up_to_ranks(64).up_to_bytes(8 << 10).oversubscribed(true),
+        Row::of(&gather_bcast::ALGORITHM_V).up_to_bytes(8 << 10).oversubscribed(true),
+        Row::of(&direct::ALGORITHM_V).up_to_ranks(8),
+        Row::of(&recursive_doubling::ALGORITHM_V).up_to_bytes(256 << 10),
         Row::of(&bruck::ALGORITHM_V).up_to_bytes(32 << 10),
+        Row::of(&direct::ALGORITHM_V).oversubscribed(true),
         Row::of(&ring::ALGORITHM_V),
     ];
 

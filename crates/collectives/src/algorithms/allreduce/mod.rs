@@ -25,9 +25,13 @@ impl CollectiveCall for Allreduce {
         &linear::ALGORITHM,
     ];
     const TABLE: &'static [Row<Allreduce>] = &[
+        Row::of(&recursive_doubling::ALGORITHM).up_to_ranks(2).up_to_bytes(32 << 10),
+        Row::of(&ring::ALGORITHM).up_to_ranks(2).up_to_bytes(1 << 20),
+        Row::of(&rabenseifner::ALGORITHM).up_to_ranks(2),
+        Row::of(&direct::ALGORITHM).up_to_ranks(4).up_to_bytes(1 << 10),
+        Row::of(&linear::ALGORITHM).up_to_ranks(64).up_to_bytes(8 << 10).oversubscribed(true),
         Row::of(&reduce_bcast::ALGORITHM).up_to_bytes(8 << 10).oversubscribed(true),
-        Row::of(&recursive_doubling::ALGORITHM).up_to_ranks(2).up_to_bytes(64 << 10),
-        Row::of(&recursive_doubling::ALGORITHM).up_to_bytes(4 << 10),
+        Row::of(&recursive_doubling::ALGORITHM).up_to_bytes(8 << 10),
         Row::of(&rabenseifner::ALGORITHM).up_to_bytes(512 << 10),
         Row::of(&ring::ALGORITHM).up_to_ranks(16).oversubscribed(false),
         Row::of(&rabenseifner::ALGORITHM),

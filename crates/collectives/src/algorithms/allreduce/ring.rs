@@ -8,7 +8,7 @@
 //! step 3      a++ >  b++ >  c++ >
 //! ```
 //!
-//! Pieces go in halves, so that one is reduced while the other travels. Not in place, a piece is
+//! Pieces go in parts, so that one is reduced while others travel. Not in place, a piece is
 //! received into the result and reduced there with the input: no copies and no temporary memory.
 //! Sums begin at different ranks for different pieces: commutative operations only; each piece is
 //! reduced once, so results are equal to the bit.
@@ -20,8 +20,9 @@
 
 use crate::algorithms::common::accumulator::element_range;
 use crate::algorithms::common::even_cut;
-use crate::builder::{Builder, Posted, ring};
+use crate::builder::{self, Builder, Posted};
 use crate::call::Allreduce;
+use crate::data::Data;
 use crate::schedule::{BufferId, Region};
 use crate::selection::Algorithm;
 
@@ -33,75 +34,127 @@ pub(crate) const ALGORITHM: Algorithm<Allreduce> = Algorithm {
     build,
 };
 
-/// Parts of a piece that travel by themselves.
-const PARTS: u32 = 2;
+/// Longest part: short enough to travel with its envelope, where the cost of a message is least.
+const PART_BYTES_MAX: u64 = 16 << 10;
+/// Fewest parts of a piece: one is reduced while another travels.
+const PARTS_MIN: u64 = 2;
+/// Most parts of a piece.
+const PARTS_MAX: u64 = 32;
 
 fn build(b: &mut Builder, call: &Allreduce) {
-    let input = if call.in_place { BufferId::Recv } else { BufferId::Send };
-    let size = b.size();
-    if size == 1 {
-        b.copy(part(b, call, input, 0, 0), part(b, call, BufferId::Recv, 0, 0));
-        b.copy(part(b, call, input, 0, 1), part(b, call, BufferId::Recv, 0, 1));
+    let ring = Ring::of(b, call);
+    let steps = 2 * (b.size() - 1);
+    if steps == 0 {
+        let whole = |buffer| element_range(&call.data, buffer, 0, call.data.count());
+        b.copy(whole(ring.input), whole(BufferId::Recv));
         return;
     }
-    let room = if call.in_place {
-        let largest = even_cut(call.data.count(), size, 1);
-        Some([b.temp_elements(largest.div_ceil(2)), b.temp_elements(largest.div_ceil(2))])
-    } else {
-        None
-    };
-    let reducing_steps = size - 1;
-    let steps = 2 * (size - 1);
-    // Where the part that a step sends lies: the first is input, later ones what arrived before.
-    let outgoing = |b: &Builder, step: u32, half: u32| {
-        let buffer = if step == 0 { input } else { BufferId::Recv };
-        part(b, call, buffer, step, half)
-    };
-    let incoming = |b: &Builder, step: u32, half: u32| {
-        let stored = part(b, call, BufferId::Recv, step + 1, half);
-        match room {
-            Some(room) if step < reducing_steps => Region { buffer: room[half as usize], offset_bytes: 0, ..stored },
-            _ => stored,
-        }
-    };
-    let mut sent: Vec<[Posted; PARTS as usize]> = Vec::new();
-    let mut post = |b: &mut Builder, step: u32, half: u32| -> Posted {
-        let (before, after) = (b.before(1), b.after(1));
-        if step >= reducing_steps {
-            // The result comes where the piece lay that was sent one round of the ring ago.
-            b.wait(sent[(step - reducing_steps) as usize][half as usize]);
-        }
-        let arriving = b.recv(before, incoming(b, step, half));
-        let sending = b.send(after, outgoing(b, step, half));
-        if half == 0 {
-            sent.push([sending; PARTS as usize]);
-        } else {
-            sent[step as usize][half as usize] = sending;
-        }
-        arriving
-    };
-    let mut arriving = [0, 1].map(|half| post(b, 0, half));
+    let mut under_way = UnderWay::default();
+    for part in 0..ring.parts {
+        under_way.post(b, &ring, 0, part);
+    }
     for step in 0..steps {
-        for half in 0..PARTS {
-            b.wait(arriving[half as usize]);
-            if step < reducing_steps {
-                let own = part(b, call, input, step + 1, half);
-                let arrived = incoming(b, step, half);
+        for part in 0..ring.parts {
+            b.wait(under_way.arriving[part as usize]);
+            if step < ring.reducing_steps {
+                let own = ring.part(ring.input, step + 1, part);
+                let arrived = ring.incoming(step, part);
                 // In place the arrived part is added to ours; otherwise ours to the arrived.
                 if call.in_place { b.reduce(arrived, own) } else { b.reduce(own, arrived) }
             }
             if step + 1 < steps {
-                arriving[half as usize] = post(b, step + 1, half);
+                under_way.post(b, &ring, step + 1, part);
             }
         }
     }
 }
 
-/// Half `half` of the piece that this rank sends in `step`.
-fn part(b: &Builder, call: &Allreduce, buffer: BufferId, step: u32, half: u32) -> Region {
-    let piece = ring(b.rank(), -i64::from(step), b.size());
-    let (first, end) = (even_cut(call.data.count(), b.size(), piece), even_cut(call.data.count(), b.size(), piece + 1));
-    let middle = first + (end - first).div_ceil(2);
-    let (first, end) = if half == 0 { (first, middle) } else { (middle, end) };
-    element_range(&call.data, buffer, first, end - first)
+/// What lies where.
+struct Ring {
+    data: Data,
+    rank: u32,
+    size: u32,
+    parts: u32,
+    /// Steps in which what arrives is reduced; in later ones it is stored.
+    reducing_steps: u32,
+    input: BufferId,
+    /// In place: where parts arrive that are to be reduced, and elements of room for each.
+    room: Option<(BufferId, u64)>,
+}
+
+impl Ring {
+    fn of(b: &mut Builder, call: &Allreduce) -> Ring {
+        let largest = even_cut(call.data.count(), b.size(), 1);
+        let piece_bytes = largest * call.data.shape().size_bytes;
+        let parts = piece_bytes.div_ceil(PART_BYTES_MAX).clamp(PARTS_MIN, PARTS_MAX);
+        let room = (call.in_place && b.size() > 1).then(|| {
+            let each = largest.div_ceil(parts);
+            (b.temp_elements(each * parts), each)
+        });
+        Ring {
+            data: call.data,
+            rank: b.rank(),
+            size: b.size(),
+            parts: parts as u32,
+            reducing_steps: b.size() - 1,
+            input: if call.in_place { BufferId::Recv } else { BufferId::Send },
+            room,
+        }
+    }
+
+    /// A part of the piece that this rank sends in `step`.
+    fn part(&self, buffer: BufferId, step: u32, part: u32) -> Region {
+        let piece = builder::ring(self.rank, -i64::from(step), self.size);
+        let cut = |piece| even_cut(self.data.count(), self.size, piece);
+        let (first, end) = (cut(piece), cut(piece + 1));
+        let within = |part| first + even_cut(end - first, self.parts, part);
+        element_range(&self.data, buffer, within(part), within(part + 1) - within(part))
+    }
+
+    /// What is sent in `step`: first our input, later what arrived before.
+    fn outgoing(&self, step: u32, part: u32) -> Region {
+        self.part(if step == 0 { self.input } else { BufferId::Recv }, step, part)
+    }
+
+    /// Where what comes in `step` goes: the piece that is sent in the next.
+    fn incoming(&self, step: u32, part: u32) -> Region {
+        let stored = self.part(BufferId::Recv, step + 1, part);
+        match self.room {
+            Some((room, each)) if step < self.reducing_steps => {
+                element_range(&self.data, room, u64::from(part) * each, stored.count)
+            }
+            _ => stored,
+        }
+    }
+}
+
+/// The messages of one rank.
+#[derive(Default)]
+struct UnderWay {
+    /// By part: the last receive.
+    arriving: Vec<Posted>,
+    /// By step and part.
+    sent: Vec<Vec<Posted>>,
+}
+
+impl UnderWay {
+    /// Posts a part of a step; parts of a step in order, steps in order.
+    fn post(&mut self, b: &mut Builder, ring: &Ring, step: u32, part: u32) {
+        let (before, after) = (b.before(1), b.after(1));
+        if step >= ring.reducing_steps {
+            // The result comes where the piece lay that was sent one round of the ring ago.
+            b.wait(self.sent[(step - ring.reducing_steps) as usize][part as usize]);
+        }
+        let arriving = b.recv(before, ring.incoming(step, part));
+        let sending = b.send(after, ring.outgoing(step, part));
+        if step == 0 {
+            self.arriving.push(arriving);
+        } else {
+            self.arriving[part as usize] = arriving;
+        }
+        if part == 0 {
+            self.sent.push(Vec::with_capacity(ring.parts as usize));
+        }
+        self.sent[step as usize].push(sending);
+    }
 }

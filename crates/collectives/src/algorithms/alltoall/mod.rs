@@ -27,10 +27,9 @@ impl CollectiveCall for Alltoall {
     const ALGORITHMS: &'static [&'static Algorithm<Alltoall>] =
         &[&bruck::ALGORITHM, &linear::ALGORITHM, &pairwise::ALGORITHM, &exchange::ALGORITHM];
     const TABLE: &'static [Row<Alltoall>] = &[
-        Row::of(&linear::ALGORITHM).up_to_ranks(2),
+        Row::of(&linear::ALGORITHM).up_to_ranks(16),
         Row::of(&exchange::ALGORITHM).up_to_ranks(2),
         Row::of(&bruck::ALGORITHM).up_to_bytes(64).oversubscribed(false),
-        Row::of(&bruck::ALGORITHM).up_to_bytes(1 << 10).oversubscribed(true),
         Row::of(&linear::ALGORITHM).up_to_bytes(32 << 10),
         Row::of(&linear::ALGORITHM).oversubscribed(true),
         Row::of(&pairwise::ALGORITHM),

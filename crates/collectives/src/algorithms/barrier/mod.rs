@@ -16,8 +16,12 @@ impl CollectiveCall for Barrier {
     const MEASURE: &'static str = "nothing";
     const ALGORITHMS: &'static [&'static Algorithm<Barrier>] =
         &[&dissemination::ALGORITHM, &tree::ALGORITHM, &linear::ALGORITHM, &direct::ALGORITHM];
-    const TABLE: &'static [Row<Barrier>] =
-        &[Row::of(&tree::ALGORITHM).oversubscribed(true), Row::of(&dissemination::ALGORITHM)];
+    const TABLE: &'static [Row<Barrier>] = &[
+        Row::of(&direct::ALGORITHM).up_to_ranks(4),
+        Row::of(&linear::ALGORITHM).up_to_ranks(64).oversubscribed(true),
+        Row::of(&tree::ALGORITHM).oversubscribed(true),
+        Row::of(&dissemination::ALGORITHM),
+    ];
 
     fn check(&self, _place: Place) -> Result<(), BuildError> {
         Ok(())

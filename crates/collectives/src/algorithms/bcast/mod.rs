@@ -27,10 +27,10 @@ impl CollectiveCall for Bcast {
         &linear::ALGORITHM,
     ];
     const TABLE: &'static [Row<Bcast>] = &[
-        Row::of(&binomial::ALGORITHM).up_to_ranks(2),
         Row::of(&binomial::ALGORITHM).up_to_bytes(16 << 10),
+        Row::of(&linear::ALGORITHM).up_to_ranks(8),
+        Row::of(&linear::ALGORITHM).up_to_ranks(64).oversubscribed(true),
         Row::of(&binomial::ALGORITHM).oversubscribed(true),
-        Row::of(&chain::ALGORITHM).up_to_ranks(4),
         Row::of(&binary_tree::ALGORITHM).up_to_bytes(128 << 10),
         Row::of(&chain::ALGORITHM).up_to_ranks(16),
         Row::of(&scatter_allgather::ALGORITHM),

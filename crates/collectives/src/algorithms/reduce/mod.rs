@@ -17,6 +17,8 @@ impl CollectiveCall for Reduce {
         &[&binomial::ALGORITHM, &rabenseifner::ALGORITHM, &linear::ALGORITHM];
     const TABLE: &'static [Row<Reduce>] = &[
         Row::of(&binomial::ALGORITHM).up_to_ranks(2),
+        Row::of(&linear::ALGORITHM).up_to_ranks(8).up_to_bytes(256 << 10),
+        Row::of(&linear::ALGORITHM).up_to_ranks(64).up_to_bytes(1 << 10).oversubscribed(true),
         Row::of(&binomial::ALGORITHM).up_to_bytes(16 << 10),
         Row::of(&rabenseifner::ALGORITHM),
     ];
