@@ -124,7 +124,7 @@ pub(crate) struct Section {
     pub verbose: bool,
 
     /// The program and its arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    #[arg(value_name = "PROGRAM")]
     pub program: Vec<OsString>,
 }
 

@@ -20,6 +20,14 @@ pub(crate) struct Started {
     pub pmi: OwnedFd,
 }
 
+/// How things were when we began, which the ranks get back.
+pub(crate) struct Before {
+    /// The limit of open files.
+    pub open_files: Rlimit,
+    /// Blocked signals.
+    pub signal_mask: sys::SignalMask,
+}
+
 /// What a rank reads as its standard input.
 #[derive(Debug)]
 pub(crate) enum RankInput {
@@ -60,7 +68,7 @@ pub(crate) fn start(
     rank: u32,
     appnum: u32,
     input: RankInput,
-    open_files: Rlimit,
+    before: &Before,
 ) -> Result<Started, LaunchError> {
     let doing = || format!("cannot start rank {rank} ({})", program.shown());
     let failed = |errno: rustix::io::Errno| LaunchError::system(doing(), errno);
@@ -96,7 +104,13 @@ pub(crate) fn start(
         command.current_dir(dir);
     }
     let place = (!plan.places.is_empty()).then(|| plan.places[rank as usize % plan.places.len()]);
-    let setup = sys::ChildSetup { pmi: their_pmi.as_raw_fd(), open_files, place, parent: rustix::process::getpid() };
+    let setup = sys::ChildSetup {
+        pmi: their_pmi.as_raw_fd(),
+        open_files: before.open_files,
+        place,
+        signal_mask: before.signal_mask,
+        parent: rustix::process::getpid(),
+    };
     let child = sys::spawn(&mut command, setup).map_err(|error| LaunchError::system(doing(), error))?;
     Ok(Started { pid: Pid::from_child(&child), stdout, stderr, pmi })
 }

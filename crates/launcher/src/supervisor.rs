@@ -17,14 +17,14 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, Rlimit, Signal, WaitOptions, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group};
 
 use crate::death::{End, OomCounter};
 use crate::guard::Guard;
 use crate::job::Plan;
 use crate::output::Merger;
 use crate::sink::{Flush, Sink};
-use crate::spawn::{self, RankInput, Started};
+use crate::spawn::{self, Before, RankInput, Started};
 use crate::stdin::{Input, Next};
 use crate::{LaunchError, sys, tree};
 
@@ -60,13 +60,13 @@ const OWN_STREAM: u32 = u32::MAX;
 /// Runs the job to its end and returns our exit code.
 pub(crate) fn run(plan: &Plan) -> Result<u8, LaunchError> {
     let open_files = spawn::raise_open_files(plan.rank_count)?;
-    let signals =
+    let (signals, signal_mask) =
         sys::signals_as_descriptor(&SIGNALS).map_err(|error| LaunchError::system("cannot watch signals", error))?;
     // Without it, what ranks leave behind is found by the guard only.
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let guard = Guard::start(&plan.name)?;
     let mut supervisor = Supervisor::new(plan, signals, guard)?;
-    supervisor.start_ranks(open_files);
+    supervisor.start_ranks(&Before { open_files, signal_mask });
     supervisor.watch();
     Ok(supervisor.verdict.unwrap_or(0))
 }
@@ -201,14 +201,14 @@ impl<'a> Supervisor<'a> {
 
     // Starting
 
-    fn start_ranks(&mut self, open_files: Rlimit) {
+    fn start_ranks(&mut self, before: &Before) {
         let plan = self.plan;
         let appnums = plan.appnums();
         for (rank, appnum) in (0..).zip(appnums) {
             let program = &plan.programs[appnum as usize];
             let started = self
                 .input_for(rank)
-                .and_then(|input| spawn::start(plan, program, rank, appnum, input, open_files))
+                .and_then(|input| spawn::start(plan, program, rank, appnum, input, before))
                 .and_then(|started| self.adopt(rank, program.shown(), started));
             if let Err(error) = started {
                 self.fail(1, Some(&error.to_string()));

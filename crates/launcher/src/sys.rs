@@ -17,9 +17,15 @@ pub(crate) struct ChildSetup {
     pub open_files: Rlimit,
     /// Processors it is bound to.
     pub place: Option<CpuSet>,
+    /// Signals it shall begin with blocked: those that were blocked when we began.
+    pub signal_mask: SignalMask,
     /// Who starts it; if that is gone already, it does not begin.
     pub parent: Pid,
 }
+
+/// A set of blocked signals.
+#[derive(Clone, Copy)]
+pub(crate) struct SignalMask(libc::sigset_t);
 
 /// Starts the command so that it dies with the calling thread.
 pub(crate) fn spawn(command: &mut Command, setup: ChildSetup) -> io::Result<Child> {
@@ -36,15 +42,19 @@ pub(crate) fn spawn(command: &mut Command, setup: ChildSetup) -> io::Result<Chil
         // SAFETY: the descriptor is open in the parent, which keeps it until after the fork, so it is open here.
         let pmi = unsafe { BorrowedFd::borrow_raw(setup.pmi) };
         rustix::io::fcntl_setfd(pmi, rustix::io::FdFlags::empty())?;
-        Ok(())
+        // SAFETY: the set was filled in by the kernel; the old mask is not asked for.
+        let failed =
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const setup.signal_mask.0, std::ptr::null_mut()) };
+        if failed == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(failed)) }
     };
     // SAFETY: the closure makes system calls only; it neither allocates nor locks, so it may run after a fork.
     unsafe { command.pre_exec(before_exec) };
     command.spawn()
 }
 
-/// Blocks the signals for this thread and hands them out through a descriptor instead.
-pub(crate) fn signals_as_descriptor(signals: &[Signal]) -> io::Result<OwnedFd> {
+/// Blocks the signals for this thread and hands them out through a descriptor instead; also returns
+/// the mask as it was.
+pub(crate) fn signals_as_descriptor(signals: &[Signal]) -> io::Result<(OwnedFd, SignalMask)> {
     // SAFETY: a signal set is plain data; it is initialised by the next call before use.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: the set is a valid place to write to.
@@ -53,8 +63,9 @@ pub(crate) fn signals_as_descriptor(signals: &[Signal]) -> io::Result<OwnedFd> {
         // SAFETY: the set is initialised and the number is that of a signal.
         unsafe { libc::sigaddset(&raw mut set, signal.as_raw()) };
     }
-    // SAFETY: the set is initialised; the old mask is not asked for.
-    let failed = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+    let mut before = set;
+    // SAFETY: both sets are initialised; the second is overwritten with the mask as it was.
+    let failed = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before) };
     if failed != 0 {
         return Err(io::Error::from_raw_os_error(failed));
     }
@@ -66,7 +77,8 @@ pub(crate) fn signals_as_descriptor(signals: &[Signal]) -> io::Result<OwnedFd> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    Ok((fd, SignalMask(before)))
 }
 
 /// Forks a process that runs `body` and nothing else, with `kept` as its only descriptor.
