@@ -61,6 +61,25 @@ fn all_lengths_arrive_in_both_modes() {
 }
 
 #[test]
+fn a_synchronous_send_ends_with_its_receive() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let receives = AtomicBool::new(false);
+    run(2, |universe| {
+        let world = universe.world();
+        if world.rank() == 0 {
+            world.ssend(&[1], 1, 0).unwrap();
+            assert!(receives.load(Ordering::SeqCst));
+        } else {
+            // The message is here; its sender has to wait all the same.
+            world.probe(0, 0).unwrap();
+            (0..100).for_each(|_| std::thread::yield_now());
+            receives.store(true, Ordering::SeqCst);
+            world.recv(&mut [0], 0, 0).unwrap();
+        }
+    });
+}
+
+#[test]
 fn wildcards_take_whatever_comes_and_tags_choose() {
     run(4, |universe| {
         let world = universe.world();

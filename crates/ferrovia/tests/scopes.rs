@@ -81,6 +81,27 @@ fn a_test_does_not_wait() {
 }
 
 #[test]
+fn a_synchronous_send_is_pending_until_it_is_received() {
+    run(2, |universe| {
+        let world = universe.world();
+        if world.rank() == 1 {
+            // Received only once its sender has looked.
+            world.recv(&mut [0], 0, 1).unwrap();
+            return assert_eq!(world.receive_vec::<u8>(0, 0).unwrap().0, [9]);
+        }
+        world
+            .scope(|scope| {
+                let Progress::Pending(request) = scope.issend(&[9_u8], 1, 0)?.test()? else {
+                    panic!("nobody receives yet")
+                };
+                world.send(&[0], 1, 1)?;
+                request.wait()
+            })
+            .unwrap();
+    });
+}
+
+#[test]
 fn any_request_may_be_first() {
     run(4, |universe| {
         let world = universe.world();
