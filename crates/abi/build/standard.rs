@@ -6,6 +6,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::tables::corrected;
+
 /// What the generator needs to know of the standard.
 pub struct Standard {
     /// `abi.json` itself, for the tables of constants.
@@ -71,7 +73,7 @@ impl Standard {
         let by_name = apis.as_object().expect("apis.json is an object").values();
         let apis = by_name.map(|api| (text(api, "name").to_owned(), api.clone())).collect();
         let mut standard = Standard { abi, functions: Vec::new(), apis };
-        let prototypes: Vec<String> = standard.strings("prototypes");
+        let prototypes: Vec<String> = standard.strings("prototypes").iter().map(|text| corrected(text)).collect();
         standard.functions = prototypes.iter().map(|prototype| standard.function(prototype)).collect();
         standard.mark_twins();
         standard

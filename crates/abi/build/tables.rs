@@ -67,3 +67,11 @@ pub fn rust_name(name: &str) -> String {
         name => name.to_owned(),
     }
 }
+
+/// A prototype of the ABI's list as the standard itself has it.
+///
+/// The list declares the count of partitioned communication as `int`, in two forms; the standard
+/// (MPI §4.2.1) has one form, with `MPI_Count`. A caller that passes 64 bits suits both.
+pub fn corrected(prototype: &str) -> String {
+    prototype.replace("int partitions, int count", "int partitions, MPI_Count count")
+}

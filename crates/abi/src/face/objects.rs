@@ -197,16 +197,15 @@ impl Process {
         if known != 0 && table.retain(known) {
             return Ok(known);
         }
-        let Some(handle) = table.insert(value) else {
-            return ErrorClass::NoMem.fail(format!("there are too many objects of the kind {}", K::KIND.noun()));
-        };
-        let remember = |value: &mut K::Value| {
+        let remember = |value: &K::Value, handle| {
             if let Some(cookie) = K::cookie(value) {
                 cookie.store(handle, Ordering::Relaxed);
             }
         };
-        table.with(handle, remember).expect("just inserted");
-        Ok(handle)
+        match table.insert(value, remember) {
+            Some(handle) => Ok(handle),
+            None => ErrorClass::NoMem.fail(format!("there are too many objects of the kind {}", K::KIND.noun())),
+        }
     }
 
     /// Takes back a handle that a callback was shown.

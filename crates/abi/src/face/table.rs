@@ -71,14 +71,16 @@ impl<T: 'static> Table<T> {
         slot.value.replace(Some(value));
     }
 
-    /// Keeps an object and returns its handle, or `None` if there are too many.
-    pub fn insert(&self, value: T) -> Option<usize> {
+    /// Keeps an object and returns its handle, or `None` if there are too many. `tell` is told the
+    /// handle before.
+    pub fn insert(&self, value: T, tell: impl FnOnce(&T, usize)) -> Option<usize> {
         let index = self.free_slot()?;
         let slot = self.slot_at(index).expect("free slots exist");
+        let handle = Parts { kind: self.kind as u8, slot: index, generation: slot.generation.get() }.encode();
+        tell(&value, handle);
         slot.references.set(1);
-        slot.value.replace(Some(value));
-        let generation = slot.generation.get();
-        Some(Parts { kind: self.kind as u8, slot: index, generation }.encode())
+        *slot.value.borrow_mut() = Some(value);
+        Some(handle)
     }
 
     /// One more handle for an object that has one already; false if that one is not live.
@@ -274,7 +276,7 @@ mod tests {
     fn predefined_and_made_objects_are_found() {
         let table = table();
         table.set_predefined(257, Rc::new(7));
-        let made = table.insert(Rc::new(8)).unwrap();
+        let made = table.insert(Rc::new(8), |_, _| ()).unwrap();
         assert_eq!(**table.hold(257).unwrap(), 7);
         assert_eq!(**table.hold(made).unwrap(), 8);
         assert_eq!(table.hold(256).err(), Some(Lookup::NotPredefined));
@@ -285,10 +287,10 @@ mod tests {
     #[test]
     fn stale_and_foreign_handles_are_told_apart() {
         let table = table();
-        let made = table.insert(Rc::new(8)).unwrap();
+        let made = table.insert(Rc::new(8), |_, _| ()).unwrap();
         table.release(made).unwrap();
         assert_eq!(table.hold(made).err(), Some(Lookup::Freed));
-        let again = table.insert(Rc::new(9)).unwrap();
+        let again = table.insert(Rc::new(9), |_, _| ()).unwrap();
         assert_ne!(made, again, "another generation");
         assert_eq!(table.release(made), Err(Lookup::Freed));
         let foreign = Parts { kind: Kind::Group as u8, slot: 0, generation: 0 }.encode();
@@ -301,7 +303,7 @@ mod tests {
     fn an_object_outlives_its_handle_while_held() {
         let table = table();
         let object = Rc::new(8);
-        let handle = table.insert(Rc::clone(&object)).unwrap();
+        let handle = table.insert(Rc::clone(&object), |_, _| ()).unwrap();
         let held = table.hold(handle).unwrap();
         table.release(handle).unwrap();
         assert!(!table.is_live(handle));
@@ -313,7 +315,7 @@ mod tests {
     #[test]
     fn as_many_releases_as_handles() {
         let table = table();
-        let handle = table.insert(Rc::new(8)).unwrap();
+        let handle = table.insert(Rc::new(8), |_, _| ()).unwrap();
         assert!(table.retain(handle));
         table.release(handle).unwrap();
         assert!(table.is_live(handle));
@@ -325,7 +327,7 @@ mod tests {
     fn an_integer_leads_back_to_the_handle() {
         let table = table();
         for round in 0..100 {
-            let handle = table.insert(Rc::new(round)).unwrap();
+            let handle = table.insert(Rc::new(round), |_, _| ()).unwrap();
             assert_eq!(table.from_int(super::super::handle::to_int(handle)), Some(handle));
             table.release(handle).unwrap();
         }
@@ -336,7 +338,7 @@ mod tests {
     #[test]
     fn many_objects_at_a_time() {
         let table = table();
-        let handles: Vec<_> = (0..1000).map(|n| table.insert(Rc::new(n)).unwrap()).collect();
+        let handles: Vec<_> = (0..1000).map(|n| table.insert(Rc::new(n), |_, _| ()).unwrap()).collect();
         for (n, handle) in handles.iter().enumerate() {
             assert_eq!(**table.hold(*handle).unwrap(), n as u32);
         }
