@@ -1,4 +1,7 @@
 //! The algorithms: a folder per collective, a file per algorithm, each a value.
+//!
+//! The tables in the `mod.rs` of each folder come from measurement over shared memory, with a core
+//! for each rank and with several ranks per core; [`crate::choices`] lists them.
 
 pub(crate) mod allgather;
 pub(crate) mod allreduce;
