@@ -17,7 +17,7 @@
 //! - Execution allocates nothing but, for schedules with more than eight messages under way at
 //!   once, a list of these at the start.
 //!
-//! **Absent on purpose**: buffers, datatypes, operations and requests (the host's); clocks and
+//! **Deliberately absent**: buffers, datatypes, operations and requests (the host's); clocks and
 //! tuning (tables are data, see [`Selection`]); intercommunicators.
 //!
 //! ```

@@ -209,8 +209,8 @@ proptest! {
             destinations[from % size].push((to % size) as u32);
             sources[to % size].push((from % size) as u32);
         }
-        let world: Vec<Neighbours> =
-            sources.iter().zip(&destinations).map(|(sources, destinations)| Neighbours::graph(sources, destinations)).collect();
+        let lists = sources.iter().zip(&destinations);
+        let world: Vec<Neighbours> = lists.map(|(from, to)| Neighbours::graph(from, to)).collect();
         for (variant, collective) in VARIANTS {
             check(&world, variant, collective, seed);
         }

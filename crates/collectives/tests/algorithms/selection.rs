@@ -94,7 +94,8 @@ fn unknown_names_are_answered_with_the_known() {
     assert!(matches!(error, SelectionError::Algorithm { collective: Collective::Allreduce, .. }));
     assert_eq!(
         error.to_string(),
-        "allreduce has no algorithm 'rnig'; it has: recursive_doubling, rabenseifner, ring, reduce_bcast, direct, linear"
+        "allreduce has no algorithm 'rnig'; \
+         it has: recursive_doubling, rabenseifner, ring, reduce_bcast, direct, linear"
     );
     let error = "allreduces=ring".parse::<Selection>().unwrap_err();
     assert!(error.to_string().contains("reduce_scatter_block"), "{error}");
