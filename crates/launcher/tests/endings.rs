@@ -228,3 +228,41 @@ fn a_job_in_the_background_without_a_terminal() {
     command.args([env!("CARGO_BIN_EXE_mpiexec"), "-n", "2", "sh", "-c", "echo $PMI_RANK"]);
     Job::of(command).run().check_lines(&["0", "1"]);
 }
+
+/// A memory control group of its own, if this machine lets us make one.
+fn memory_group(limit_bytes: u64) -> Option<std::path::PathBuf> {
+    let own = common::read(std::path::Path::new("/proc/self/cgroup"));
+    own.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next()?, parts.next()?);
+        let (folder, file) = match controllers {
+            "" => (format!("/sys/fs/cgroup{path}"), "memory.max"),
+            "memory" => (format!("/sys/fs/cgroup/memory{path}"), "memory.limit_in_bytes"),
+            _ => return None,
+        };
+        let folder = std::path::PathBuf::from(folder).join(format!("launcher-test-{}", std::process::id()));
+        std::fs::create_dir(&folder).ok()?;
+        if folder.join(file).exists() && std::fs::write(folder.join(file), limit_bytes.to_string()).is_ok() {
+            return Some(folder);
+        }
+        // It serves nobody and may stay if it cannot be removed.
+        let _ = std::fs::remove_dir(&folder);
+        None
+    })
+}
+
+#[test]
+fn the_oom_killer_is_named() {
+    let Some(group) = memory_group(64 << 20) else {
+        eprintln!("skipped: no memory control group can be made here");
+        return;
+    };
+    let script = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", group.display());
+    let mut command = Command::new("sh");
+    command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_mpiexec"), "-n", "2", "sh", "-c"]);
+    // A shell that keeps everything it reads.
+    command.arg("test $PMI_RANK = 1 && x=$(tr '\\0' x < /dev/zero); sleep 600");
+    let finished = Job::of(command).run();
+    wait_until("the group to be empty", || std::fs::remove_dir(&group).is_ok());
+    finished.check_complaint(137, &["rank 1", "OOM killer"]);
+}
