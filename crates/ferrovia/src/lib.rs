@@ -25,7 +25,7 @@
 //! - A rank that leaves with a panic or an [`Error`] ends the job with a line that names it, so that nobody waits.
 //! - Whatever is used from two threads is either refused by the compiler or goes through the gate of the world
 //!   ([`SharedCommunicator`]).
-//! - Unsafe code stands in `borrowed`, `element`, `op`, `shared` and at the calls that hand slices over; nowhere else.
+//! - Unsafe code stands in the modules marked below, mostly where a slice is handed over to an operation.
 //!
 //! Deliberately absent: the null process (`if let` says it), `MPI_IN_PLACE` (methods named so), attributes and error
 //! handlers (Rust has better ones), derived datatypes beyond arrays and structs, persistent requests, windows, files.
@@ -39,15 +39,24 @@
 //! | all together | [`broadcast`](Communicator::broadcast), [`all_reduce`](Communicator::all_reduce), … |
 //! | combining | [`Sum`], [`Min`], [`Op::from_fn`] |
 
+#![deny(unsafe_code)]
+
+#[expect(unsafe_code, reason = "addresses of slices")]
 mod borrowed;
 mod collective;
+#[expect(unsafe_code, reason = "a handle that crosses threads")]
 mod communicator;
+#[expect(unsafe_code, reason = "which types are plain bytes")]
 mod element;
 mod error;
 pub mod local;
+#[expect(unsafe_code, reason = "slices for closures")]
 mod op;
+#[expect(unsafe_code, reason = "calls that return when their buffers are free again")]
 mod point_to_point;
+#[expect(unsafe_code, reason = "operations that end before their scope")]
 mod scope;
+#[expect(unsafe_code, reason = "collectives that return when their buffers are free again")]
 mod shared;
 mod universe;
 

@@ -336,6 +336,18 @@ fn check_blocks(counts: &[Vec<usize>], gap: usize) {
     });
 }
 
+#[test]
+fn blocks_are_counted_in_elements_whatever_these_are() {
+    run(3, |universe| {
+        let world = universe.world();
+        let rank = world.rank() as u16;
+        let mine = vec![[rank, 10 + rank, 20 + rank]; world.rank() as usize];
+        let mut all = [[9; 3]; 5];
+        world.all_gather_v(&mine, &mut all, &Blocks::at(&[0, 1, 2], &[0, 4, 1])).unwrap();
+        assert_eq!(all, [[9; 3], [2, 12, 22], [2, 12, 22], [9; 3], [1, 11, 21]]);
+    });
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
