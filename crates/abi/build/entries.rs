@@ -27,7 +27,8 @@ pub fn entry(function: &Function, chapter: Option<&str>) -> String {
     let mut text = head(function);
     let parameters: Vec<String> =
         function.parameters.iter().map(|parameter| format!("\"{}\"", parameter.name)).collect();
-    let any_time = ANY_TIME.contains(&function.name.trim_end_matches("_c"));
+    let is_tool_call = function.name.starts_with("MPI_T_");
+    let any_time = is_tool_call || ANY_TIME.contains(&function.name.trim_end_matches("_c"));
     let call = format!(
         "static CALL: Call = Call {{ name: \"{}\", parameters: &[{}], any_time: {any_time} }};",
         function.name,
@@ -41,6 +42,8 @@ pub fn entry(function: &Function, chapter: Option<&str>) -> String {
     line(&mut text, 1, enter);
     let given = given(function);
     match chapter {
+        // Tools get numbers: no error handler is asked.
+        None if is_tool_call => line(&mut text, 1, "face.code(&face.unsupported())"),
         None => line(&mut text, 1, &format!("face.fail(face.unsupported(), {given})")),
         Some(chapter) => {
             body(&mut text, function, chapter);

@@ -41,5 +41,5 @@ pub extern "C" fn ferrovia_coverage() -> *const c_char {
 
 /// The handle that an integer of a Fortran program stands for; null if it stands for none.
 fn from_int<K: Object>(int: c_int) -> Handle<K> {
-    Handle::new(K::table(Process::this()).from_int(int).unwrap_or(K::NULL))
+    Handle::new(K::table(Process::this()).handle_of_int(int).unwrap_or(K::NULL))
 }

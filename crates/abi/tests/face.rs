@@ -112,6 +112,23 @@ fn what_is_not_implemented_says_so() {
 }
 
 #[test]
+fn fortran_literals_are_kept_and_tools_get_numbers() {
+    check(
+        "fortran",
+        r#"
+        int yes = -1, no = 0, is_set = 7, got[2] = {5, 5}, code, class, provided;
+        MPI_Abi_get_fortran_booleans(4, &got[0], &got[1], &is_set); printf("%d %d\n", is_set, got[0]);
+        MPI_Abi_set_fortran_booleans(4, &yes, &no);
+        MPI_Abi_get_fortran_booleans(4, &got[0], &got[1], &is_set); printf("%d %d %d\n", is_set, got[0], got[1]);
+        say(MPI_Abi_set_fortran_booleans(4, &no, &yes));
+        code = MPI_T_init_thread(MPI_THREAD_SINGLE, &provided); MPI_Error_class(code, &class);
+        printf("%d\n", code == MPI_SUCCESS || class == MPI_ERR_UNSUPPORTED_OPERATION);
+        "#,
+        "0 5\n1 -1 0\n62 MPI_ERR_ABI: MPI_Abi_set_fortran_booleans: the Fortran literals have been set before, to other values\n1\n",
+    );
+}
+
+#[test]
 fn the_default_handler_ends_the_process_with_the_message() {
     let bench = Bench::new("fatal");
     let source = "#include <mpi.h>\n#include <stdio.h>\nint main(int argc, char **argv) { int x = 0; MPI_Init(&argc, &argv);\n\

@@ -44,8 +44,12 @@ pub(crate) fn abi_get_info(face: &Face, info: OutHandle<Info>) -> Result<()> {
     info.set(face, Arc::new(sizes))
 }
 
-/// The sizes of the plain Fortran types in bytes, and which of the sized ones there are.
 pub(crate) fn abi_get_fortran_info(face: &Face, info: OutHandle<Info>) -> Result<()> {
+    info.set(face, Arc::new(fortran_facts()?))
+}
+
+/// The sizes of the plain Fortran types in bytes, and which of the sized ones there are.
+pub(super) fn fortran_facts() -> Result<Info> {
     let facts = Info::new();
     for basic in Basic::all() {
         let name = basic.name().to_ascii_lowercase();
@@ -62,7 +66,7 @@ pub(crate) fn abi_get_fortran_info(face: &Face, info: OutHandle<Info>) -> Result
             _ => {}
         }
     }
-    info.set(face, Arc::new(facts))
+    Ok(facts)
 }
 
 pub(crate) fn get_processor_name(face: &Face, name: StringOut<'_>, resultlen: Out<i32>) -> Result<()> {

@@ -77,6 +77,7 @@ pub(crate) mod comm;
 pub(crate) mod datatype;
 pub(crate) mod environment;
 pub(crate) mod error;
+pub(crate) mod fortran;
 pub(crate) mod group;
 pub(crate) mod icoll;
 pub(crate) mod info;

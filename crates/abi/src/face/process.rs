@@ -1,6 +1,6 @@
 //! Everything this process owns, in the one static of the project.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -16,6 +16,7 @@ use mpi_core::{Comm, Request, ThreadLevel, World};
 
 use super::handle::Kind;
 use super::table::Table;
+use crate::chapters::fortran::FortranBooleans;
 use crate::constants::*;
 
 /// User-defined attribute keys of communicators start here, above the predefined ones.
@@ -35,6 +36,8 @@ pub struct Process {
     pub type_keys: Keys<Datatype>,
     /// Attributes of datatypes.
     pub type_attributes: AttributeTable<Datatype>,
+    /// What a Fortran program has told of its compiler.
+    pub(crate) fortran_booleans: Cell<Option<FortranBooleans>>,
     /// Taken by calls that are legal at any time, from any thread.
     pub(super) early_gate: Gate,
     pub(crate) comms: Table<Arc<Comm>>,
@@ -80,6 +83,7 @@ impl Process {
             comm_keys: Keys::new(FIRST_COMM_KEY),
             type_keys: Keys::new(FIRST_TYPE_KEY),
             type_attributes: AttributeTable::default(),
+            fortran_booleans: Cell::new(None),
             early_gate: Gate::new(true),
             comms: Table::new(Kind::Comm, MPI_COMM_NULL, 3),
             groups: Table::new(Kind::Group, MPI_GROUP_NULL, 2),

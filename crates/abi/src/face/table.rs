@@ -140,7 +140,7 @@ impl<T: 'static> Table<T> {
     }
 
     /// The full handle whose low half is given: what a Fortran integer stands for.
-    pub fn from_int(&self, int: i32) -> Option<usize> {
+    pub fn handle_of_int(&self, int: i32) -> Option<usize> {
         let low = int as u32 as usize;
         if low <= PREDEFINED_MAX {
             return Some(low);
@@ -328,11 +328,11 @@ mod tests {
         let table = table();
         for round in 0..100 {
             let handle = table.insert(Rc::new(round), |_, _| ()).unwrap();
-            assert_eq!(table.from_int(super::super::handle::to_int(handle)), Some(handle));
+            assert_eq!(table.handle_of_int(super::super::handle::to_int(handle)), Some(handle));
             table.release(handle).unwrap();
         }
-        assert_eq!(table.from_int(257), Some(257));
-        assert_eq!(table.from_int(-1), None);
+        assert_eq!(table.handle_of_int(257), Some(257));
+        assert_eq!(table.handle_of_int(-1), None);
     }
 
     #[test]
