@@ -4,7 +4,8 @@
 //! Floor: face. Uses `pmi`; knows nothing of MPI itself, so it starts any program, and any MPI
 //! library that speaks PMI-1.
 //!
-//! # Invariants
+//! **Invariants**
+//!
 //! - **Nothing stays behind.** Ranks die with us (parent-death signal), their descendants are adopted
 //!   (child subreaper) and ended before we leave; should we be killed outright, a guard process finds
 //!   whatever carries the job's mark and ends it.

@@ -52,7 +52,8 @@ pub(crate) fn raise_open_files(rank_count: u32) -> Result<Rlimit, LaunchError> {
     if !enough(given.maximum) {
         let limit = given.maximum.unwrap_or(u64::MAX);
         return Err(LaunchError::Usage(format!(
-            "{rank_count} ranks need {needed} open files, the limit is {limit}; raise it (ulimit -Hn, as root) or start fewer ranks"
+            "{rank_count} ranks need {needed} open files, the limit is {limit}; \
+             raise it (ulimit -Hn, as root) or start fewer ranks"
         )));
     }
     let raised = Rlimit { current: Some(needed), maximum: given.maximum };

@@ -5,7 +5,8 @@ mod common;
 use common::mpiexec;
 
 const FLOOD: &str = "i=0; while [ $i -lt 4000 ]; do echo \"$PMI_RANK:$i:abcdefghijklmnopqrstuvwxyz\"; \
-                     [ $((i % 10)) -eq 0 ] && echo \"E$PMI_RANK:$i\" >&2; i=$((i+1)); done; printf 'end of %d' $PMI_RANK";
+                     [ $((i % 10)) -eq 0 ] && echo \"E$PMI_RANK:$i\" >&2; i=$((i+1)); done; \
+                     printf 'end of %d' $PMI_RANK";
 
 #[test]
 fn lines_of_eight_ranks_stay_whole() {

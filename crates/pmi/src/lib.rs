@@ -6,7 +6,8 @@
 //! (`PMI_FD`) or that the rank connects to (`PMI_PORT`). MPICH's Hydra, Slurm's `pmi2` plugin, Flux
 //! and our own `mpiexec` all serve it.
 //!
-//! # Invariants
+//! **Invariants**
+//!
 //! - **A launcher's variables without a launcher behind them are an error**, never a world of one:
 //!   [`Client::from_env`] answers `None` only where no variable of any launcher it knows is set.
 //! - **The server does no I/O**: bytes of a rank go in, [`Event`]s come out; whoever owns the sockets

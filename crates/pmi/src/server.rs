@@ -198,7 +198,8 @@ impl Server {
         state.phase = Phase::Initialised;
         // Everything a client of ours wants to know travels in the first answer; others ignore it.
         format!(
-            "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0 ferrovia=1 kvsname={} appnum={} universe_size={} {} mapping={}\n",
+            "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0 ferrovia=1 kvsname={} appnum={} \
+             universe_size={} {} mapping={}\n",
             self.job.name,
             self.job.appnums[rank as usize],
             self.job.universe_size,
@@ -390,7 +391,9 @@ mod tests {
 
         #[test]
         fn near_garbage_never_panics(lines in prop::collection::vec(
-            "m?cmd=(init|put|get|barrier_in|finalize|abort|spawn|endcmd|x)( (key|value|kvsname|exitcode|group)=[a-z0-9=-]{0,9}){0,4}", 0..30,
+            "m?cmd=(init|put|get|barrier_in|finalize|abort|spawn|endcmd|x)\
+             ( (key|value|kvsname|exitcode|group)=[a-z0-9=-]{0,9}){0,4}",
+            0..30,
         )) {
             let mut server = server(2);
             let mut events = Vec::new();

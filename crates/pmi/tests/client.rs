@@ -137,7 +137,10 @@ fn a_port_is_connected_to() {
         BufReader::new(stream.try_clone().unwrap()).read_line(&mut question).unwrap();
         stream.write_all(b"cmd=initack rc=0\ncmd=set size=3\ncmd=set rank=2\ncmd=set debug=0\n").unwrap();
         stream
-            .write_all(b"cmd=response_to_init pmi_version=1 rc=0 ferrovia=1 kvsname=j appnum=1 universe_size=3 keylen_max=9 vallen_max=9\n")
+            .write_all(
+                b"cmd=response_to_init pmi_version=1 rc=0 ferrovia=1 kvsname=j appnum=1 \
+                universe_size=3 keylen_max=9 vallen_max=9\n",
+            )
             .unwrap();
         question
     });
