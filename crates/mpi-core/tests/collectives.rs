@@ -273,6 +273,23 @@ fn reduced_blocks_are_scattered() {
 }
 
 #[test]
+fn a_reduction_in_place_leaves_the_rest_of_the_buffer_alone() {
+    everywhere(|world, comm, len| {
+        let (me, size) = (comm.rank() as usize, comm.size() as usize);
+        let input = data_of(me as u32, len * size);
+        let mut mine = input.clone();
+        let own: Vec<_> = (0..len).map(|index| sum_to(size as u32, me * len + index)).collect();
+        let data = reduction(None, room(&mut mine), len, PredefinedOp::Sum);
+        world.collective(comm, Arguments::ReduceScatterBlock { data }).unwrap();
+        assert_eq!((&mine[..len], &mine[len..]), (&own[..], &input[len..]));
+        mine.copy_from_slice(&input);
+        let data = reduction(None, room(&mut mine), 0, PredefinedOp::Sum);
+        world.collective(comm, Arguments::ReduceScatter { counts: vec![len as u64; size], data }).unwrap();
+        assert_eq!((&mine[..len], &mine[len..]), (&own[..], &input[len..]));
+    });
+}
+
+#[test]
 fn many_collectives_run_at_once_and_complete_in_any_order() {
     run(4, |world| {
         let comm = world.comm_world();

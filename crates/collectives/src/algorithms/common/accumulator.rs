@@ -33,15 +33,19 @@ impl Order {
 pub(crate) struct Accumulator {
     data: Data,
     here: BufferId,
+    /// Where the input stands, if it must not be written.
+    kept: Option<BufferId>,
     free: SmallVec<[BufferId; 4]>,
 }
 
 impl Accumulator {
-    /// This rank's input. `result` says that the receive buffer may be used.
+    /// This rank's input. `result` says that the receive buffer may be used; otherwise an input that
+    /// stands there is kept as it is.
     pub(crate) fn new(data: Data, in_place: bool, result: bool) -> Accumulator {
         let here = if in_place { BufferId::Recv } else { BufferId::Send };
         let free = (result && !in_place).then_some(BufferId::Recv).into_iter().collect();
-        Accumulator { data, here, free }
+        let kept = if in_place && result { None } else { Some(here) };
+        Accumulator { data, here, kept, free }
     }
 
     /// What is reduced.
@@ -90,7 +94,7 @@ impl Accumulator {
     /// Elements outside the range are lost to the value.
     pub(crate) fn combine_range(&mut self, b: &mut Builder, arrived: BufferId, first: u64, count: u64, order: Order) {
         let message = element_range(&self.data, arrived, first, count);
-        let value_is_input = self.here == BufferId::Send;
+        let value_is_input = self.kept == Some(self.here);
         let value_moves = match order {
             Order::ArrivedFirst => false,
             Order::ValueFirst => true,
