@@ -54,8 +54,7 @@ impl Device for ShmDevice {
         }
         let mine = |memory: Option<SharedMemory>| memory.ok_or(FabricError::NoSuchPeer(me.0));
         let table = RegionTable::new(mine(segment.region_table(me.0))?);
-        // Release: a peer that sees the process id may use it. Pairs with the load in `process_id`.
-        mine(segment.identity(me.0))?.half(0).store(std::process::id(), Ordering::Release);
+        segment.claim_to_be(me, std::process::id());
         let doorbells: Vec<_> = (0..segment.shape().process_count).filter_map(|peer| segment.doorbell(peer)).collect();
         let wakeup = Arc::new(ShmWakeup::new(doorbells[me.0 as usize].clone()));
         Ok(Box::new(ShmContext {
@@ -123,7 +122,7 @@ impl ShmContext {
     }
 
     fn process_id(&self, peer: PeerIndex) -> Option<i32> {
-        // Acquire pairs with the store in `open`.
+        // Acquire pairs with the store in `claim_to_be`.
         let pid = self.segment.identity(peer.0)?.half(0).load(Ordering::Acquire);
         i32::try_from(pid).ok().filter(|pid| *pid > 0)
     }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use fabric::{FabricError, MappedArea, SharedMemory};
+use fabric::{FabricError, MappedArea, PeerIndex, SharedMemory};
 use lockfree::{BlockSender, CACHE_LINE_BYTES, ClaimCell, Doorbell};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -123,6 +123,14 @@ impl Segment {
     /// What the processes agreed on.
     pub fn shape(&self) -> Shape {
         self.shape
+    }
+
+    /// Says that process `process_id` plays `peer`; what opening a device does for this process.
+    pub fn claim_to_be(&self, peer: PeerIndex, process_id: u32) {
+        if let Some(identity) = self.identity(peer.0) {
+            // Release: a peer that sees the process id may use it. Pairs with the load in `process_id`.
+            identity.half(0).store(process_id, base::sync::Ordering::Release);
+        }
     }
 
     /// The descriptor, while this process hands it out.
