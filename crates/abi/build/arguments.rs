@@ -285,8 +285,9 @@ impl One<'_> {
         match (self.parameter.direction, self.parameter.pointers) {
             (Direction::In, 0) => {
                 let stage = if object == "Comm" { Stage::Communicators } else { Stage::Objects };
-                if object == "Info" && !self.function.name.starts_with("MPI_Info_") {
-                    plan.at(stage, format!("let {name} = check::object_or_null::<Info>(&face, {n}, {name})?;"));
+                let null_has_a_name = matches!(self.function.name.as_str(), "MPI_Comm_get_name" | "MPI_Type_get_name");
+                if null_has_a_name || object == "Info" && !self.function.name.starts_with("MPI_Info_") {
+                    plan.at(stage, format!("let {name} = check::object_or_null::<{object}>(&face, {n}, {name})?;"));
                     return format!("{name}.as_deref()");
                 }
                 let find = format!("check::object::<{object}>(&face, {n}, {name})?");

@@ -170,11 +170,12 @@ pub(crate) fn comm_set_name(_face: &Face, comm: &Arc<Comm>, comm_name: &CStr) ->
 
 pub(crate) fn comm_get_name(
     _face: &Face,
-    comm: &Arc<Comm>,
+    comm: Option<&Arc<Comm>>,
     comm_name: StringOut<'_>,
     resultlen: Out<i32>,
 ) -> Result<()> {
-    resultlen.set(comm_name.set(&comm.name()));
+    let name = comm.map_or_else(|| "MPI_COMM_NULL".to_owned(), |comm| comm.name());
+    resultlen.set(comm_name.set(&name));
     Ok(())
 }
 

@@ -328,11 +328,12 @@ pub(crate) fn type_get_contents(
 
 pub(crate) fn type_get_name(
     _face: &Face,
-    datatype: &Datatype,
+    datatype: Option<&Arc<Datatype>>,
     type_name: StringOut<'_>,
     resultlen: Out<i32>,
 ) -> Result<()> {
-    resultlen.set(type_name.set(&datatype.name()));
+    let name = datatype.map_or_else(|| "MPI_DATATYPE_NULL".to_owned(), |datatype| datatype.name());
+    resultlen.set(type_name.set(&name));
     Ok(())
 }
 
