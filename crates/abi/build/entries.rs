@@ -82,11 +82,12 @@ fn missing_large_arguments(function: &Function, mut arguments: Vec<String>) -> V
 
 /// The object whose error handler is asked.
 fn given(function: &Function) -> String {
-    let comm = function.parameters.iter().find(|parameter| {
-        parameter.base == "MPI_Comm" && parameter.pointers == 0 && parameter.direction == Direction::In
-    });
+    let mut comms = function.parameters.iter().filter(|parameter| parameter.base == "MPI_Comm");
+    let comm = comms.find(|parameter| parameter.direction != Direction::Out);
     match comm {
-        Some(comm) => format!("Given::Comm({}.value)", rust_name(&comm.name)),
+        Some(comm) if comm.pointers == 0 => format!("Given::Comm({}.value)", rust_name(&comm.name)),
+        // SAFETY of the generated call: the program has passed a handle to be changed.
+        Some(comm) => format!("unsafe {{ Given::at({}) }}", rust_name(&comm.name)),
         None => "Given::Nothing".to_owned(),
     }
 }

@@ -23,6 +23,7 @@
 //! | the same, in and out (`position`) | `CountInOut` (`.value()`, `.set(i64)`) |
 //! | the same, array out | `CountsOut` (`.set(i, i64)`) |
 //! | `int *`, `MPI_Aint *`, … out | `Out<i32>`, `Out<i64>`, … (`.set(v)`) |
+//! | `int *` in and out | `CountInOut`; in and out handles see below |
 //! | LOGICAL out | `Out<i32>`; use `.set_flag(bool)` |
 //! | `int[]` in / out, length given by a parameter | `&[i32]` / `OutArray<i32>` (`.set(i, v)`) |
 //! | `int ranges[][3]` | `&[[i32; 3]]` |
@@ -47,7 +48,7 @@
 //! | `MPI_Status *` in / in and out | `&CStatus` / `&mut CStatus` |
 //! | window, file, session handles | `Handle<Win>`, `Handle<File>`, `Handle<Session>`, undecoded |
 //! | anything of which there is only a large-count form | `Option<…>`, `None` from the small form |
-//! | `argc`, `argv` | as in C |
+//! | `argc`, `argv`, arrays of strings | as in C |
 //!
 //! **Not significant arguments** do not arrive: arrays that matter at the root only are empty
 //! elsewhere, and send counts, displacements and types are empty if the send buffer is

@@ -12,6 +12,7 @@ use base::GateGuard;
 use mpi_core::environment::{Predefined, Subject, Verdict};
 use mpi_core::{Comm, Error, ErrorClass, Result, World};
 
+use super::handle::Handle;
 use super::process::Process;
 
 /// A call of the standard, as messages name it.
@@ -29,6 +30,17 @@ pub struct Call {
 pub(crate) enum Given {
     Nothing,
     Comm(usize),
+}
+
+impl Given {
+    /// The communicator whose handle stands at `at`.
+    ///
+    /// # Safety
+    /// `at` must be null or valid for reading.
+    pub(crate) unsafe fn at(at: *const Handle<Comm>) -> Given {
+        // SAFETY: promised by the caller.
+        unsafe { at.as_ref() }.map_or(Given::Nothing, |handle| Given::Comm(handle.value))
+    }
 }
 
 /// A call in progress: what the chapter functions see of the face.
@@ -199,7 +211,7 @@ impl Face {
 fn last_words(world: &World, error: &Error, comm: &Arc<Comm>, handler: &str) -> String {
     let place = describe(comm);
     format!(
-        "rank {} of MPI_COMM_WORLD (size {}) failed\n  \
+        "ferrovia: rank {} of MPI_COMM_WORLD (size {}) failed\n  \
            error:   {} ({})\n  \
            what:    {}\n  \
            where:   {}, process {}\n  \
