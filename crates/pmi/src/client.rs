@@ -217,8 +217,13 @@ impl Client {
     /// # Errors
     /// The launcher cannot be told; it may be gone already.
     pub fn abort(&mut self, code: i32, message: &str) -> Result<(), PmiError> {
-        let word = |character: char| if character.is_control() { ' ' } else { character };
-        let text: String = message.chars().take(400).map(word).collect();
+        // Hydra refuses a whole line with an equals sign that stands alone.
+        let plain = |character: char| match character {
+            '=' => ':',
+            character if character.is_control() => ' ',
+            character => character,
+        };
+        let text: String = message.chars().take(400).map(plain).collect();
         self.queued.push_str(&format!("cmd=abort exitcode={code} message={text}\n"));
         self.flush("aborting")
     }
