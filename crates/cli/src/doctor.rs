@@ -75,7 +75,7 @@ fn cross_memory() -> Finding {
         "2" | "3" if !rustix::process::geteuid().is_root() => Finding {
             state: State::Notice,
             what: format!("the kernel refuses cross-memory attach (ptrace_scope is {})", scope.trim()),
-            advice: "Large messages are staged: two copies instead of one. sysctl kernel.yama.ptrace_scope=1 permits it.",
+            advice: "Large messages are staged, in two copies; sysctl kernel.yama.ptrace_scope=1 permits it.",
         },
         _ => fine("the kernel's settings permit cross-memory attach (a container's profile may still refuse it)"),
     }
