@@ -231,7 +231,8 @@ static void sweep(const char *test) {
                                          1 << 20, 4 << 20, -1};
     static const int collective[] = {8, 8 << 10, 1 << 20, -1};
     const int *bytes = collective;
-    if (!strcmp(test, "latency") || !strcmp(test, "bandwidth") || !strcmp(test, "bidirectional")) bytes = point_to_point;
+    if (!strcmp(test, "latency") || !strcmp(test, "bandwidth") || !strcmp(test, "bidirectional"))
+        bytes = point_to_point;
     if (!strcmp(test, "barrier")) report(test, 0, measure(barrier, 0, 0) * 1e6, "us");
     else if (!strcmp(test, "rate")) report(test, 8, WINDOW / measure(one_way, 8, 1), "/s");
     else

@@ -10,7 +10,9 @@ use crate::standard::Standard;
 pub fn assembly(standard: &Standard, architecture: &str) -> String {
     let jump = match architecture {
         "x86_64" => |name: &str| format!("jmp P{name}@PLT"),
-        "aarch64" | "riscv64" => |name: &str| format!("{} P{name}", if cfg!(target_arch = "riscv64") { "tail" } else { "b" }),
+        "aarch64" | "riscv64" => {
+            |name: &str| format!("{} P{name}", if cfg!(target_arch = "riscv64") { "tail" } else { "b" })
+        }
         other => panic!("how does one jump on {other}?"),
     };
     let mut text = String::from(".text\n");

@@ -127,7 +127,9 @@ impl One<'_> {
     fn length(&self) -> Option<String> {
         let length = self.parameter.length.as_deref()?;
         let named = match length {
-            "*" => ["incount", "count"].into_iter().find(|_| matches!(self.parameter.kind.as_str(), "STATUS" | "INDEX")),
+            "*" => {
+                ["incount", "count"].into_iter().find(|_| matches!(self.parameter.kind.as_str(), "STATUS" | "INDEX"))
+            }
             name => Some(name),
         };
         let of_parameter = |name: &str| {
@@ -389,7 +391,11 @@ impl One<'_> {
             return format!("Out::new({name}.cast::<*mut c_void>())");
         }
         if self.parameter.kind != "BUFFER" {
-            return if self.parameter.kind == "LOGICAL_VOID" { format!("{name}.cast::<u8>()") } else { name.to_owned() };
+            return if self.parameter.kind == "LOGICAL_VOID" {
+                format!("{name}.cast::<u8>()")
+            } else {
+                name.to_owned()
+            };
         }
         plan.at(Stage::Memory, format!("let {name} = {name}.cast::<u8>();"));
         let (count, datatype) = (self.sibling(&["count"]), self.sibling(&["type", "datatype"]));
@@ -407,15 +413,16 @@ impl One<'_> {
     fn sibling(&self, words: &[&str]) -> Option<String> {
         let prefix = self.name.trim_end_matches("fer").trim_end_matches("buf");
         let prefix = if self.name == "inoutbuf" { "" } else { prefix };
-        let candidates = words.iter().map(|word| format!("{prefix}{word}")).chain(words.iter().map(|word| (*word).to_owned()));
+        let candidates =
+            words.iter().map(|word| format!("{prefix}{word}")).chain(words.iter().map(|word| (*word).to_owned()));
         let mut found = candidates.filter_map(|name| self.function.find(&name));
         found.find(|(_, parameter)| parameter.pointers == 0).map(|(_, parameter)| rust_name(&parameter.name))
     }
 
     /// True if `MPI_IN_PLACE` can stand for this buffer.
     fn in_place_is_legal(&self) -> bool {
-        let point_to_point = self.function.find("dest").is_some() || self.function.find("root").is_none()
-            && self.function.find("comm").is_none();
+        let point_to_point = self.function.find("dest").is_some()
+            || self.function.find("root").is_none() && self.function.find("comm").is_none();
         let scatters = self.function.name.to_lowercase().contains("scatter") && self.function.find("op").is_none();
         !point_to_point && (self.name == "sendbuf" || self.name == "recvbuf" && scatters)
     }

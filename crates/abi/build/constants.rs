@@ -26,7 +26,9 @@ pub fn text(standard: &Standard) -> String {
         writeln!(text, "pub const {name}: {kind} = {value};").expect("strings take everything");
     }
     names.sort();
-    text.push_str("/// Names of the predefined handles, in order of value.\npub const HANDLE_NAMES: &[(usize, &str)] = &[\n");
+    text.push_str(
+        "/// Names of the predefined handles, in order of value.\npub const HANDLE_NAMES: &[(usize, &str)] = &[\n",
+    );
     for (value, name) in names {
         writeln!(text, "    ({value}, \"{name}\"),").expect("strings take everything");
     }

@@ -144,7 +144,9 @@ fn coverage(text: &mut String, standard: &Standard, chapters: &HashMap<String, S
     let table: String = standard
         .functions
         .iter()
-        .map(|function| format!("{} {}\\n", function.name, if is_written(&function) { "implemented" } else { "missing" }))
+        .map(|function| {
+            format!("{} {}\\n", function.name, if is_written(&function) { "implemented" } else { "missing" })
+        })
         .collect();
     writeln!(text, "const COVERAGE_TEXT: &CStr = c\"{table}\";").expect("strings take everything");
 }

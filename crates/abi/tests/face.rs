@@ -189,7 +189,10 @@ fn a_tool_in_front_intercepts() {
          int MPI_Send(const void *b, int n, MPI_Datatype t, int d, int g, MPI_Comm c) { printf(\"tool: tag %d\\n\", g); fflush(stdout); return PMPI_Send(b, n, t, d, g, c); }\n",
     );
     bench.compile("cc", &["-shared", "-fPIC", "-I.", "tool.c", "-o", "libtool.so"]);
-    let program = bench.program("program", &program("int x = 0; MPI_Send(&x, 1, MPI_INT, MPI_PROC_NULL, 42, MPI_COMM_WORLD); puts(\"done\");"));
+    let program = bench.program(
+        "program",
+        &program("int x = 0; MPI_Send(&x, 1, MPI_INT, MPI_PROC_NULL, 42, MPI_COMM_WORLD); puts(\"done\");"),
+    );
     let output = bench.run(&program, &[], Some(&bench.path("libtool.so")));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "tool: tag 42\ndone\n");
     let output = bench.run(&program, &[], None);
@@ -209,6 +212,7 @@ fn only_the_standards_symbols_are_exported() {
         assert!(symbols.contains(&("W", name)), "{name} is weak");
         assert!(symbols.contains(&("T", format!("P{name}").as_str())), "P{name} is strong");
     }
-    let others: Vec<_> = symbols.iter().filter(|(_, name)| !name.starts_with("MPI_") && !name.starts_with("PMPI_")).collect();
+    let others: Vec<_> =
+        symbols.iter().filter(|(_, name)| !name.starts_with("MPI_") && !name.starts_with("PMPI_")).collect();
     assert_eq!(others, [&("T", "ferrovia_coverage")]);
 }

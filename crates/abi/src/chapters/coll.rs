@@ -37,12 +37,7 @@ pub(crate) unsafe fn bcast(
 /// # Safety
 /// The buffers hold and have room for what the other arguments describe,
 /// until the operation is over.
-pub(super) unsafe fn bcast_arguments(
-    buffer: *mut u8,
-    count: i64,
-    datatype: &Arc<Datatype>,
-    root: i32,
-) -> Arguments {
+pub(super) unsafe fn bcast_arguments(buffer: *mut u8, count: i64, datatype: &Arc<Datatype>, root: i32) -> Arguments {
     // SAFETY: by the contract of the caller.
     let buffer = unsafe { recv_block(buffer, count, datatype) };
     Arguments::Bcast { root, buffer }
@@ -102,7 +97,8 @@ pub(crate) unsafe fn gatherv(
     comm: &Arc<Comm>,
 ) -> Result<()> {
     // SAFETY: by our own contract.
-    let arguments = unsafe { gatherv_arguments(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm) };
+    let arguments =
+        unsafe { gatherv_arguments(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm) };
     face.world().collective(comm, arguments)
 }
 
@@ -142,7 +138,8 @@ pub(crate) unsafe fn scatter(
     comm: &Arc<Comm>,
 ) -> Result<()> {
     // SAFETY: by our own contract.
-    let arguments = unsafe { scatter_arguments(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm) };
+    let arguments =
+        unsafe { scatter_arguments(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm) };
     face.world().collective(comm, arguments)
 }
 
@@ -182,7 +179,8 @@ pub(crate) unsafe fn scatterv(
     comm: &Arc<Comm>,
 ) -> Result<()> {
     // SAFETY: by our own contract.
-    let arguments = unsafe { scatterv_arguments(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm) };
+    let arguments =
+        unsafe { scatterv_arguments(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm) };
     face.world().collective(comm, arguments)
 }
 
@@ -257,7 +255,8 @@ pub(crate) unsafe fn allgatherv(
     comm: &Arc<Comm>,
 ) -> Result<()> {
     // SAFETY: by our own contract.
-    let arguments = unsafe { allgatherv_arguments(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype) };
+    let arguments =
+        unsafe { allgatherv_arguments(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype) };
     face.world().collective(comm, arguments)
 }
 
@@ -330,7 +329,8 @@ pub(crate) unsafe fn alltoallv(
     comm: &Arc<Comm>,
 ) -> Result<()> {
     // SAFETY: by our own contract.
-    let arguments = unsafe { alltoallv_arguments(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype) };
+    let arguments =
+        unsafe { alltoallv_arguments(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype) };
     face.world().collective(comm, arguments)
 }
 
@@ -369,7 +369,9 @@ pub(crate) unsafe fn alltoallw(
     comm: &Arc<Comm>,
 ) -> Result<()> {
     // SAFETY: by our own contract.
-    let arguments = unsafe { alltoallw_arguments(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes) };
+    let arguments = unsafe {
+        alltoallw_arguments(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes)
+    };
     face.world().collective(comm, arguments)
 }
 
@@ -675,13 +677,7 @@ unsafe fn recv_blocks(
 ///
 /// # Safety
 /// The buffers hold and have room for the elements until the operation is over.
-unsafe fn reduction(
-    sendbuf: *const u8,
-    recvbuf: *mut u8,
-    count: i64,
-    datatype: &Arc<Datatype>,
-    op: &Op,
-) -> Reduction {
+unsafe fn reduction(sendbuf: *const u8, recvbuf: *mut u8, count: i64, datatype: &Arc<Datatype>, op: &Op) -> Reduction {
     // SAFETY: by the contract of the caller.
     let input = (!is_in_place(sendbuf)).then(|| unsafe { UserMemory::new(sendbuf) });
     // SAFETY: as above.

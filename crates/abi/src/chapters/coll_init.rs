@@ -12,10 +12,9 @@ use mpi_core::info::Info;
 use mpi_core::{Comm, Request, Result};
 
 use super::coll::{
-    allgather_arguments, allgatherv_arguments, allreduce_arguments, alltoall_arguments,
-    alltoallv_arguments, alltoallw_arguments, bcast_arguments, exscan_arguments, gather_arguments,
-    gatherv_arguments, reduce_arguments, reduce_scatter_arguments, reduce_scatter_block_arguments,
-    scan_arguments, scatter_arguments, scatterv_arguments,
+    allgather_arguments, allgatherv_arguments, allreduce_arguments, alltoall_arguments, alltoallv_arguments,
+    alltoallw_arguments, bcast_arguments, exscan_arguments, gather_arguments, gatherv_arguments, reduce_arguments,
+    reduce_scatter_arguments, reduce_scatter_block_arguments, scan_arguments, scatter_arguments, scatterv_arguments,
 };
 use crate::face::{Counts, Face, OutHandle};
 
@@ -85,7 +84,8 @@ pub(crate) unsafe fn gatherv_init(
     request: OutHandle<Request>,
 ) -> Result<()> {
     // SAFETY: by our own contract.
-    let arguments = unsafe { gatherv_arguments(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm) };
+    let arguments =
+        unsafe { gatherv_arguments(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm) };
     request.set(face, face.world().collective_init(comm, arguments)?)
 }
 
@@ -106,7 +106,8 @@ pub(crate) unsafe fn scatter_init(
     request: OutHandle<Request>,
 ) -> Result<()> {
     // SAFETY: by our own contract.
-    let arguments = unsafe { scatter_arguments(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm) };
+    let arguments =
+        unsafe { scatter_arguments(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm) };
     request.set(face, face.world().collective_init(comm, arguments)?)
 }
 
@@ -128,7 +129,8 @@ pub(crate) unsafe fn scatterv_init(
     request: OutHandle<Request>,
 ) -> Result<()> {
     // SAFETY: by our own contract.
-    let arguments = unsafe { scatterv_arguments(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm) };
+    let arguments =
+        unsafe { scatterv_arguments(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm) };
     request.set(face, face.world().collective_init(comm, arguments)?)
 }
 
@@ -169,7 +171,8 @@ pub(crate) unsafe fn allgatherv_init(
     request: OutHandle<Request>,
 ) -> Result<()> {
     // SAFETY: by our own contract.
-    let arguments = unsafe { allgatherv_arguments(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype) };
+    let arguments =
+        unsafe { allgatherv_arguments(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype) };
     request.set(face, face.world().collective_init(comm, arguments)?)
 }
 
@@ -211,7 +214,8 @@ pub(crate) unsafe fn alltoallv_init(
     request: OutHandle<Request>,
 ) -> Result<()> {
     // SAFETY: by our own contract.
-    let arguments = unsafe { alltoallv_arguments(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype) };
+    let arguments =
+        unsafe { alltoallv_arguments(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype) };
     request.set(face, face.world().collective_init(comm, arguments)?)
 }
 
@@ -233,7 +237,9 @@ pub(crate) unsafe fn alltoallw_init(
     request: OutHandle<Request>,
 ) -> Result<()> {
     // SAFETY: by our own contract.
-    let arguments = unsafe { alltoallw_arguments(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes) };
+    let arguments = unsafe {
+        alltoallw_arguments(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes)
+    };
     request.set(face, face.world().collective_init(comm, arguments)?)
 }
 

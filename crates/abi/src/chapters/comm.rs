@@ -98,12 +98,7 @@ pub(crate) fn comm_idup_with_info(
     request.set(face, its_request)
 }
 
-pub(crate) fn comm_create(
-    face: &Face,
-    comm: &Arc<Comm>,
-    group: &Arc<Group>,
-    newcomm: OutHandle<Comm>,
-) -> Result<()> {
+pub(crate) fn comm_create(face: &Face, comm: &Arc<Comm>, group: &Arc<Group>, newcomm: OutHandle<Comm>) -> Result<()> {
     newcomm.set_or_null(face, face.world().comm_create(comm, group)?)
 }
 
@@ -148,7 +143,9 @@ pub(crate) fn comm_split_type(
         MPI_COMM_TYPE_HW_UNGUIDED => SplitType::HardwareUnguided,
         MPI_COMM_TYPE_RESOURCE_GUIDED => SplitType::ResourceGuided,
         MPI_UNDEFINED => SplitType::Undefined,
-        other => return ErrorClass::Arg.fail(format!("split_type {other} is no MPI_COMM_TYPE_… and not MPI_UNDEFINED")),
+        other => {
+            return ErrorClass::Arg.fail(format!("split_type {other} is no MPI_COMM_TYPE_… and not MPI_UNDEFINED"));
+        }
     };
     newcomm.set_or_null(face, face.world().comm_split_type(comm, kind, key, own(info).as_ref())?)
 }

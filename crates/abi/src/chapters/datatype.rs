@@ -17,9 +17,7 @@ use crate::constants::{
     MPI_ORDER_C, MPI_ORDER_FORTRAN, MPI_TYPECLASS_COMPLEX, MPI_TYPECLASS_INTEGER, MPI_TYPECLASS_REAL,
     MPIX_TYPECLASS_LOGICAL,
 };
-use crate::face::{
-    CountInOut, CountOut, Counts, Face, Handle, InOutHandle, Out, OutArray, OutHandle, StringOut,
-};
+use crate::face::{CountInOut, CountOut, Counts, Face, Handle, InOutHandle, Out, OutArray, OutHandle, StringOut};
 
 pub(crate) fn type_contiguous(
     face: &Face,
@@ -355,13 +353,7 @@ pub(crate) fn aint_diff(addr1: i64, addr2: i64) -> i64 {
     addr1.wrapping_sub(addr2)
 }
 
-pub(crate) fn pack_size(
-    _face: &Face,
-    incount: i64,
-    datatype: &Datatype,
-    _comm: &Comm,
-    size: CountOut,
-) -> Result<()> {
+pub(crate) fn pack_size(_face: &Face, incount: i64, datatype: &Datatype, _comm: &Comm, size: CountOut) -> Result<()> {
     size.set((datatype.size() as i64).checked_mul(incount).unwrap_or(i64::from(UNDEFINED)));
     Ok(())
 }
@@ -490,17 +482,14 @@ unsafe fn packed_room<'a>(
         return Ok(&mut []);
     }
     if start.is_null() {
-        return ErrorClass::Buffer.fail(format!("the packed buffer is a null pointer, but {needed_bytes} bytes are needed"));
+        return ErrorClass::Buffer
+            .fail(format!("the packed buffer is a null pointer, but {needed_bytes} bytes are needed"));
     }
     // SAFETY: position and length lie within what the caller has vouched for.
     Ok(unsafe { std::slice::from_raw_parts_mut(start.add(at as usize), needed_bytes as usize) })
 }
 
-fn give(
-    face: &Face,
-    newtype: OutHandle<Datatype>,
-    made: std::result::Result<Arc<Datatype>, TypeError>,
-) -> Result<()> {
+fn give(face: &Face, newtype: OutHandle<Datatype>, made: std::result::Result<Arc<Datatype>, TypeError>) -> Result<()> {
     let datatype = made.map_err(type_error)?;
     if face.call().ends_with("_c") {
         datatype.declare_large_count();

@@ -52,7 +52,9 @@ pub(crate) unsafe fn abi_set_fortran_booleans(
     }
     let given = FortranBooleans { size_bytes, literals };
     match face.process().fortran_booleans.get() {
-        Some(known) if known != given => ErrorClass::Abi.fail("the Fortran literals have been set before, to other values"),
+        Some(known) if known != given => {
+            ErrorClass::Abi.fail("the Fortran literals have been set before, to other values")
+        }
         _ => {
             face.process().fortran_booleans.set(Some(given));
             Ok(())

@@ -11,10 +11,9 @@ use mpi_core::collective::Arguments;
 use mpi_core::{Comm, Request, Result};
 
 use super::coll::{
-    allgather_arguments, allgatherv_arguments, allreduce_arguments, alltoall_arguments,
-    alltoallv_arguments, alltoallw_arguments, bcast_arguments, exscan_arguments, gather_arguments,
-    gatherv_arguments, reduce_arguments, reduce_scatter_arguments, reduce_scatter_block_arguments,
-    scan_arguments, scatter_arguments, scatterv_arguments,
+    allgather_arguments, allgatherv_arguments, allreduce_arguments, alltoall_arguments, alltoallv_arguments,
+    alltoallw_arguments, bcast_arguments, exscan_arguments, gather_arguments, gatherv_arguments, reduce_arguments,
+    reduce_scatter_arguments, reduce_scatter_block_arguments, scan_arguments, scatter_arguments, scatterv_arguments,
 };
 use crate::face::{Counts, Face, OutHandle};
 
@@ -76,7 +75,8 @@ pub(crate) unsafe fn igatherv(
     request: OutHandle<Request>,
 ) -> Result<()> {
     // SAFETY: by our own contract.
-    let arguments = unsafe { gatherv_arguments(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm) };
+    let arguments =
+        unsafe { gatherv_arguments(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm) };
     request.set(face, face.world().start_collective(comm, arguments)?)
 }
 
@@ -96,7 +96,8 @@ pub(crate) unsafe fn iscatter(
     request: OutHandle<Request>,
 ) -> Result<()> {
     // SAFETY: by our own contract.
-    let arguments = unsafe { scatter_arguments(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm) };
+    let arguments =
+        unsafe { scatter_arguments(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm) };
     request.set(face, face.world().start_collective(comm, arguments)?)
 }
 
@@ -117,7 +118,8 @@ pub(crate) unsafe fn iscatterv(
     request: OutHandle<Request>,
 ) -> Result<()> {
     // SAFETY: by our own contract.
-    let arguments = unsafe { scatterv_arguments(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm) };
+    let arguments =
+        unsafe { scatterv_arguments(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm) };
     request.set(face, face.world().start_collective(comm, arguments)?)
 }
 
@@ -156,7 +158,8 @@ pub(crate) unsafe fn iallgatherv(
     request: OutHandle<Request>,
 ) -> Result<()> {
     // SAFETY: by our own contract.
-    let arguments = unsafe { allgatherv_arguments(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype) };
+    let arguments =
+        unsafe { allgatherv_arguments(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype) };
     request.set(face, face.world().start_collective(comm, arguments)?)
 }
 
@@ -196,7 +199,8 @@ pub(crate) unsafe fn ialltoallv(
     request: OutHandle<Request>,
 ) -> Result<()> {
     // SAFETY: by our own contract.
-    let arguments = unsafe { alltoallv_arguments(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype) };
+    let arguments =
+        unsafe { alltoallv_arguments(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype) };
     request.set(face, face.world().start_collective(comm, arguments)?)
 }
 
@@ -217,7 +221,9 @@ pub(crate) unsafe fn ialltoallw(
     request: OutHandle<Request>,
 ) -> Result<()> {
     // SAFETY: by our own contract.
-    let arguments = unsafe { alltoallw_arguments(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes) };
+    let arguments = unsafe {
+        alltoallw_arguments(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes)
+    };
     request.set(face, face.world().start_collective(comm, arguments)?)
 }
 

@@ -10,12 +10,7 @@ use mpi_core::Result;
 use crate::face::process::Process;
 use crate::face::{Face, Handle, InOutHandle, Out, OutHandle, UserFunctionPointer};
 
-pub(crate) fn op_create(
-    face: &Face,
-    user_fn: UserFunctionPointer,
-    commute: bool,
-    op: OutHandle<Op>,
-) -> Result<()> {
+pub(crate) fn op_create(face: &Face, user_fn: UserFunctionPointer, commute: bool, op: OutHandle<Op>) -> Result<()> {
     op.set(face, Op::user(commute, Arc::new(CallUser(user_fn))))
 }
 

@@ -120,12 +120,7 @@ pub(crate) fn cancel(face: &Face, request: Requests<'_>) -> Result<()> {
     face.world().cancel(&request)
 }
 
-pub(crate) fn request_get_status(
-    face: &Face,
-    request: Requests<'_>,
-    flag: Out<i32>,
-    status: StatusOut,
-) -> Result<()> {
+pub(crate) fn request_get_status(face: &Face, request: Requests<'_>, flag: Out<i32>, status: StatusOut) -> Result<()> {
     let found = face.world().request_status(&request)?;
     flag.set_flag(found.is_some());
     if let Some(found) = found {

@@ -34,21 +34,11 @@ pub(crate) fn status_set_cancelled(_face: &Face, status: &mut CStatus, flag: boo
     Ok(())
 }
 
-pub(crate) fn status_set_elements(
-    _face: &Face,
-    status: &mut CStatus,
-    datatype: &Datatype,
-    count: i64,
-) -> Result<()> {
+pub(crate) fn status_set_elements(_face: &Face, status: &mut CStatus, datatype: &Datatype, count: i64) -> Result<()> {
     set_elements(status, datatype, count)
 }
 
-pub(crate) fn status_set_elements_x(
-    _face: &Face,
-    status: &mut CStatus,
-    datatype: &Datatype,
-    count: i64,
-) -> Result<()> {
+pub(crate) fn status_set_elements_x(_face: &Face, status: &mut CStatus, datatype: &Datatype, count: i64) -> Result<()> {
     set_elements(status, datatype, count)
 }
 
@@ -87,7 +77,8 @@ pub(crate) fn status_set_error(_face: &Face, status: &mut CStatus, error: i32) -
 /// The status keeps a length in bytes: that of the whole elements of the type, and, if `count` basic
 /// elements end inside of one, the part of it that holds exactly the rest.
 fn set_elements(status: &mut CStatus, datatype: &Datatype, count: i64) -> Result<()> {
-    let too_much = || ErrorClass::Count.error(format!("{count} elements of this datatype are more than can be counted"));
+    let too_much =
+        || ErrorClass::Count.error(format!("{count} elements of this datatype are more than can be counted"));
     let wanted = u64::try_from(count).map_err(|_| too_much())?;
     let per_element = match datatype.elements_in(datatype.size()) {
         Some(elements) if elements > 0 => elements as u64,

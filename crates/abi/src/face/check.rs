@@ -25,11 +25,7 @@ pub(crate) fn object<K: Object>(face: &Face, n: usize, handle: Handle<K>) -> Res
 
 /// The object of a handle that may be null.
 #[inline]
-pub(crate) fn object_or_null<K: Object>(
-    face: &Face,
-    n: usize,
-    handle: Handle<K>,
-) -> Result<Option<Held<K::Value>>> {
+pub(crate) fn object_or_null<K: Object>(face: &Face, n: usize, handle: Handle<K>) -> Result<Option<Held<K::Value>>> {
     if handle.value == K::NULL {
         return Ok(None);
     }
@@ -60,7 +56,8 @@ pub(crate) fn datatypes(
             bad_object::<Datatype>(handle.value, why).within(format!("{}[{index}]", parameter(face, n)))
         })?;
         if in_communication && !held.is_committed() {
-            return ErrorClass::Type.fail(format!("{}[{index}] is a datatype that was not committed", parameter(face, n)));
+            return ErrorClass::Type
+                .fail(format!("{}[{index}] is a datatype that was not committed", parameter(face, n)));
         }
         all.push(Arc::clone(&held));
     }

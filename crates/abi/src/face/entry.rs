@@ -249,8 +249,13 @@ fn not_running(process: &'static Process, call: &'static Call) -> c_int {
 /// Without a world there is no communicator whose handler could be asked: errors are fatal.
 #[cold]
 fn without_world(error: &Error, _code: c_int) -> c_int {
-    eprintln!("ferrovia: {}\n  error:   {} ({})\n  where:   process {}; MPI is not running, so the process ends",
-        error.message, error.class.name(), error.class.text(), std::process::id());
+    eprintln!(
+        "ferrovia: {}\n  error:   {} ({})\n  where:   process {}; MPI is not running, so the process ends",
+        error.message,
+        error.class.name(),
+        error.class.text(),
+        std::process::id()
+    );
     std::process::exit(error.class as i32)
 }
 
@@ -261,7 +266,10 @@ pub fn announce_panics() {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             before(panic);
-            eprintln!("ferrovia: the line above is a bug in Ferrovia {}, not in your program", env!("CARGO_PKG_VERSION"));
+            eprintln!(
+                "ferrovia: the line above is a bug in Ferrovia {}, not in your program",
+                env!("CARGO_PKG_VERSION")
+            );
         }));
     });
 }

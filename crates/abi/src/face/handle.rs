@@ -36,16 +36,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 8] = [
-        Kind::Comm,
-        Kind::Group,
-        Kind::Datatype,
-        Kind::Op,
-        Kind::Info,
-        Kind::Errhandler,
-        Kind::Request,
-        Kind::Message,
-    ];
+    const ALL: [Kind; 8] =
+        [Kind::Comm, Kind::Group, Kind::Datatype, Kind::Op, Kind::Info, Kind::Errhandler, Kind::Request, Kind::Message];
 
     /// As one calls it in a sentence.
     pub fn noun(self) -> &'static str {
