@@ -32,7 +32,7 @@ fn wait_until<T>(engine: &mut Engine, mut done: impl FnMut(&mut Engine) -> Optio
             backoff.reset();
             continue;
         }
-        match backoff.next() {
+        match backoff.pause() {
             Pause::Spin => std::hint::spin_loop(),
             Pause::Yield => std::thread::yield_now(),
             Pause::Sleep => {

@@ -92,7 +92,7 @@ impl Waiter {
 impl Backoff {
     /// What to do after a poll that found nothing.
     #[inline]
-    pub fn next(&mut self) -> Pause {
+    pub fn pause(&mut self) -> Pause {
         self.polls = self.polls.saturating_add(1);
         if self.polls <= self.policy.spin_count {
             Pause::Spin
@@ -117,10 +117,10 @@ mod tests {
     #[test]
     fn patience_ends_in_sleep_and_starts_over_when_something_moves() {
         let mut backoff = Backoff { policy: WaitPolicy { spin_count: 2, yield_count: 1 }, polls: 0 };
-        let pauses: Vec<_> = (0..5).map(|_| backoff.next()).collect();
+        let pauses: Vec<_> = (0..5).map(|_| backoff.pause()).collect();
         assert_eq!(pauses, [Pause::Spin, Pause::Spin, Pause::Yield, Pause::Sleep, Pause::Sleep]);
         backoff.reset();
-        assert_eq!(backoff.next(), Pause::Spin);
+        assert_eq!(backoff.pause(), Pause::Spin);
     }
 
     #[test]

@@ -143,7 +143,7 @@ impl BlockSender {
         self.memory.word(top + 56).store(flag, Ordering::Release);
         self.position += count;
         self.produced += count as u64;
-        self.cleared_ahead = self.position + 1 <= self.lines && self.has_room(2);
+        self.cleared_ahead = self.position < self.lines && self.has_room(2);
         if self.cleared_ahead {
             self.clear(self.position + 1);
         }

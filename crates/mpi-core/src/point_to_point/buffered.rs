@@ -129,7 +129,7 @@ impl World {
 
     /// The messages a communicator still has on their way go on without it.
     pub(crate) fn orphan_buffered(&self, comm: &Arc<Comm>) {
-        let under_way = self.with_buffer(Some(comm), |attached| std::mem::take(attached)).under_way;
+        let under_way = self.with_buffer(Some(comm), std::mem::take).under_way;
         let unpaid = under_way.into_iter().map(|copied| Copied { cost_bytes: 0, ..copied });
         self.attached.borrow_mut().under_way.extend(unpaid);
     }

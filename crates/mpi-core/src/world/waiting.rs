@@ -50,7 +50,7 @@ impl World {
             if moved {
                 backoff.reset();
             }
-            match backoff.next() {
+            match backoff.pause() {
                 Pause::Spin if !self.gate.is_enabled() => std::hint::spin_loop(),
                 Pause::Spin => self.pause(std::hint::spin_loop),
                 Pause::Yield => self.pause(std::thread::yield_now),
