@@ -100,6 +100,94 @@ pub enum Arguments {
 }
 
 impl Arguments {
+    /// The memory that is sent from, unless in place.
+    pub(crate) fn send_memory(&self) -> Option<&UserMemory> {
+        match self {
+            Arguments::Barrier | Arguments::Bcast { .. } => None,
+            Arguments::Gather { send, .. }
+            | Arguments::Gatherv { send, .. }
+            | Arguments::Scatter { send, .. }
+            | Arguments::Allgather { send, .. }
+            | Arguments::Allgatherv { send, .. }
+            | Arguments::Alltoall { send, .. } => send.as_ref().map(|send| &send.memory),
+            Arguments::Scatterv { send, .. } | Arguments::Alltoallv { send, .. } => {
+                send.as_ref().map(|send| &send.memory)
+            }
+            Arguments::Alltoallw { send, .. } => send.as_ref().map(|send| &send.memory),
+            _ => self.reduction().and_then(|data| data.input.as_ref()),
+        }
+    }
+
+    /// The memory that is received into, where it is significant.
+    pub(crate) fn recv_memory(&self) -> Option<&UserMemoryMut> {
+        match self {
+            Arguments::Barrier => None,
+            Arguments::Bcast { buffer, .. } => Some(&buffer.memory),
+            Arguments::Gather { recv, .. } | Arguments::Scatter { recv, .. } | Arguments::Scatterv { recv, .. } => {
+                recv.as_ref().map(|recv| &recv.memory)
+            }
+            Arguments::Gatherv { recv, .. } => recv.as_ref().map(|recv| &recv.memory),
+            Arguments::Allgather { recv, .. } | Arguments::Alltoall { recv, .. } => Some(&recv.memory),
+            Arguments::Allgatherv { recv, .. } | Arguments::Alltoallv { recv, .. } => Some(&recv.memory),
+            Arguments::Alltoallw { recv, .. } => Some(&recv.memory),
+            _ => self.reduction().and_then(|data| data.result.as_ref()),
+        }
+    }
+
+    /// The type of what is sent, where it is significant.
+    pub(crate) fn send_type(&self) -> Option<&Arc<Datatype>> {
+        match self {
+            Arguments::Gather { send, .. }
+            | Arguments::Gatherv { send, .. }
+            | Arguments::Scatter { send, .. }
+            | Arguments::Allgather { send, .. }
+            | Arguments::Allgatherv { send, .. }
+            | Arguments::Alltoall { send, .. } => send.as_ref().map(|send| &send.datatype),
+            Arguments::Scatterv { send, .. } | Arguments::Alltoallv { send, .. } => {
+                send.as_ref().map(|send| &send.datatype)
+            }
+            _ => None,
+        }
+    }
+
+    /// The type of what is received, where it is significant; of all elements of a reduction.
+    pub(crate) fn recv_type(&self) -> Option<&Arc<Datatype>> {
+        match self {
+            Arguments::Barrier | Arguments::Alltoallw { .. } => None,
+            Arguments::Bcast { buffer, .. } => Some(&buffer.datatype),
+            Arguments::Gather { recv, .. } | Arguments::Scatter { recv, .. } | Arguments::Scatterv { recv, .. } => {
+                recv.as_ref().map(|recv| &recv.datatype)
+            }
+            Arguments::Gatherv { recv, .. } => recv.as_ref().map(|recv| &recv.datatype),
+            Arguments::Allgather { recv, .. } | Arguments::Alltoall { recv, .. } => Some(&recv.datatype),
+            Arguments::Allgatherv { recv, .. } | Arguments::Alltoallv { recv, .. } => Some(&recv.datatype),
+            _ => self.reduction().map(|data| &data.datatype),
+        }
+    }
+
+    /// The types of what goes to and comes from each rank, if they differ: sent, received.
+    pub(crate) fn part_types(&self) -> (&[Arc<Datatype>], &[Arc<Datatype>]) {
+        match self {
+            Arguments::Alltoallw { send, recv } => {
+                (send.as_ref().map_or(&[], |send| &send.datatypes), &recv.datatypes)
+            }
+            _ => (&[], &[]),
+        }
+    }
+
+    /// Input, result and operation of a reduction.
+    pub(crate) fn reduction(&self) -> Option<&Reduction> {
+        match self {
+            Arguments::Reduce { data, .. }
+            | Arguments::Allreduce { data }
+            | Arguments::ReduceScatter { data, .. }
+            | Arguments::ReduceScatterBlock { data }
+            | Arguments::Scan { data }
+            | Arguments::Exscan { data } => Some(data),
+            _ => None,
+        }
+    }
+
     /// Names of the call: blocking, non-blocking, persistent.
     pub(crate) fn names(&self) -> [&'static str; 3] {
         match self {

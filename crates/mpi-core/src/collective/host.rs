@@ -8,7 +8,7 @@ use datatype::{Datatype, RecvBuf, Scratch, SendBuf};
 use engine::{Outcome, PeerId, RequestId, SendMode, Source, TagPattern};
 use smallvec::SmallVec;
 
-use super::plan::{Binding, Plan};
+use super::arguments::{Arguments, Reduction};
 use crate::communicator::Comm;
 use crate::error::{Error, ErrorClass, Result};
 use crate::world::{Operation, World, engine_error};
@@ -19,33 +19,38 @@ const BOUND: &str = "a schedule names only what its call has";
 /// A message of a schedule; none if it was gone at once.
 type Handle = Option<RequestId>;
 
+/// Temporary memory of one start.
+type Temps = SmallVec<[Scratch; 2]>;
+
 /// One start of a collective.
 pub(crate) struct Running {
     execution: Execution<Handle>,
-    binding: Binding,
-    temps: SmallVec<[Scratch; 2]>,
+    temps: Temps,
     tag: i32,
-    call: &'static str,
 }
 
 impl Running {
-    /// A start of `plan` as the next collective operation on `comm`.
-    pub fn new(comm: &Comm, plan: Plan, call: &'static str) -> Result<Running> {
-        let temps = temps_for(comm, &plan.schedule, &plan.binding)?;
-        Ok(Running {
-            execution: Execution::new(plan.schedule),
-            binding: plan.binding,
-            temps,
-            tag: comm.next_collective_tag(),
-            call,
-        })
+    /// A start of `schedule` as the next collective operation on `comm`.
+    #[inline]
+    pub fn new(comm: &Comm, schedule: Arc<Schedule>, arguments: &Arguments) -> Result<Running> {
+        let temps = match schedule.temps() {
+            [] => Temps::new(),
+            temps => allocate(comm, temps, arguments)?,
+        };
+        Ok(Running { execution: Execution::new(schedule), temps, tag: comm.next_collective_tag() })
     }
 
-    /// Does what can be done now.
-    pub fn advance(&mut self, world: &World, comm: &Comm) -> Poll<Result<()>> {
-        let Running { execution, binding, temps, tag, call } = self;
-        let mut stage = Stage { world, comm, binding, temps, tag: *tag, call };
-        match execution.advance(&mut stage) {
+    /// Does what can be done now; `call` is named in errors.
+    #[inline]
+    pub fn advance(
+        &mut self,
+        world: &World,
+        comm: &Comm,
+        arguments: &Arguments,
+        call: &'static str,
+    ) -> Poll<Result<()>> {
+        let mut stage = Stage { world, comm, arguments, temps: &self.temps, tag: self.tag, call };
+        match self.execution.advance(&mut stage) {
             Ok(Progress::Done) => Poll::Ready(Ok(())),
             Ok(Progress::Pending) => Poll::Pending,
             Err(error) => {
@@ -55,32 +60,28 @@ impl Running {
         }
     }
 
-    /// After a failure: cancels what is under way. Temporaries still in use stay for ever.
+    /// After a failure: cancels what is under way. Buffers in flight keep their temporary memory.
+    #[cold]
     fn abandon(&mut self, world: &World) {
         let mut engine = world.engine.borrow_mut();
-        let mut is_quiet = true;
         for id in self.execution.outstanding().iter().flatten() {
             engine.cancel(*id);
-            if engine.take(*id).is_none() {
-                engine.detach(*id);
-                is_quiet = false;
-            }
-        }
-        if !is_quiet {
-            std::mem::forget(std::mem::take(&mut self.temps));
+            engine.detach(*id);
         }
     }
 }
 
-/// A collective in the background, which keeps its communicator.
+/// A collective in the background, which keeps all that it needs.
 pub(crate) struct Background {
     pub running: Running,
     pub comm: Arc<Comm>,
+    pub arguments: Arguments,
+    pub call: &'static str,
 }
 
 impl Operation for Background {
     fn advance(&mut self, world: &World) -> Poll<Result<()>> {
-        self.running.advance(world, &self.comm)
+        self.running.advance(world, &self.comm, &self.arguments, self.call)
     }
 }
 
@@ -88,7 +89,7 @@ impl Operation for Background {
 struct Stage<'a> {
     world: &'a World,
     comm: &'a Comm,
-    binding: &'a Binding,
+    arguments: &'a Arguments,
     temps: &'a [Scratch],
     tag: i32,
     call: &'static str,
@@ -131,10 +132,7 @@ impl Host for Stage<'_> {
     }
 
     fn reduce(&mut self, from: Region, into: Region) -> Result<()> {
-        let Some(op) = &self.binding.op else {
-            return ErrorClass::Intern.fail(format!("{}: a schedule reduces without an operation", self.call));
-        };
-        let datatype = self.binding.recv_type.as_ref().expect(BOUND);
+        let Reduction { op, datatype, .. } = self.arguments.reduction().expect(BOUND);
         let from = self.send_buf(from);
         let mut into = self.recv_buf(into);
         op.reduce(datatype, &from, &mut into).map_err(|error| ErrorClass::Op.error(format!("{}: {error}", self.call)))
@@ -152,8 +150,8 @@ impl Stage<'_> {
             return SendBuf::empty();
         }
         self.with_type(datatype, |datatype| match buffer {
-            BufferId::Send => self.binding.send.as_ref().expect(BOUND).send(offset_bytes, count, datatype),
-            BufferId::Recv => self.binding.recv.as_ref().expect(BOUND).send(offset_bytes, count, datatype),
+            BufferId::Send => self.arguments.send_memory().expect(BOUND).send(offset_bytes, count, datatype),
+            BufferId::Recv => self.arguments.recv_memory().expect(BOUND).send(offset_bytes, count, datatype),
             BufferId::Temp(number) => self.temp(number).memory().send(offset_bytes, count, datatype),
         })
     }
@@ -165,7 +163,7 @@ impl Stage<'_> {
         }
         self.with_type(datatype, |datatype| match buffer {
             BufferId::Send => unreachable!("a schedule never writes to the send buffer"),
-            BufferId::Recv => self.binding.recv.as_ref().expect(BOUND).recv(offset_bytes, count, datatype),
+            BufferId::Recv => self.arguments.recv_memory().expect(BOUND).recv(offset_bytes, count, datatype),
             BufferId::Temp(number) => self.temp(number).memory().recv(offset_bytes, count, datatype),
         })
     }
@@ -175,12 +173,11 @@ impl Stage<'_> {
     }
 
     fn with_type<T>(&self, slot: TypeSlot, make: impl FnOnce(&Arc<Datatype>) -> T) -> T {
-        let parts = || self.binding.part_types.as_ref().expect(BOUND);
         match slot {
-            TypeSlot::Send => make(self.binding.send_type.as_ref().expect(BOUND)),
-            TypeSlot::Recv => make(self.binding.recv_type.as_ref().expect(BOUND)),
-            TypeSlot::PerPeerSend(index) => make(&parts().send[index as usize]),
-            TypeSlot::PerPeerRecv(index) => make(&parts().recv[index as usize]),
+            TypeSlot::Send => make(self.arguments.send_type().expect(BOUND)),
+            TypeSlot::Recv => make(self.arguments.recv_type().expect(BOUND)),
+            TypeSlot::PerPeerSend(index) => make(&self.arguments.part_types().0[index as usize]),
+            TypeSlot::PerPeerRecv(index) => make(&self.arguments.part_types().1[index as usize]),
             TypeSlot::Bytes => make(self.comm.byte_type()),
         }
     }
@@ -204,11 +201,14 @@ impl Stage<'_> {
     }
 }
 
-fn temps_for(comm: &Comm, schedule: &Schedule, binding: &Binding) -> Result<SmallVec<[Scratch; 2]>> {
-    let scratch = |temp: &Temp| match *temp {
-        Temp::Bytes { len_bytes } => Scratch::new(len_bytes, comm.byte_type()),
-        Temp::Elements { count } => Scratch::new(count, binding.recv_type.as_ref().expect(BOUND)),
-    };
-    let temps: std::result::Result<_, _> = schedule.temps().iter().map(scratch).collect();
-    temps.map_err(|error| ErrorClass::NoMem.error(error.to_string()))
+fn allocate(comm: &Comm, temps: &[Temp], arguments: &Arguments) -> Result<Temps> {
+    let mut memory = Temps::with_capacity(temps.len());
+    for temp in temps {
+        let scratch = match *temp {
+            Temp::Bytes { len_bytes } => Scratch::new(len_bytes, comm.byte_type()),
+            Temp::Elements { count } => Scratch::new(count, arguments.recv_type().expect(BOUND)),
+        };
+        memory.push(scratch.map_err(|error| ErrorClass::NoMem.error(error.to_string()))?);
+    }
+    Ok(memory)
 }

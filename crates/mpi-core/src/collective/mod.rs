@@ -1,8 +1,8 @@
 //! Collective operations: one set of arguments, three ways to carry them out.
 //!
-//! A call becomes a schedule (kept with the communicator, so that a repeated call finds it) and a
-//! binding of the schedule's symbols to memory. Blocking calls run it on the spot, non-blocking
-//! ones hand it to the operations in flight, persistent ones keep it for their starts.
+//! A call becomes a schedule (kept with the communicator, so that a repeated call finds it) whose
+//! symbols the arguments give a meaning. Blocking calls run it on the spot, non-blocking ones hand
+//! it to the operations in flight, persistent ones keep it for their starts.
 //!
 //! **Invariants**
 //! - Each start takes the next sequence number of its communicator; its messages carry it as their
@@ -17,7 +17,7 @@ mod plan;
 
 pub use arguments::{Arguments, Blocks, Buffer, Parts, Reduction};
 pub(crate) use host::{Background, Running};
-pub(crate) use plan::Plan;
+pub(crate) use plan::schedule_of;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
@@ -26,7 +26,7 @@ use collectives::{BuildError, Cache, Call, Place, Schedule, Selection};
 
 use crate::communicator::Comm;
 use crate::error::Result;
-use crate::request::Request;
+use crate::request::{Request, Template};
 use crate::world::World;
 
 /// The schedules one communicator has used lately.
@@ -52,8 +52,8 @@ impl World {
     /// MPI: §6
     pub fn collective(&self, comm: &Comm, arguments: Arguments) -> Result<()> {
         let call = arguments.names()[0];
-        let mut running = Running::new(comm, Plan::new(comm, arguments)?, call)?;
-        self.wait_until(|world| match running.advance(world, comm) {
+        let mut running = Running::new(comm, schedule_of(comm, &arguments)?, &arguments)?;
+        self.wait_until(|world| match running.advance(world, comm, &arguments, call) {
             Poll::Ready(result) => Some(result),
             Poll::Pending => None,
         })
@@ -67,8 +67,8 @@ impl World {
     /// MPI: §6.12
     pub fn start_collective(&self, comm: &Arc<Comm>, arguments: Arguments) -> Result<Request> {
         let call = arguments.names()[1];
-        let running = Running::new(comm, Plan::new(comm, arguments)?, call)?;
-        let request = self.run_in_background(comm, running, call);
+        let schedule = schedule_of(comm, &arguments)?;
+        let request = self.run_in_background(comm, schedule, arguments, call)?;
         self.progress();
         Ok(request)
     }
@@ -81,18 +81,21 @@ impl World {
     /// MPI: §6.13
     pub fn collective_init(&self, comm: &Arc<Comm>, arguments: Arguments) -> Result<Request> {
         let call = arguments.names()[2];
-        let plan = Plan::new(comm, arguments)?;
-        Ok(Request::persistent(comm, crate::request::Template::Collective(plan), call))
+        let schedule = schedule_of(comm, &arguments)?;
+        Ok(Request::persistent(comm, Template::Collective { schedule, arguments }, call))
     }
 
     /// Puts a collective among the operations in flight; the next poll advances it.
     pub(crate) fn run_in_background(
         &self,
         comm: &Arc<Comm>,
-        running: Running,
+        schedule: Arc<Schedule>,
+        arguments: Arguments,
         call: &'static str,
-    ) -> Request {
-        let key = self.operations.start(Box::new(Background { running, comm: Arc::clone(comm) }));
-        Request::operation(key, Arc::clone(comm), call)
+    ) -> Result<Request> {
+        let running = Running::new(comm, schedule, &arguments)?;
+        let background = Background { running, comm: Arc::clone(comm), arguments, call };
+        let key = self.operations.start(Box::new(background));
+        Ok(Request::operation(key, Arc::clone(comm), call))
     }
 }

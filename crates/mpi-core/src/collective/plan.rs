@@ -1,197 +1,123 @@
-//! From the user's arguments to a schedule and the memory it runs on.
+//! From the user's arguments to a schedule.
 
 use std::sync::Arc;
 
 use collectives::{BuildError, Call, Data, Part, Schedule, TypeShape, Vector};
-use datatype::{Datatype, Op, UserMemory, UserMemoryMut};
+use datatype::Datatype;
 
 use super::arguments::{Arguments, Blocks, Buffer, Parts, Reduction};
 use crate::communicator::Comm;
 use crate::error::{ErrorClass, Result};
 
-/// What a schedule's symbols stand for.
-#[derive(Clone, Default)]
-pub(crate) struct Binding {
-    pub send: Option<UserMemory>,
-    pub recv: Option<UserMemoryMut>,
-    pub send_type: Option<Arc<Datatype>>,
-    pub recv_type: Option<Arc<Datatype>>,
-    pub part_types: Option<Box<PartTypes>>,
-    pub op: Option<Op>,
+/// Checks the arguments and finds or writes the schedule of this rank.
+pub(crate) fn schedule_of(comm: &Comm, arguments: &Arguments) -> Result<Arc<Schedule>> {
+    let call = translate(comm, arguments)?;
+    comm.schedules().schedule(&call).map_err(build_error)
 }
 
-/// The types of blocks that differ in type.
-#[derive(Clone, Default)]
-pub(crate) struct PartTypes {
-    pub send: Vec<Arc<Datatype>>,
-    pub recv: Vec<Arc<Datatype>>,
-}
-
-/// A collective call made ready: what to do, and on what memory.
-#[derive(Clone)]
-pub(crate) struct Plan {
-    pub schedule: Arc<Schedule>,
-    pub binding: Binding,
-}
-
-impl Plan {
-    /// Checks the arguments and finds or writes the schedule of this rank.
-    pub fn new(comm: &Comm, arguments: Arguments) -> Result<Plan> {
-        let mut binding = Binding::default();
-        let call = translate(comm, arguments, &mut binding)?;
-        let schedule = comm.schedules().schedule(&call).map_err(build_error)?;
-        Ok(Plan { schedule, binding })
-    }
-}
-
-/// The schedule's view of the arguments; memory and types go into `binding`.
-fn translate(comm: &Comm, arguments: Arguments, binding: &mut Binding) -> Result<Call> {
-    let b = binding;
+/// What the schedule depends on: all but memory and the operation itself.
+fn translate(comm: &Comm, arguments: &Arguments) -> Result<Call> {
     Ok(match arguments {
         Arguments::Barrier => Call::Barrier(collectives::Barrier),
         Arguments::Bcast { root, buffer } => {
-            let data = b.recv(Some(buffer));
-            Call::Bcast(collectives::Bcast { root: root_rank(comm, root)?, data })
+            let root = root_rank(comm, *root)?;
+            Call::Bcast(collectives::Bcast { root, data: block(Some(buffer)) })
         }
         Arguments::Gather { root, send, recv } => {
-            let (root, in_place) = (root_rank(comm, root)?, send.is_none());
-            Call::Gather(collectives::Gather { root, in_place, send: b.send(send), recv: b.recv(recv) })
+            let root = root_rank(comm, *root)?;
+            let (in_place, send, recv) = (send.is_none(), block(send.as_ref()), block(recv.as_ref()));
+            Call::Gather(collectives::Gather { root, in_place, send, recv })
         }
         Arguments::Gatherv { root, send, recv } => {
-            let (root, in_place) = (root_rank(comm, root)?, send.is_none());
-            Call::Gatherv(collectives::Gatherv { root, in_place, send: b.send(send), recv: b.recv_blocks(recv) })
+            let root = root_rank(comm, *root)?;
+            let (in_place, send, recv) = (send.is_none(), block(send.as_ref()), blocks(recv.as_ref()));
+            Call::Gatherv(collectives::Gatherv { root, in_place, send, recv })
         }
         Arguments::Scatter { root, send, recv } => {
-            let (root, in_place) = (root_rank(comm, root)?, recv.is_none());
-            Call::Scatter(collectives::Scatter { root, in_place, send: b.send(send), recv: b.recv(recv) })
+            let root = root_rank(comm, *root)?;
+            let (in_place, send, recv) = (recv.is_none(), block(send.as_ref()), block(recv.as_ref()));
+            Call::Scatter(collectives::Scatter { root, in_place, send, recv })
         }
         Arguments::Scatterv { root, send, recv } => {
-            let (root, in_place) = (root_rank(comm, root)?, recv.is_none());
-            Call::Scatterv(collectives::Scatterv { root, in_place, send: b.send_blocks(send), recv: b.recv(recv) })
+            let root = root_rank(comm, *root)?;
+            let (in_place, send, recv) = (recv.is_none(), blocks(send.as_ref()), block(recv.as_ref()));
+            Call::Scatterv(collectives::Scatterv { root, in_place, send, recv })
         }
         Arguments::Allgather { send, recv } => {
-            let in_place = send.is_none();
-            Call::Allgather(collectives::Allgather { in_place, send: b.send(send), recv: b.recv(Some(recv)) })
+            let (in_place, send, recv) = (send.is_none(), block(send.as_ref()), block(Some(recv)));
+            Call::Allgather(collectives::Allgather { in_place, send, recv })
         }
         Arguments::Allgatherv { send, recv } => {
-            let in_place = send.is_none();
-            let recv = b.recv_blocks(Some(recv));
-            Call::Allgatherv(collectives::Allgatherv { in_place, send: b.send(send), recv })
+            let (in_place, send, recv) = (send.is_none(), block(send.as_ref()), blocks(Some(recv)));
+            Call::Allgatherv(collectives::Allgatherv { in_place, send, recv })
         }
         Arguments::Alltoall { send, recv } => {
-            let in_place = send.is_none();
-            Call::Alltoall(collectives::Alltoall { in_place, send: b.send(send), recv: b.recv(Some(recv)) })
+            let (in_place, send, recv) = (send.is_none(), block(send.as_ref()), block(Some(recv)));
+            Call::Alltoall(collectives::Alltoall { in_place, send, recv })
         }
         Arguments::Alltoallv { send, recv } => {
-            let in_place = send.is_none();
-            let recv = b.recv_blocks(Some(recv));
-            Call::Alltoallv(collectives::Alltoallv { in_place, send: b.send_blocks(send), recv })
+            let (in_place, send, recv) = (send.is_none(), blocks(send.as_ref()), blocks(Some(recv)));
+            Call::Alltoallv(collectives::Alltoallv { in_place, send, recv })
         }
         Arguments::Alltoallw { send, recv } => {
-            let in_place = send.is_none();
-            let (send, recv) = b.parts(send, recv);
+            let (in_place, send, recv) = (send.is_none(), parts(send.as_ref()), parts(Some(recv)));
             Call::Alltoallw(collectives::Alltoallw { in_place, send, recv })
         }
         Arguments::Reduce { root, data } => {
-            let root = root_rank(comm, root)?;
-            let (in_place, commutative, data) = b.reduction(comm, data)?;
+            let root = root_rank(comm, *root)?;
+            let (in_place, commutative, data) = reduction(comm, data)?;
             Call::Reduce(collectives::Reduce { root, in_place, commutative, data })
         }
         Arguments::Allreduce { data } => {
-            let (in_place, commutative, data) = b.reduction(comm, data)?;
+            let (in_place, commutative, data) = reduction(comm, data)?;
             Call::Allreduce(collectives::Allreduce { in_place, commutative, data })
         }
         Arguments::ReduceScatter { counts, data } => {
-            let (in_place, commutative, data) = b.reduction(comm, data)?;
-            let shape = data.shape();
+            let (in_place, commutative, data) = reduction(comm, data)?;
+            let (counts, shape) = (counts.clone(), data.shape());
             Call::ReduceScatter(collectives::ReduceScatter { in_place, commutative, counts, shape })
         }
         Arguments::ReduceScatterBlock { data } => {
-            let (in_place, commutative, data) = b.reduction(comm, data)?;
+            let (in_place, commutative, data) = reduction(comm, data)?;
             Call::ReduceScatterBlock(collectives::ReduceScatterBlock { in_place, commutative, data })
         }
         Arguments::Scan { data } => {
-            let (in_place, commutative, data) = b.reduction(comm, data)?;
+            let (in_place, commutative, data) = reduction(comm, data)?;
             Call::Scan(collectives::Scan { in_place, commutative, data })
         }
         Arguments::Exscan { data } => {
-            let (in_place, commutative, data) = b.reduction(comm, data)?;
+            let (in_place, commutative, data) = reduction(comm, data)?;
             Call::Exscan(collectives::Exscan { in_place, commutative, data })
         }
     })
 }
 
-impl Binding {
-    fn send(&mut self, buffer: Option<Buffer<UserMemory>>) -> Data {
-        let Some(buffer) = buffer else { return Data::none() };
-        let data = Data::new(buffer.count, shape(&buffer.datatype));
-        self.send = Some(buffer.memory);
-        self.send_type = Some(buffer.datatype);
-        data
-    }
-
-    fn recv(&mut self, buffer: Option<Buffer<UserMemoryMut>>) -> Data {
-        let Some(buffer) = buffer else { return Data::none() };
-        let data = Data::new(buffer.count, shape(&buffer.datatype));
-        self.recv = Some(buffer.memory);
-        self.recv_type = Some(buffer.datatype);
-        data
-    }
-
-    fn send_blocks(&mut self, blocks: Option<Blocks<UserMemory>>) -> Vector {
-        let Some(blocks) = blocks else { return Vector::none() };
-        let shape = shape(&blocks.datatype);
-        self.send = Some(blocks.memory);
-        self.send_type = Some(blocks.datatype);
-        Vector::new(blocks.counts, blocks.displacements, shape)
-    }
-
-    fn recv_blocks(&mut self, blocks: Option<Blocks<UserMemoryMut>>) -> Vector {
-        let Some(blocks) = blocks else { return Vector::none() };
-        let shape = shape(&blocks.datatype);
-        self.recv = Some(blocks.memory);
-        self.recv_type = Some(blocks.datatype);
-        Vector::new(blocks.counts, blocks.displacements, shape)
-    }
-
-    fn parts(&mut self, send: Option<Parts<UserMemory>>, recv: Parts<UserMemoryMut>) -> (Vec<Part>, Vec<Part>) {
-        let mut types = PartTypes::default();
-        let sent = send.map_or_else(Vec::new, |send| {
-            let parts = part_list(&send);
-            self.send = Some(send.memory);
-            types.send = send.datatypes;
-            parts
-        });
-        let received = part_list(&recv);
-        self.recv = Some(recv.memory);
-        types.recv = recv.datatypes;
-        self.part_types = Some(Box::new(types));
-        (sent, received)
-    }
-
-    /// `(in place, commutative, data)` of a reduction.
-    fn reduction(&mut self, comm: &Comm, data: Reduction) -> Result<(bool, bool, Data)> {
-        if !data.op.supports(&data.datatype) {
-            return ErrorClass::Op.fail(format!(
-                "{:?} is not defined for datatype {} (reduction on {comm})",
-                data.op,
-                data.datatype.name()
-            ));
-        }
-        let in_place = data.input.is_none();
-        let commutative = data.op.commutes();
-        let measures = Data::new(data.count, shape(&data.datatype));
-        self.send = data.input;
-        self.recv = data.result;
-        self.recv_type = Some(data.datatype);
-        self.op = Some(data.op);
-        Ok((in_place, commutative, measures))
-    }
+fn block<M>(buffer: Option<&Buffer<M>>) -> Data {
+    buffer.map_or_else(Data::none, |buffer| Data::new(buffer.count, shape(&buffer.datatype)))
 }
 
-fn part_list<M>(parts: &Parts<M>) -> Vec<Part> {
+fn blocks<M>(blocks: Option<&Blocks<M>>) -> Vector {
+    blocks.map_or_else(Vector::none, |blocks| {
+        Vector::new(blocks.counts.clone(), blocks.displacements.clone(), shape(&blocks.datatype))
+    })
+}
+
+fn parts<M>(parts: Option<&Parts<M>>) -> Vec<Part> {
+    let Some(parts) = parts else { return Vec::new() };
     let measures = parts.counts.iter().zip(&parts.displacements_bytes).zip(&parts.datatypes);
     measures.map(|((count, displacement), datatype)| Part::new(*count, *displacement, datatype.size())).collect()
+}
+
+/// `(in place, commutative, data)` of a reduction.
+fn reduction(comm: &Comm, data: &Reduction) -> Result<(bool, bool, Data)> {
+    if !data.op.supports(&data.datatype) {
+        return ErrorClass::Op.fail(format!(
+            "{:?} is not defined for datatype {} (reduction on {comm})",
+            data.op,
+            data.datatype.name()
+        ));
+    }
+    Ok((data.input.is_none(), data.op.commutes(), Data::new(data.count, shape(&data.datatype))))
 }
 
 fn shape(datatype: &Datatype) -> TypeShape {

@@ -4,11 +4,12 @@
 
 use std::sync::Arc;
 
+use collectives::Schedule;
 use datatype::{Datatype, UserMemory, UserMemoryMut};
 use engine::{PeerId, Source, TagPattern};
 
 use super::{Persistent, Request, RequestSet, State};
-use crate::collective::{Plan, Running};
+use crate::collective::Arguments;
 use crate::communicator::Comm;
 use crate::error::{ErrorClass, Result};
 use crate::point_to_point::Mode;
@@ -19,7 +20,7 @@ use crate::world::World;
 pub(crate) enum Template {
     Send { mode: Mode, peer: PeerId, to: u32, tag: i32, elements: Elements<UserMemory> },
     Receive { source: i32, from: Source, tag: TagPattern, elements: Elements<UserMemoryMut> },
-    Collective(Plan),
+    Collective { schedule: Arc<Schedule>, arguments: Arguments },
     /// Communication with `PROC_NULL`.
     Nothing(Status),
 }
@@ -79,8 +80,8 @@ impl World {
                 let buf = elements.memory.recv(0, elements.count, &elements.datatype);
                 self.start_receive(comm, *source, *from, *tag, buf, call)?
             }
-            Template::Collective(plan) => {
-                self.run_in_background(comm, Running::new(comm, plan.clone(), call)?, call)
+            Template::Collective { schedule, arguments } => {
+                self.run_in_background(comm, Arc::clone(schedule), arguments.clone(), call)?
             }
             Template::Nothing(status) => Request::finished(*status, call),
         });
