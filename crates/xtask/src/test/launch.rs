@@ -169,7 +169,9 @@ fn program_not_found(workshop: &Workshop) -> Result<()> {
 /// The launcher gets a signal; in the end nothing of the job is left, however it died.
 fn ended_by(workshop: &Workshop, signal: Signal) -> Result<()> {
     let program = workshop.program("sleeper")?;
-    let (mut running, mark) = Job::of(4).with(|command| command.arg(&program)).start()?;
+    // Whoever runs the tests in the background ignores the interrupt, and that is inherited: begin afresh.
+    let fresh = |command: Program| command.arg(&program).under(["env", "--default-signal=INT"]);
+    let (mut running, mark) = Job::of(4).with(fresh).start()?;
     running.wait_for_output("all there")?;
     if mark.count() < 5 {
         bail!("a launcher and four ranks should be there, {} are", mark.count());
