@@ -41,7 +41,9 @@ impl Cache {
     pub fn schedule(&mut self, call: &Call) -> Result<Arc<Schedule>, BuildError> {
         if let Some(at) = self.kept.iter().position(|(kept, _)| kept == call) {
             let schedule = Arc::clone(&self.kept[at].1);
-            self.kept.swap(at, at / 2);
+            if at > 0 {
+                self.kept.swap(at, at / 2);
+            }
             return Ok(schedule);
         }
         let schedule = Arc::new(crate::build(self.place, call, &self.selection)?);

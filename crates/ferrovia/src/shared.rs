@@ -67,7 +67,7 @@ impl Shared {
         self.call(call, |world| {
             // SAFETY: the collective is over when this returns, or the process ends below.
             let arguments = unsafe { plan?.into_inner() };
-            world.collective(comm, arguments).map_err(|error| self.survivable(call, error))
+            world.collective(comm, &arguments).map_err(|error| self.survivable(call, error))
         })
     }
 

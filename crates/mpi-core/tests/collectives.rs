@@ -24,7 +24,7 @@ fn data_of(rank: u32, len: usize) -> Vec<i32> {
 /// Runs `arguments` blocking, in the background, and twice as a persistent operation; `check` is
 /// called after each.
 fn in_three_ways(world: &World, comm: &std::sync::Arc<Comm>, arguments: impl Fn() -> Arguments, mut check: impl FnMut()) {
-    world.collective(comm, arguments()).unwrap();
+    world.collective(comm, &arguments()).unwrap();
     check();
     let request = world.start_collective(comm, arguments()).unwrap();
     wait(world, request).unwrap();
@@ -89,7 +89,7 @@ fn a_broadcast_reaches_everybody() {
             assert_eq!(*buffer.borrow(), data_of(root, len));
             refill();
         });
-        world.collective(comm, Arguments::Barrier).unwrap();
+        world.collective(comm, &Arguments::Barrier).unwrap();
     });
 }
 
@@ -185,7 +185,7 @@ fn allgather_and_alltoall_also_in_place() {
         let block = |rank: u32| data_of(rank, len * size)[me as usize * len..][..len].to_vec();
         let expected: Vec<_> = (0..size as u32).flat_map(block).collect();
         assert_eq!(all, expected);
-        world.collective(comm, Arguments::Alltoall { send: None, recv: blocks_of(out_memory, len) }).unwrap();
+        world.collective(comm, &Arguments::Alltoall { send: None, recv: blocks_of(out_memory, len) }).unwrap();
         assert_eq!(out, expected);
     });
 }
@@ -246,7 +246,7 @@ fn reductions_agree_with_a_loop() {
             assert_eq!(result, scanned);
         }
         let in_place = reduction(None, input, len, PredefinedOp::Max);
-        world.collective(comm, Arguments::Allreduce { data: in_place }).unwrap();
+        world.collective(comm, &Arguments::Allreduce { data: in_place }).unwrap();
         assert_eq!(mine, data_of(size - 1, len));
     });
 }
@@ -280,11 +280,11 @@ fn a_reduction_in_place_leaves_the_rest_of_the_buffer_alone() {
         let mut mine = input.clone();
         let own: Vec<_> = (0..len).map(|index| sum_to(size as u32, me * len + index)).collect();
         let data = reduction(None, room(&mut mine), len, PredefinedOp::Sum);
-        world.collective(comm, Arguments::ReduceScatterBlock { data }).unwrap();
+        world.collective(comm, &Arguments::ReduceScatterBlock { data }).unwrap();
         assert_eq!((&mine[..len], &mine[len..]), (&own[..], &input[len..]));
         mine.copy_from_slice(&input);
         let data = reduction(None, room(&mut mine), 0, PredefinedOp::Sum);
-        world.collective(comm, Arguments::ReduceScatter { counts: vec![len as u64; size], data }).unwrap();
+        world.collective(comm, &Arguments::ReduceScatter { counts: vec![len as u64; size], data }).unwrap();
         assert_eq!((&mine[..len], &mine[len..]), (&own[..], &input[len..]));
     });
 }
@@ -317,11 +317,11 @@ fn disagreement_and_bad_arguments_are_explained() {
     run(2, |world| {
         let comm = world.comm_world();
         let mut data = [0; 4];
-        let error = world.collective(comm, Arguments::Bcast { root: 2, buffer: blocks_of(room(&mut data), 4) }).unwrap_err();
+        let error = world.collective(comm, &Arguments::Bcast { root: 2, buffer: blocks_of(room(&mut data), 4) }).unwrap_err();
         assert_eq!(error.class, ErrorClass::Root);
         assert!(error.message.contains("root 2") && error.message.contains("MPI_COMM_WORLD"), "{error}");
         let len = if comm.rank() == 0 { 4 } else { 1 };
-        let result = world.collective(comm, Arguments::Bcast { root: 0, buffer: blocks_of(room(&mut data), len) });
+        let result = world.collective(comm, &Arguments::Bcast { root: 0, buffer: blocks_of(room(&mut data), len) });
         if comm.rank() == 1 {
             let error = result.unwrap_err();
             assert_eq!(error.class, ErrorClass::Truncate);

@@ -189,7 +189,7 @@ fn waiting_calls_treat_null_and_inactive_requests_as_the_standard_says() {
             world.send(comm, other, tag, to_send(&mut mine)).unwrap();
             let AnyFinished::One(index, finish) = world.wait_any(&set) else { panic!("some are active") };
             assert_eq!((index as i32, finish.unwrap().tag), (tag + 2, tag));
-            world.collective(comm, mpi_core::collective::Arguments::Barrier).unwrap();
+            world.collective(comm, &mpi_core::collective::Arguments::Barrier).unwrap();
         }
         assert_eq!(got, [other + 100; 3]);
         assert!(set.borrow()[2..].iter().all(Option::is_none));

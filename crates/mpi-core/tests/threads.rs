@@ -75,7 +75,7 @@ fn sum(world: &World, comm: &Comm, value: i32) -> i32 {
         datatype: int(),
         op: Op::predefined(PredefinedOp::Sum),
     };
-    world.collective(comm, Arguments::Allreduce { data }).unwrap();
+    world.collective(comm, &Arguments::Allreduce { data }).unwrap();
     result[0]
 }
 

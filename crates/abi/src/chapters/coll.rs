@@ -16,7 +16,7 @@ use mpi_core::{Comm, ErrorClass, Result};
 use crate::face::{Counts, Face, is_in_place};
 
 pub(crate) fn barrier(face: &Face, comm: &Arc<Comm>) -> Result<()> {
-    face.world().collective(comm, Arguments::Barrier)
+    face.world().collective(comm, &Arguments::Barrier)
 }
 
 /// # Safety
@@ -31,7 +31,7 @@ pub(crate) unsafe fn bcast(
 ) -> Result<()> {
     // SAFETY: by our own contract.
     let arguments = unsafe { bcast_arguments(buffer, count, datatype, root) };
-    face.world().collective(comm, arguments)
+    face.world().collective(comm, &arguments)
 }
 
 /// # Safety
@@ -58,7 +58,7 @@ pub(crate) unsafe fn gather(
 ) -> Result<()> {
     // SAFETY: by our own contract.
     let arguments = unsafe { gather_arguments(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm) };
-    face.world().collective(comm, arguments)
+    face.world().collective(comm, &arguments)
 }
 
 /// # Safety
@@ -99,7 +99,7 @@ pub(crate) unsafe fn gatherv(
     // SAFETY: by our own contract.
     let arguments =
         unsafe { gatherv_arguments(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm) };
-    face.world().collective(comm, arguments)
+    face.world().collective(comm, &arguments)
 }
 
 /// # Safety
@@ -140,7 +140,7 @@ pub(crate) unsafe fn scatter(
     // SAFETY: by our own contract.
     let arguments =
         unsafe { scatter_arguments(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm) };
-    face.world().collective(comm, arguments)
+    face.world().collective(comm, &arguments)
 }
 
 /// # Safety
@@ -181,7 +181,7 @@ pub(crate) unsafe fn scatterv(
     // SAFETY: by our own contract.
     let arguments =
         unsafe { scatterv_arguments(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm) };
-    face.world().collective(comm, arguments)
+    face.world().collective(comm, &arguments)
 }
 
 /// # Safety
@@ -220,7 +220,7 @@ pub(crate) unsafe fn allgather(
 ) -> Result<()> {
     // SAFETY: by our own contract.
     let arguments = unsafe { allgather_arguments(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype) };
-    face.world().collective(comm, arguments)
+    face.world().collective(comm, &arguments)
 }
 
 /// # Safety
@@ -257,7 +257,7 @@ pub(crate) unsafe fn allgatherv(
     // SAFETY: by our own contract.
     let arguments =
         unsafe { allgatherv_arguments(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype) };
-    face.world().collective(comm, arguments)
+    face.world().collective(comm, &arguments)
 }
 
 /// # Safety
@@ -293,7 +293,7 @@ pub(crate) unsafe fn alltoall(
 ) -> Result<()> {
     // SAFETY: by our own contract.
     let arguments = unsafe { alltoall_arguments(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype) };
-    face.world().collective(comm, arguments)
+    face.world().collective(comm, &arguments)
 }
 
 /// # Safety
@@ -331,7 +331,7 @@ pub(crate) unsafe fn alltoallv(
     // SAFETY: by our own contract.
     let arguments =
         unsafe { alltoallv_arguments(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype) };
-    face.world().collective(comm, arguments)
+    face.world().collective(comm, &arguments)
 }
 
 /// # Safety
@@ -372,7 +372,7 @@ pub(crate) unsafe fn alltoallw(
     let arguments = unsafe {
         alltoallw_arguments(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes)
     };
-    face.world().collective(comm, arguments)
+    face.world().collective(comm, &arguments)
 }
 
 /// # Safety
@@ -419,7 +419,7 @@ pub(crate) unsafe fn reduce(
 ) -> Result<()> {
     // SAFETY: by our own contract.
     let arguments = unsafe { reduce_arguments(sendbuf, recvbuf, count, datatype, op, root, comm) };
-    face.world().collective(comm, arguments)
+    face.world().collective(comm, &arguments)
 }
 
 /// # Safety
@@ -456,7 +456,7 @@ pub(crate) unsafe fn allreduce(
 ) -> Result<()> {
     // SAFETY: by our own contract.
     let arguments = unsafe { allreduce_arguments(sendbuf, recvbuf, count, datatype, op) };
-    face.world().collective(comm, arguments)
+    face.world().collective(comm, &arguments)
 }
 
 /// # Safety
@@ -487,7 +487,7 @@ pub(crate) unsafe fn reduce_scatter(
 ) -> Result<()> {
     // SAFETY: by our own contract.
     let arguments = unsafe { reduce_scatter_arguments(sendbuf, recvbuf, recvcounts, datatype, op) };
-    face.world().collective(comm, arguments)
+    face.world().collective(comm, &arguments)
 }
 
 /// # Safety
@@ -518,7 +518,7 @@ pub(crate) unsafe fn reduce_scatter_block(
 ) -> Result<()> {
     // SAFETY: by our own contract.
     let arguments = unsafe { reduce_scatter_block_arguments(sendbuf, recvbuf, recvcount, datatype, op) };
-    face.world().collective(comm, arguments)
+    face.world().collective(comm, &arguments)
 }
 
 /// # Safety
@@ -549,7 +549,7 @@ pub(crate) unsafe fn scan(
 ) -> Result<()> {
     // SAFETY: by our own contract.
     let arguments = unsafe { scan_arguments(sendbuf, recvbuf, count, datatype, op) };
-    face.world().collective(comm, arguments)
+    face.world().collective(comm, &arguments)
 }
 
 /// # Safety
@@ -580,7 +580,7 @@ pub(crate) unsafe fn exscan(
 ) -> Result<()> {
     // SAFETY: by our own contract.
     let arguments = unsafe { exscan_arguments(sendbuf, recvbuf, count, datatype, op) };
-    face.world().collective(comm, arguments)
+    face.world().collective(comm, &arguments)
 }
 
 /// # Safety

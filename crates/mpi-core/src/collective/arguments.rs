@@ -189,6 +189,7 @@ impl Arguments {
     }
 
     /// Names of the call: blocking, non-blocking, persistent.
+    #[inline]
     pub(crate) fn names(&self) -> [&'static str; 3] {
         match self {
             Arguments::Barrier => ["MPI_Barrier", "MPI_Ibarrier", "MPI_Barrier_init"],

@@ -38,6 +38,7 @@ impl ScheduleCache {
     }
 
     /// The schedule of `call`, kept or new.
+    #[inline]
     pub fn schedule(&self, call: &Call) -> std::result::Result<Arc<Schedule>, BuildError> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).schedule(call)
     }
@@ -50,10 +51,10 @@ impl World {
     /// `Root`, `Count`, `Op`, `Arg` for bad arguments, `Truncate` where ranks disagree about sizes.
     ///
     /// MPI: §6
-    pub fn collective(&self, comm: &Comm, arguments: Arguments) -> Result<()> {
+    pub fn collective(&self, comm: &Comm, arguments: &Arguments) -> Result<()> {
         let call = arguments.names()[0];
-        let mut running = Running::new(comm, schedule_of(comm, &arguments)?, &arguments)?;
-        self.wait_until(|world| match running.advance(world, comm, &arguments, call) {
+        let mut running = Running::new(comm, schedule_of(comm, arguments)?, arguments)?;
+        self.wait_until(|world| match running.advance(world, comm, arguments, call) {
             Poll::Ready(result) => Some(result),
             Poll::Pending => None,
         })
