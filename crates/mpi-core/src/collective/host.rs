@@ -22,6 +22,10 @@ type Handle = Option<RequestId>;
 /// Temporary memory of one start.
 type Temps = SmallVec<[Scratch; 2]>;
 
+/// Temporary memory kept for the next start: small pieces, a few of them.
+const SPARE_MAX: usize = 4;
+const SPARE_MAX_BYTES: u64 = 4096;
+
 /// One start of a collective.
 pub(crate) struct Running {
     execution: Execution<Handle>,
@@ -32,10 +36,10 @@ pub(crate) struct Running {
 impl Running {
     /// A start of `schedule` as the next collective operation on `comm`.
     #[inline]
-    pub fn new(comm: &Comm, schedule: Arc<Schedule>, arguments: &Arguments) -> Result<Running> {
+    pub fn new(world: &World, comm: &Comm, schedule: Arc<Schedule>, arguments: &Arguments) -> Result<Running> {
         let temps = match schedule.temps() {
             [] => Temps::new(),
-            temps => allocate(comm, temps, arguments)?,
+            temps => allocate(world, comm, temps, arguments)?,
         };
         Ok(Running { execution: Execution::new(schedule), temps, tag: comm.next_collective_tag() })
     }
@@ -51,13 +55,26 @@ impl Running {
     ) -> Poll<Result<()>> {
         let mut stage = Stage { world, comm, arguments, temps: &self.temps, tag: self.tag, call };
         match self.execution.advance(&mut stage) {
-            Ok(Progress::Done) => Poll::Ready(Ok(())),
+            Ok(Progress::Done) => {
+                if !self.temps.is_empty() {
+                    self.recycle(world);
+                }
+                Poll::Ready(Ok(()))
+            }
             Ok(Progress::Pending) => Poll::Pending,
             Err(error) => {
                 self.abandon(world);
                 Poll::Ready(Err(error))
             }
         }
+    }
+
+    /// Keeps small temporaries for the next start.
+    fn recycle(&mut self, world: &World) {
+        let mut spare = world.spare_temps.borrow_mut();
+        let small = |temp: &Scratch| temp.count().saturating_mul(temp.datatype().size()) <= SPARE_MAX_BYTES;
+        let room = SPARE_MAX.saturating_sub(spare.len());
+        spare.extend(self.temps.drain(..).filter(small).take(room));
     }
 
     /// After a failure: cancels what is under way. Buffers in flight keep their temporary memory.
@@ -201,14 +218,23 @@ impl Stage<'_> {
     }
 }
 
-fn allocate(comm: &Comm, temps: &[Temp], arguments: &Arguments) -> Result<Temps> {
+fn allocate(world: &World, comm: &Comm, temps: &[Temp], arguments: &Arguments) -> Result<Temps> {
     let mut memory = Temps::with_capacity(temps.len());
     for temp in temps {
-        let scratch = match *temp {
-            Temp::Bytes { len_bytes } => Scratch::new(len_bytes, comm.byte_type()),
-            Temp::Elements { count } => Scratch::new(count, arguments.recv_type().expect(BOUND)),
+        let (count, datatype) = match *temp {
+            Temp::Bytes { len_bytes } => (len_bytes, comm.byte_type()),
+            Temp::Elements { count } => (count, arguments.recv_type().expect(BOUND)),
         };
-        memory.push(scratch.map_err(|error| ErrorClass::NoMem.error(error.to_string()))?);
+        let fits = |spare: &Scratch| spare.count() == count && Arc::ptr_eq(spare.datatype(), datatype);
+        let mut spare = world.spare_temps.borrow_mut();
+        memory.push(match spare.iter().position(fits) {
+            Some(at) => spare.swap_remove(at),
+            None => {
+                // Whatever is kept does not fit the program any more.
+                spare.pop();
+                Scratch::new(count, datatype).map_err(|error| ErrorClass::NoMem.error(error.to_string()))?
+            }
+        });
     }
     Ok(memory)
 }

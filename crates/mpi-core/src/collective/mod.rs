@@ -53,7 +53,7 @@ impl World {
     /// MPI: §6
     pub fn collective(&self, comm: &Comm, arguments: &Arguments) -> Result<()> {
         let call = arguments.names()[0];
-        let mut running = Running::new(comm, schedule_of(comm, arguments)?, arguments)?;
+        let mut running = Running::new(self, comm, schedule_of(comm, arguments)?, arguments)?;
         self.wait_until(|world| match running.advance(world, comm, arguments, call) {
             Poll::Ready(result) => Some(result),
             Poll::Pending => None,
@@ -94,7 +94,7 @@ impl World {
         arguments: Arguments,
         call: &'static str,
     ) -> Result<Request> {
-        let running = Running::new(comm, schedule, &arguments)?;
+        let running = Running::new(self, comm, schedule, &arguments)?;
         let background = Background { running, comm: Arc::clone(comm), arguments, call };
         let key = self.operations.start(Box::new(background));
         Ok(Request::operation(key, Arc::clone(comm), call))

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use base::{Gate, GateGuard};
 use collectives::Selection;
+use datatype::Scratch;
 use engine::{Completion, Engine, EngineError, PeerId, RequestId, Waiter};
 
 use crate::communicator::{Comm, Commons};
@@ -57,6 +58,8 @@ pub struct World {
     pub(crate) operations: Operations,
     pub(crate) commons: Arc<Commons>,
     pub(crate) attached: RefCell<AttachedBuffer>,
+    /// Small temporaries of collectives, kept for the next ones.
+    pub(crate) spare_temps: RefCell<Vec<Scratch>>,
     /// Receives the user has let go of.
     pub(crate) orphans: RefCell<Vec<InFlight>>,
     waiter: Arc<Waiter>,
@@ -85,6 +88,7 @@ impl World {
             engine: RefCell::new(engine),
             operations: Operations::default(),
             attached: RefCell::default(),
+            spare_temps: RefCell::default(),
             orphans: RefCell::default(),
             gate: Gate::new(thread_level == ThreadLevel::Multiple),
             pausing: Cell::new(0),
