@@ -72,7 +72,10 @@ impl Running {
     /// Keeps small temporaries for the next start.
     fn recycle(&mut self, world: &World) {
         let mut spare = world.spare_temps.borrow_mut();
-        let small = |temp: &Scratch| temp.count().saturating_mul(temp.datatype().size()) <= SPARE_MAX_BYTES;
+        let small = |temp: &Scratch| {
+            let reach_bytes = temp.datatype().extent().unsigned_abs().max(temp.datatype().true_extent().unsigned_abs());
+            temp.count().saturating_mul(reach_bytes) <= SPARE_MAX_BYTES
+        };
         let room = SPARE_MAX.saturating_sub(spare.len());
         spare.extend(self.temps.drain(..).filter(small).take(room));
     }
