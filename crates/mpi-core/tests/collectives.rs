@@ -23,7 +23,12 @@ fn data_of(rank: u32, len: usize) -> Vec<i32> {
 
 /// Runs `arguments` blocking, in the background, and twice as a persistent operation; `check` is
 /// called after each.
-fn in_three_ways(world: &World, comm: &std::sync::Arc<Comm>, arguments: impl Fn() -> Arguments, mut check: impl FnMut()) {
+fn in_three_ways(
+    world: &World,
+    comm: &std::sync::Arc<Comm>,
+    arguments: impl Fn() -> Arguments,
+    mut check: impl FnMut(),
+) {
     world.collective(comm, &arguments()).unwrap();
     check();
     let request = world.start_collective(comm, arguments()).unwrap();
@@ -84,7 +89,8 @@ fn a_broadcast_reaches_everybody() {
             buffer.borrow_mut().copy_from_slice(&mine);
         };
         refill();
-        let arguments = || Arguments::Bcast { root: root as i32, buffer: blocks_of(room(&mut buffer.borrow_mut()), len) };
+        let arguments =
+            || Arguments::Bcast { root: root as i32, buffer: blocks_of(room(&mut buffer.borrow_mut()), len) };
         in_three_ways(world, comm, arguments, || {
             assert_eq!(*buffer.borrow(), data_of(root, len));
             refill();
@@ -139,7 +145,10 @@ fn blocks_of_different_lengths_travel() {
             expected[places[rank as usize]..][..data.len()].copy_from_slice(&data);
         }
         let mine_memory = blocks_of(memory(&mut mine), mine.len());
-        let allgatherv = || Arguments::Allgatherv { send: Some(mine_memory.clone()), recv: blocks(all_memory.clone(), &lengths, &places) };
+        let allgatherv = || Arguments::Allgatherv {
+            send: Some(mine_memory.clone()),
+            recv: blocks(all_memory.clone(), &lengths, &places),
+        };
         in_three_ways(world, comm, allgatherv, || {});
         assert_eq!(all, expected);
         let gatherv = || Arguments::Gatherv {
@@ -168,7 +177,8 @@ fn allgather_and_alltoall_also_in_place() {
         let mut mine = data_of(me, len);
         let mut all = vec![0; len * size];
         let (mine_memory, all_memory) = (blocks_of(memory(&mut mine), len), room(&mut all));
-        let allgather = || Arguments::Allgather { send: Some(mine_memory.clone()), recv: blocks_of(all_memory.clone(), len) };
+        let allgather =
+            || Arguments::Allgather { send: Some(mine_memory.clone()), recv: blocks_of(all_memory.clone(), len) };
         in_three_ways(world, comm, allgather, || {});
         let expected: Vec<_> = (0..size as u32).flat_map(|rank| data_of(rank, len)).collect();
         assert_eq!(all, expected);
@@ -317,7 +327,8 @@ fn disagreement_and_bad_arguments_are_explained() {
     run(2, |world| {
         let comm = world.comm_world();
         let mut data = [0; 4];
-        let error = world.collective(comm, &Arguments::Bcast { root: 2, buffer: blocks_of(room(&mut data), 4) }).unwrap_err();
+        let error =
+            world.collective(comm, &Arguments::Bcast { root: 2, buffer: blocks_of(room(&mut data), 4) }).unwrap_err();
         assert_eq!(error.class, ErrorClass::Root);
         assert!(error.message.contains("root 2") && error.message.contains("MPI_COMM_WORLD"), "{error}");
         let len = if comm.rank() == 0 { 4 } else { 1 };

@@ -5,11 +5,11 @@ mod common;
 use std::sync::Arc;
 
 use common::*;
+use datatype::{Op, PredefinedOp};
 use mpi_core::collective::{Arguments, Reduction};
 use mpi_core::communicator::{Comparison, SplitType};
 use mpi_core::constants::{ANY_SOURCE, UNDEFINED};
 use mpi_core::{Comm, ErrorClass, World};
-use datatype::{Op, PredefinedOp};
 
 /// The sum over a communicator, as a proof that its collectives work.
 fn sum(world: &World, comm: &Comm, value: i32) -> i32 {

@@ -168,9 +168,7 @@ impl Arguments {
     /// The types of what goes to and comes from each rank, if they differ: sent, received.
     pub(crate) fn part_types(&self) -> (&[Arc<Datatype>], &[Arc<Datatype>]) {
         match self {
-            Arguments::Alltoallw { send, recv } => {
-                (send.as_ref().map_or(&[], |send| &send.datatypes), &recv.datatypes)
-            }
+            Arguments::Alltoallw { send, recv } => (send.as_ref().map_or(&[], |send| &send.datatypes), &recv.datatypes),
             _ => (&[], &[]),
         }
     }
@@ -205,9 +203,7 @@ impl Arguments {
             Arguments::Alltoallw { .. } => ["MPI_Alltoallw", "MPI_Ialltoallw", "MPI_Alltoallw_init"],
             Arguments::Reduce { .. } => ["MPI_Reduce", "MPI_Ireduce", "MPI_Reduce_init"],
             Arguments::Allreduce { .. } => ["MPI_Allreduce", "MPI_Iallreduce", "MPI_Allreduce_init"],
-            Arguments::ReduceScatter { .. } => {
-                ["MPI_Reduce_scatter", "MPI_Ireduce_scatter", "MPI_Reduce_scatter_init"]
-            }
+            Arguments::ReduceScatter { .. } => ["MPI_Reduce_scatter", "MPI_Ireduce_scatter", "MPI_Reduce_scatter_init"],
             Arguments::ReduceScatterBlock { .. } => {
                 ["MPI_Reduce_scatter_block", "MPI_Ireduce_scatter_block", "MPI_Reduce_scatter_block_init"]
             }

@@ -121,11 +121,7 @@ fn reduction(comm: &Comm, data: &Reduction) -> Result<(bool, bool, Data)> {
 }
 
 fn shape(datatype: &Datatype) -> TypeShape {
-    TypeShape {
-        size_bytes: datatype.size(),
-        extent_bytes: datatype.extent(),
-        contiguous: datatype.is_contiguous(),
-    }
+    TypeShape { size_bytes: datatype.size(), extent_bytes: datatype.extent(), contiguous: datatype.is_contiguous() }
 }
 
 fn root_rank(comm: &Comm, root: i32) -> Result<u32> {

@@ -64,8 +64,7 @@ impl Agreement {
                     self.stage = Stage::Confirming(round);
                 }
                 Stage::Confirming(round) => {
-                    let mut decide =
-                        |votes: &[u8]| Ok(vec![u8::from(votes.iter().all(|vote| *vote == 1))]);
+                    let mut decide = |votes: &[u8]| Ok(vec![u8::from(votes.iter().all(|vote| *vote == 1))]);
                     let answer = match round.advance(world, &mut decide) {
                         Poll::Ready(answer) => answer?,
                         Poll::Pending => return Poll::Pending,

@@ -230,8 +230,7 @@ mod tests {
             let mut refused = 0;
             loop {
                 let proposal = leader.propose().ok()?;
-                let claimed: Vec<_> =
-                    members[1..].iter().filter(|m| self.0[**m].claim(proposal.id)).collect();
+                let claimed: Vec<_> = members[1..].iter().filter(|m| self.0[**m].claim(proposal.id)).collect();
                 if claimed.len() == members.len() - 1 {
                     return Some((proposal.id, refused));
                 }

@@ -5,10 +5,10 @@
 use std::sync::Arc;
 use std::task::Poll;
 
+use super::Comm;
 use super::agreement::Agreement;
 use super::context_ids::CommId;
 use super::tree::Tree;
-use super::Comm;
 use crate::constants::TAG_UB;
 use crate::environment::ErrorHandler;
 use crate::error::{ErrorClass, Result};
@@ -64,20 +64,11 @@ impl World {
     /// As [`World::comm_idup`].
     ///
     /// MPI: §7.4.2 `MPI_Comm_idup_with_info`
-    pub fn comm_idup_with_info(
-        &self,
-        comm: &Arc<Comm>,
-        info: Option<Arc<Info>>,
-    ) -> Result<(Arc<Comm>, Request)> {
+    pub fn comm_idup_with_info(&self, comm: &Arc<Comm>, info: Option<Arc<Info>>) -> Result<(Arc<Comm>, Request)> {
         self.start_dup(comm, info, "MPI_Comm_idup_with_info")
     }
 
-    fn start_dup(
-        &self,
-        comm: &Arc<Comm>,
-        info: Option<Arc<Info>>,
-        call: &'static str,
-    ) -> Result<(Arc<Comm>, Request)> {
+    fn start_dup(&self, comm: &Arc<Comm>, info: Option<Arc<Info>>, call: &'static str) -> Result<(Arc<Comm>, Request)> {
         let copy = self.unsettled_copy(comm, info);
         copy.attributes.copy_from(&comm.attributes, comm)?;
         let copy = Arc::new(copy);
@@ -109,12 +100,7 @@ impl World {
     /// `Group` when the group is no subset of the communicator, `Tag` for a bad tag.
     ///
     /// MPI: §7.4.2 `MPI_Comm_create_group`
-    pub fn comm_create_group(
-        &self,
-        comm: &Arc<Comm>,
-        group: &Arc<Group>,
-        tag: i32,
-    ) -> Result<Option<Arc<Comm>>> {
+    pub fn comm_create_group(&self, comm: &Arc<Comm>, group: &Arc<Group>, tag: i32) -> Result<Option<Arc<Comm>>> {
         let tag = Comm::creation_tag(crate::point_to_point::send_tag(tag)?);
         self.create_in(comm, group, tag)
     }
@@ -122,10 +108,8 @@ impl World {
     fn create_in(&self, comm: &Arc<Comm>, group: &Arc<Group>, tag: i32) -> Result<Option<Arc<Comm>>> {
         let is_member = |rank| comm.rank_of(group.peer(rank)).is_some();
         if let Some(stranger) = (0..group.size()).find(|rank| !is_member(*rank)) {
-            return ErrorClass::Group.fail(format!(
-                "rank {stranger} of the group (world rank {}) is not in {comm}",
-                group.peer(stranger)
-            ));
+            return ErrorClass::Group
+                .fail(format!("rank {stranger} of the group (world rank {}) is not in {comm}", group.peer(stranger)));
         }
         let Some(rank) = group.rank() else { return Ok(None) };
         let new = Comm::new(Arc::clone(group), &self.commons, comm.error_handler());
@@ -241,8 +225,8 @@ pub(super) fn ready<T>(poll: Poll<T>) -> Option<T> {
 
 /// A tag for the creations of this name (FNV-1a, folded to the tags there are).
 fn tag_of_name(name: &str) -> i32 {
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
+    let hash = name
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
     ((hash ^ (hash >> 32)) as u32 & TAG_UB as u32) as i32
 }

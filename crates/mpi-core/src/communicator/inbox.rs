@@ -28,10 +28,10 @@ impl Inbox {
                 return Poll::Pending;
             };
             if envelope.len_bytes > MESSAGE_MAX_BYTES {
-                return Poll::Ready(ErrorClass::Intern.fail(format!(
-                    "creating a communicator: world rank {peer} sent {} bytes",
-                    envelope.len_bytes
-                )));
+                return Poll::Ready(
+                    ErrorClass::Intern
+                        .fail(format!("creating a communicator: world rank {peer} sent {} bytes", envelope.len_bytes)),
+                );
             }
             let mut scratch = Scratch::new(envelope.len_bytes, &world.commons.byte)
                 .map_err(|error| ErrorClass::NoMem.error(error.to_string()))?;

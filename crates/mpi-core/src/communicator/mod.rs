@@ -34,8 +34,8 @@ use engine::{ContextId, PeerId};
 use crate::attribute::Attributes;
 use crate::collective::ScheduleCache;
 use crate::constants::{ANY_SOURCE, PROC_NULL, TAG_UB};
-use crate::error::{ErrorClass, Result};
 use crate::environment::ErrorHandler;
+use crate::error::{ErrorClass, Result};
 use crate::group::Group;
 use crate::info::Info;
 use crate::point_to_point::AttachedBuffer;
@@ -161,11 +161,7 @@ impl Comm {
     /// The rank that `peer` has here.
     #[inline]
     pub fn rank_of(&self, peer: PeerId) -> Option<u32> {
-        if self.is_identity {
-            (peer < self.size()).then_some(peer)
-        } else {
-            self.group.rank_of(peer)
-        }
+        if self.is_identity { (peer < self.size()).then_some(peer) } else { self.group.rank_of(peer) }
     }
 
     /// The process meant by a rank argument; `None` for `MPI_PROC_NULL`.

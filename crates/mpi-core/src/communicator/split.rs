@@ -8,11 +8,11 @@
 
 use std::sync::Arc;
 
+use super::Comm;
 use super::agreement::Agreement;
 use super::context_ids::{CommId, Proposal};
 use super::create::ready;
 use super::tree::{Tree, TreeRound};
-use super::Comm;
 use crate::constants::UNDEFINED;
 use crate::error::{ErrorClass, Result};
 use crate::group::Group;
@@ -165,7 +165,8 @@ impl Record {
         let recycled = self.offer.is_some_and(|offer| offer.is_recycled);
         let flags = [self.colour.is_some(), self.offer.is_some(), recycled];
         let mut bytes = Vec::with_capacity(RECORD_BYTES);
-        bytes.extend(flags.iter().enumerate().fold(0_u16, |all, (bit, set)| all | u16::from(*set) << bit).to_le_bytes());
+        bytes
+            .extend(flags.iter().enumerate().fold(0_u16, |all, (bit, set)| all | u16::from(*set) << bit).to_le_bytes());
         bytes.extend(self.colour.unwrap_or(0).to_le_bytes());
         bytes.extend(self.key.to_le_bytes());
         bytes.extend(self.offer.map_or(0, |offer| offer.id.0).to_le_bytes());
@@ -175,10 +176,8 @@ impl Record {
 
 fn decode(table: &[u8], size: u32) -> Result<Vec<Record>> {
     if table.len() != size as usize * RECORD_BYTES {
-        return ErrorClass::Intern.fail(format!(
-            "splitting a communicator of {size}: the table has {} bytes",
-            table.len()
-        ));
+        return ErrorClass::Intern
+            .fail(format!("splitting a communicator of {size}: the table has {} bytes", table.len()));
     }
     Ok(table.chunks_exact(RECORD_BYTES).map(decode_record).collect())
 }
@@ -214,7 +213,8 @@ mod tests {
     #[test]
     fn members_are_ordered_by_key_then_rank() {
         let record = |colour, key| Record { colour, key, offer: None };
-        let records = [record(Some(1), 5), record(Some(2), 0), record(Some(1), -1), record(None, 0), record(Some(1), 5)];
+        let records =
+            [record(Some(1), 5), record(Some(2), 0), record(Some(1), -1), record(None, 0), record(Some(1), 5)];
         let ranks = |colour| members_of(&records, colour).iter().map(|(rank, _)| *rank).collect::<Vec<_>>();
         assert_eq!(ranks(1), [2, 0, 4]);
         assert_eq!(ranks(2), [1]);

@@ -178,9 +178,7 @@ impl World {
         let mut engine = self.engine.borrow_mut();
         let context = comm.point_to_point();
         if !engine.try_send(peer, context, tag, buf) {
-            let id = engine
-                .send(SendMode::Standard, peer, context, tag, packed(buf))
-                .map_err(engine_error)?;
+            let id = engine.send(SendMode::Standard, peer, context, tag, packed(buf)).map_err(engine_error)?;
             self.with_buffer(owner, |attached| attached.under_way.push(Copied { id, cost_bytes }));
         }
         drop(engine);

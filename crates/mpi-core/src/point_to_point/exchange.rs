@@ -31,14 +31,7 @@ impl World {
     /// As [`World::send`] and [`World::recv`]; both are over when this returns.
     ///
     /// MPI: §3.11 `MPI_Sendrecv`
-    pub fn sendrecv(
-        &self,
-        comm: &Comm,
-        to: End,
-        outgoing: SendBuf,
-        from: End,
-        incoming: RecvBuf,
-    ) -> Finish {
+    pub fn sendrecv(&self, comm: &Comm, to: End, outgoing: SendBuf, from: End, incoming: RecvBuf) -> Finish {
         let (tag, pattern) = (send_tag(to.tag)?, tag_pattern(from.tag)?);
         let (peer, source) = (comm.peer_argument(to.rank)?, source_pattern(comm, from.rank)?);
         let context = comm.point_to_point();
@@ -73,14 +66,7 @@ impl World {
     /// As [`World::sendrecv`].
     ///
     /// MPI: §3.11 `MPI_Sendrecv_replace`
-    pub fn sendrecv_replace(
-        &self,
-        comm: &Comm,
-        to: End,
-        outgoing: SendBuf,
-        from: End,
-        incoming: RecvBuf,
-    ) -> Finish {
+    pub fn sendrecv_replace(&self, comm: &Comm, to: End, outgoing: SendBuf, from: End, incoming: RecvBuf) -> Finish {
         let copy = packed(&outgoing);
         drop(outgoing);
         self.sendrecv(comm, to, copy, from, incoming)

@@ -27,11 +27,7 @@ impl World {
     pub fn recv(&self, comm: &Comm, source: i32, tag: i32, buf: RecvBuf) -> Finish {
         let tag = tag_pattern(tag)?;
         let Some(from) = source_pattern(comm, source)? else { return Ok(Status::PROC_NULL) };
-        let id = self
-            .engine
-            .borrow_mut()
-            .recv(from, comm.point_to_point(), tag, buf)
-            .map_err(engine_error)?;
+        let id = self.engine.borrow_mut().recv(from, comm.point_to_point(), tag, buf).map_err(engine_error)?;
         let completion = self.wait_for(id);
         finish_receive(comm, source, &completion, "MPI_Recv")
     }
@@ -59,11 +55,7 @@ impl World {
         buf: RecvBuf,
         call: &'static str,
     ) -> Result<Request> {
-        let id = self
-            .engine
-            .borrow_mut()
-            .recv(from, comm.point_to_point(), tag, buf)
-            .map_err(engine_error)?;
+        let id = self.engine.borrow_mut().recv(from, comm.point_to_point(), tag, buf).map_err(engine_error)?;
         let direction = Direction::Receive { from: source };
         Ok(Request::message(InFlight { id, comm: Arc::clone(comm), direction }, call))
     }
@@ -71,12 +63,7 @@ impl World {
 
 /// The status of a receive that has completed, or its error.
 #[inline]
-pub(crate) fn finish_receive(
-    comm: &Comm,
-    source: i32,
-    completion: &Completion,
-    call: &'static str,
-) -> Finish {
+pub(crate) fn finish_receive(comm: &Comm, source: i32, completion: &Completion, call: &'static str) -> Finish {
     match completion.outcome {
         Outcome::Done => Ok(received(comm, source, completion)),
         Outcome::Cancelled => Ok(Status::CANCELLED),

@@ -124,11 +124,7 @@ impl World {
 
     #[inline(never)]
     fn send_and_wait(&self, mode: SendMode, comm: &Comm, peer: PeerId, tag: i32, buf: SendBuf) -> Result<()> {
-        let id = self
-            .engine
-            .borrow_mut()
-            .send(mode, peer, comm.point_to_point(), tag, buf)
-            .map_err(engine_error)?;
+        let id = self.engine.borrow_mut().send(mode, peer, comm.point_to_point(), tag, buf).map_err(engine_error)?;
         self.wake_sleepers();
         self.finish_send(comm, id, peer, tag)
     }

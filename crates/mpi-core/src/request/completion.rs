@@ -67,9 +67,7 @@ impl World {
             State::Message(message) => self.engine.borrow().is_complete(message.id),
             State::Operation { key, .. } => self.operations.is_finished(*key),
             State::SendReceive(pair) => pair.iter().all(|one| self.is_complete(one)),
-            State::Persistent(persistent) => {
-                persistent.active.as_ref().is_none_or(|active| self.is_complete(active))
-            }
+            State::Persistent(persistent) => persistent.active.as_ref().is_none_or(|active| self.is_complete(active)),
             State::Generalized(generalized) => generalized.is_complete(),
         }
     }
@@ -126,9 +124,7 @@ impl World {
                 let completion = engine.peek(message.id)?;
                 Some(Peeked::Status(status_of(message, completion)))
             }
-            State::Operation { key, .. } => {
-                self.operations.is_finished(*key).then_some(Peeked::Status(Status::EMPTY))
-            }
+            State::Operation { key, .. } => self.operations.is_finished(*key).then_some(Peeked::Status(Status::EMPTY)),
             State::SendReceive(pair) => {
                 self.peek(&pair[0])?;
                 self.peek(&pair[1])
@@ -204,9 +200,8 @@ pub(crate) fn blame(comm: &Comm, direction: Direction, completion: &Completion, 
         }
         (Outcome::Failed(why), Direction::Send { to, tag }) => {
             let receiver = comm.describe_rank(to);
-            ErrorClass::Other.error(format!(
-                "{me} could not send to {receiver} with tag {tag} on {comm} ({call}): {why}"
-            ))
+            ErrorClass::Other
+                .error(format!("{me} could not send to {receiver} with tag {tag} on {comm} ({call}): {why}"))
         }
         (Outcome::Failed(why), Direction::Receive { .. }) => {
             let sender = comm.describe_peer(envelope.peer);

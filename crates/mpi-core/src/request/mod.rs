@@ -16,8 +16,8 @@ mod persistent;
 mod set;
 
 pub use completion::{Failure, Finish};
-pub use generalized::{Generalized, GeneralizedCallbacks};
 pub(crate) use completion::{Peeked, Taken, blame, received};
+pub use generalized::{Generalized, GeneralizedCallbacks};
 pub(crate) use persistent::{Elements, Template};
 pub use set::{AnyFinished, RequestSet};
 
@@ -64,9 +64,14 @@ pub(crate) struct InFlight {
 /// Which end of a message a request stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Direction {
-    Send { to: u32, tag: i32 },
+    Send {
+        to: u32,
+        tag: i32,
+    },
     /// The rank the user asked for, possibly `ANY_SOURCE`.
-    Receive { from: i32 },
+    Receive {
+        from: i32,
+    },
 }
 
 /// A persistent operation.
@@ -149,9 +154,7 @@ impl World {
                 Ok(())
             }
             State::SendReceive(pair) => pair.into_iter().try_for_each(|one| self.free_request(one)),
-            State::Persistent(persistent) => {
-                persistent.active.map_or(Ok(()), |active| self.free_request(active))
-            }
+            State::Persistent(persistent) => persistent.active.map_or(Ok(()), |active| self.free_request(active)),
             State::Generalized(generalized) => generalized.release(),
         }
     }

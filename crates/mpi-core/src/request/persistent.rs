@@ -18,9 +18,23 @@ use crate::world::World;
 
 /// What a start does.
 pub(crate) enum Template {
-    Send { mode: Mode, peer: PeerId, to: u32, tag: i32, elements: Elements<UserMemory> },
-    Receive { source: i32, from: Source, tag: TagPattern, elements: Elements<UserMemoryMut> },
-    Collective { schedule: Arc<Schedule>, arguments: Arguments },
+    Send {
+        mode: Mode,
+        peer: PeerId,
+        to: u32,
+        tag: i32,
+        elements: Elements<UserMemory>,
+    },
+    Receive {
+        source: i32,
+        from: Source,
+        tag: TagPattern,
+        elements: Elements<UserMemoryMut>,
+    },
+    Collective {
+        schedule: Arc<Schedule>,
+        arguments: Arguments,
+    },
     /// Communication with `PROC_NULL`.
     Nothing(Status),
 }

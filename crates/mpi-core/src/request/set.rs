@@ -265,11 +265,7 @@ impl World {
         (!any_active).then_some(AnyFinished::NoneActive)
     }
 
-    fn try_some(
-        &self,
-        set: &impl RequestSet,
-        report: &mut impl FnMut(usize, Finish),
-    ) -> Option<SomeFinished> {
+    fn try_some(&self, set: &impl RequestSet, report: &mut impl FnMut(usize, Finish)) -> Option<SomeFinished> {
         let (mut any_active, mut any_taken, mut all_well) = (false, false, true);
         for index in 0..set.len() {
             match self.take_at(set, index) {

@@ -161,9 +161,9 @@ impl World {
         self.synchronize(&self.comm_world)?;
         self.wait_until(|world| (world.engine.borrow().pending_sends() == 0).then_some(()));
         self.process.report(&self.engine.borrow().stats());
-        self.process.finalize().map_err(|why| {
-            ErrorClass::Other.error(format!("the process manager could not be told of the end: {why}"))
-        })
+        self.process
+            .finalize()
+            .map_err(|why| ErrorClass::Other.error(format!("the process manager could not be told of the end: {why}")))
     }
 
     /// Waits for one request of the engine.

@@ -72,9 +72,8 @@ impl Operations {
         }
         if finished_any {
             let table = self.table.borrow();
-            let unfinished = |key: &SlabKey| {
-                table.get(*key).is_some_and(|entry| !matches!(entry.slot, Slot::Finished(_)))
-            };
+            let unfinished =
+                |key: &SlabKey| table.get(*key).is_some_and(|entry| !matches!(entry.slot, Slot::Finished(_)));
             self.order.borrow_mut().retain(unfinished);
         }
         finished_any
