@@ -14,6 +14,7 @@ mod programs;
 mod python;
 mod relocation;
 mod surroundings;
+mod tool;
 
 use anyhow::{Result, bail};
 use std::cell::OnceCell;
@@ -180,6 +181,7 @@ fn all() -> Result<Vec<Case>> {
     cases.extend(programs::cases()?);
     cases.extend(examples::cases()?);
     cases.extend(launch::cases());
+    cases.extend(tool::cases());
     cases.extend(surroundings::cases());
     cases.extend(relocation::cases());
     cases.extend(interoperation::cases());

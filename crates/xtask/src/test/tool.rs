@@ -1,0 +1,67 @@
+//! The command `ferrovia`: what it says is well formed and true of the installation it belongs to.
+
+use super::{Case, Workshop};
+use crate::install::installed;
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+/// Each thing it can be asked.
+pub fn cases() -> Vec<Case> {
+    vec![
+        Case::new("ferrovia/info", info).quick(true),
+        Case::new("ferrovia/coverage", coverage),
+        Case::new("ferrovia/config", config),
+        Case::new("ferrovia/doctor", |workshop| {
+            workshop.installation()?;
+            installed("ferrovia").arg("doctor").run_successfully().map(drop)
+        }),
+    ]
+}
+
+fn json(workshop: &Workshop, what: &[&str]) -> Result<Value> {
+    workshop.installation()?;
+    let finished = installed("ferrovia").arg("info").args(what).arg("--json").run_successfully()?;
+    serde_json::from_str(&finished.stdout).with_context(|| finished.report())
+}
+
+fn info(workshop: &Workshop) -> Result<()> {
+    let library = workshop.installation()?.canonicalize()?.join("lib/libmpi_abi.so.1");
+    let info = json(workshop, &[])?;
+    if info["library"].as_str() != library.to_str() {
+        bail!("it should belong to {}, it says {}", library.display(), info["library"]);
+    }
+    Ok(())
+}
+
+/// Every prototype of the header is either implemented or missing, and what programs start with is there.
+fn coverage(workshop: &Workshop) -> Result<()> {
+    let coverage = json(workshop, &["--coverage"])?;
+    let names = |key: &str| -> Vec<String> {
+        coverage[key].as_array().into_iter().flatten().filter_map(|name| name.as_str().map(str::to_owned)).collect()
+    };
+    let (implemented, missing) = (names("implemented"), names("missing"));
+    for wanted in ["MPI_Init", "MPI_Send", "MPI_Allreduce_c", "MPI_Comm_split", "MPI_Type_create_struct"] {
+        if !implemented.iter().any(|name| name == wanted) {
+            bail!("{wanted} should be implemented");
+        }
+    }
+    let header = std::fs::read_to_string(workshop.installation()?.join("include/mpi.h"))?;
+    match implemented.iter().chain(&missing).find(|name| !header.contains(&format!(" {name}("))) {
+        Some(name) => bail!("{name} is not in mpi.h"),
+        None => Ok(()),
+    }
+}
+
+/// A setting shows as set; a misspelt one is pointed out.
+fn config(workshop: &Workshop) -> Result<()> {
+    workshop.installation()?;
+    let finished = installed("ferrovia")
+        .args(["info", "--config"])
+        .env("FERROVIA_LOG", "debug")
+        .env("FERROVIA_LOGG", "debug")
+        .run_successfully()?;
+    if !finished.stdout.contains("FERROVIA_LOG=debug") || !finished.stderr.contains("FERROVIA_LOGG") {
+        return Err(finished.complain("expected the setting and a warning"));
+    }
+    Ok(())
+}
