@@ -16,6 +16,14 @@ pub fn cases() -> Vec<Case> {
             };
             command.run_openly()
         }),
+        // The model checker replaces the atomics of whole crates, so it builds beside everything else.
+        Case::new("cargo/loom", move |_| {
+            cargo()
+                .args(["test", "--release", "--package=lockfree", "--test=loom", "--target-dir"])
+                .arg(crate::paths::target().join("loom"))
+                .env("RUSTFLAGS", "--cfg loom")
+                .run_openly()
+        }),
         Case::new("cargo/doc", move |_| cargo().args(["test", "--workspace", "--doc"]).run_openly()),
     ]
 }
