@@ -78,10 +78,22 @@ fn sources() -> Result<String> {
     };
     let debian = value("ID").as_deref() == Some("debian");
     let suite = value("VERSION_CODENAME").filter(|_| debian).unwrap_or_else(|| "bookworm".to_owned());
+    let archive = archive().context("no Debian archive stands in this system's package sources")?;
     Ok(format!(
-        "Types: deb deb-src\nURIs: http://deb.debian.org/debian\nSuites: {suite}\nComponents: main\n\
+        "Types: deb deb-src\nURIs: {archive}\nSuites: {suite}\nComponents: main\n\
          Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n"
     ))
+}
+
+/// Where this system gets its Debian packages from.
+fn archive() -> Option<String> {
+    let listed = fs::read_dir("/etc/apt/sources.list.d").into_iter().flatten().flatten().map(|entry| entry.path());
+    let texts = [PathBuf::from("/etc/apt/sources.list")].into_iter().chain(listed).map(fs::read_to_string);
+    let is_archive = |word: &&str| word.starts_with("http") && word.trim_end_matches('/').ends_with("/debian");
+    texts.flatten().find_map(|text| {
+        let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+        lines.flat_map(str::split_whitespace).find(is_archive).map(str::to_owned)
+    })
 }
 
 fn build(source: &Source, prefix: &Path) -> Result<PathBuf> {
