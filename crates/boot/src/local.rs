@@ -2,8 +2,8 @@
 
 use base::Config;
 use engine::{Engine, WaitPolicy};
-use fabric::{Device, PeerIndex};
-use fabric_soft::shm::{Segment, Shape, ShmDevice, probe_cross_memory};
+use fabric::PeerIndex;
+use fabric_soft::shm::{Segment, Shape, ShmPeers, probe_cross_memory};
 
 use crate::BootError;
 
@@ -15,9 +15,8 @@ pub fn local_engines(count: u32, config: &Config) -> Result<Vec<Engine>, BootErr
     let segment = Segment::create(Shape { process_count: count, channel_bytes: config.channel_bytes })?;
     (0..count)
         .map(|me| {
-            let device = ShmDevice::new(segment.clone(), PeerIndex(me), probe_cross_memory());
-            let context = Box::new(device).open()?;
-            Ok(Engine::new(context, config, WaitPolicy { spin_count: 8, yield_count: 8 })?)
+            let peers = ShmPeers::join(segment.clone(), PeerIndex(me), probe_cross_memory())?;
+            Ok(Engine::new(Box::new(peers), config, WaitPolicy { spin_count: 8, yield_count: 8 })?)
         })
         .collect()
 }

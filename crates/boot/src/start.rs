@@ -8,8 +8,8 @@ use base::config::CrossMemory;
 use base::log::{Level, Log};
 use collectives::Selection;
 use engine::{Engine, WaitPolicy};
-use fabric::{Device, PeerIndex};
-use fabric_soft::shm::{Segment, SegmentServer, Shape, ShmDevice, join, probe_cross_memory};
+use fabric::PeerIndex;
+use fabric_soft::shm::{Segment, SegmentServer, Shape, ShmPeers, join, probe_cross_memory};
 use mpi_core::{ThreadLevel, World};
 
 use crate::BootError;
@@ -58,8 +58,8 @@ fn start_engine(manager: &Manager, config: &Config) -> Result<Engine, BootError>
         Ok(()) => log.say(Level::Info, format_args!("device shm, {size} processes, cross-memory attach allowed")),
         Err(why) => log.say(Level::Info, format_args!("device shm, {size} processes, no cross-memory attach: {why}")),
     }
-    let context = Box::new(ShmDevice::new(segment, PeerIndex(rank), cross_memory)).open()?;
-    Ok(Engine::new(context, config, wait_policy(size, config))?)
+    let peers = ShmPeers::join(segment, PeerIndex(rank), cross_memory)?;
+    Ok(Engine::new(Box::new(peers), config, wait_policy(size, config))?)
 }
 
 /// The segment of this host: the first process makes it and hands it to the others.

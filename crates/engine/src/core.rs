@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use base::{Config, Slab, SlabKey};
 use datatype::{RecvBuf, SendBuf};
-use fabric::{Access, Context, LocalMemory, MappedArea, RemoteMemory, SharedMemory};
+use fabric::{Access, LocalMemory, MappedArea, MappedPeers, RemoteMemory, SharedMemory};
 use lockfree::BlockReceiver;
 use protocol::wire::{self, Message};
 use protocol::{RendezvousOffer, Thresholds};
@@ -40,7 +40,7 @@ pub(crate) struct Receiver {
 
 /// Everything but the receiving channels, so that a record can be handled while it lies in one.
 pub(crate) struct Core {
-    pub(crate) context: Box<dyn Context>,
+    pub(crate) context: Box<dyn MappedPeers>,
     pub(crate) me: PeerId,
     pub(crate) size: u32,
     pub(crate) channel_bytes: usize,
@@ -78,12 +78,12 @@ impl Engine {
     ///
     /// # Errors
     /// When the device does not map its peers.
-    pub fn new(context: Box<dyn Context>, config: &Config, policy: WaitPolicy) -> Result<Self, EngineError> {
+    pub fn new(context: Box<dyn MappedPeers>, config: &Config, policy: WaitPolicy) -> Result<Self, EngineError> {
         let me = context.local_peer();
         let size = context.peer_count();
         let introductions = context
             .mapped(MappedArea::Introductions { owner: me })
-            .ok_or(EngineError::NoMappedPeers(context.capabilities().name))?;
+            .ok_or(EngineError::NoMappedPeers(context.name()))?;
         let waiter = Arc::new(Waiter::new(context.wakeup(), policy));
         let thresholds = Thresholds {
             eager_max_bytes: config.eager_max_bytes.min(lockfree::block::payload_max_bytes(config.channel_bytes)),
@@ -133,9 +133,9 @@ impl Engine {
         self.core.stats
     }
 
-    /// The device's name and abilities.
-    pub fn capabilities(&self) -> fabric::Capabilities {
-        self.core.context.capabilities()
+    /// Whether large messages are copied straight between processes; the reason if not.
+    pub fn direct_copies(&self) -> Result<(), String> {
+        self.core.context.direct_copies()
     }
 
     /// The sizes at which protocols change.
@@ -306,7 +306,7 @@ impl Core {
     pub(crate) fn peer(&mut self, to: PeerId) -> Result<&mut Peer, EngineError> {
         let slot = self.peers.get_mut(to as usize).ok_or(EngineError::NoSuchPeer(to))?;
         if slot.is_none() {
-            *slot = Some(Box::new(Peer::connect(self.context.as_mut(), to, self.channel_bytes)?));
+            *slot = Some(Box::new(Peer::connect(self.context.as_ref(), to, self.channel_bytes)?));
         }
         Ok(slot.as_deref_mut().expect("connected above"))
     }
@@ -379,7 +379,7 @@ impl Core {
         if (range.len_bytes() as u64) < self.thresholds.cross_memory_min_bytes {
             return None;
         }
-        let access = Access { remote_read: true, remote_write: false };
+        let access = Access::REMOTE_READ;
         // Out of regions: the message goes through the channel.
         self.context.register(LocalMemory::Source(range), access).ok()
     }

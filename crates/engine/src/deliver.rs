@@ -189,7 +189,7 @@ impl Core {
     ) -> Option<(fabric::MemoryRegion, u32, u32, Chunks)> {
         let chunks = Chunks::new(len_bytes, chunk_bytes)?;
         let cell = self.free_cells.pop()?;
-        let access = Access { remote_read: false, remote_write: true };
+        let access = Access::REMOTE_WRITE;
         let Ok(region) = self.context.register(LocalMemory::Target(range), access) else {
             self.free_cells.push(cell);
             return None;

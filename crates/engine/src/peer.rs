@@ -1,7 +1,7 @@
 //! What the engine keeps per peer it talks to, made when the first message goes out.
 
 use base::sync::Ordering;
-use fabric::{Context, FabricError, MappedArea, PeerIndex, QpNumber};
+use fabric::{FabricError, MappedArea, MappedPeers, PeerIndex};
 use protocol::Link;
 use protocol::rendezvous::Reach;
 
@@ -11,7 +11,6 @@ use crate::request::PeerId;
 /// One peer: the way to it, and what is known about it.
 pub(crate) struct Peer {
     pub(crate) link: Link,
-    pub(crate) qp: QpNumber,
     pub(crate) reach: Reach,
     /// It stands in the list of peers whose records wait for room.
     pub(crate) listed: bool,
@@ -22,17 +21,16 @@ const _: () = assert!(size_of::<Peer>() <= 192);
 
 impl Peer {
     /// The way from this process to `to`.
-    pub(crate) fn connect(context: &mut dyn Context, to: PeerId, channel_bytes: usize) -> Result<Self, EngineError> {
+    pub(crate) fn connect(context: &dyn MappedPeers, to: PeerId, channel_bytes: usize) -> Result<Self, EngineError> {
         let area = MappedArea::Channel { from: context.local_peer(), to: PeerIndex(to) };
         let memory = context.mapped(area).ok_or(FabricError::NoSuchPeer(to))?;
-        let qp = context.create_queue_pair(PeerIndex(to))?;
-        let reach = if context.capabilities().rdma.is_ok() { Reach::Unknown } else { Reach::Refused };
-        Ok(Self { link: Link::new(memory, channel_bytes), qp, reach, listed: false })
+        let reach = if context.direct_copies().is_ok() { Reach::Unknown } else { Reach::Refused };
+        Ok(Self { link: Link::new(memory, channel_bytes), reach, listed: false })
     }
 
     /// Tells the peer that this channel is in use from now on, once.
     #[inline]
-    pub(crate) fn introduce(&mut self, context: &dyn Context, to: PeerId) {
+    pub(crate) fn introduce(&mut self, context: &dyn MappedPeers, to: PeerId) {
         if self.link.introduced {
             return;
         }

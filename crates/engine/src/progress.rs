@@ -2,7 +2,7 @@
 
 use base::SlabKey;
 use base::sync::Ordering;
-use fabric::{MappedArea, Operation, PeerIndex, RemoteMemory, WcStatus, WorkCompletion, WorkRequest};
+use fabric::{DirectCopy, DirectCopyError, MappedArea, PeerIndex, RemoteMemory};
 use lockfree::{BlockReceiver, ClaimCell};
 use protocol::Outgoing;
 use protocol::rendezvous::{Chunks, Reach};
@@ -214,9 +214,9 @@ impl Core {
                 }
                 _ => None,
             };
-            let status = local.map(|local| self.rdma(to, Operation::RdmaWrite { local, remote }));
+            let outcome = local.map(|local| self.copy(to, DirectCopy::Write { local, remote }));
             let helping = &self.helping[index];
-            if status == Some(WcStatus::Success) {
+            if outcome == Some(Ok(())) {
                 helping.cell.finish();
                 self.stats.chunks_written += 1;
                 self.context.notify(PeerIndex(to));
@@ -284,18 +284,18 @@ impl Core {
             return Step::Over;
         };
         let from = RemoteMemory { address: remote.address.wrapping_add(offset), rkey: remote.rkey };
-        let status = self.rdma(peer, Operation::RdmaRead { local, remote: from });
-        self.after_read(key, peer, len, status)
+        let outcome = self.copy(peer, DirectCopy::Read { local, remote: from });
+        self.after_read(key, peer, len, outcome)
     }
 
-    fn after_read(&mut self, key: SlabKey, peer: PeerId, len: u64, status: WcStatus) -> Step {
+    fn after_read(&mut self, key: SlabKey, peer: PeerId, len: u64, outcome: Result<(), DirectCopyError>) -> Step {
         let Some(Request { state: State::Incoming(incoming), .. }) = self.requests.get_mut(key) else {
             return Step::Over;
         };
         let total = incoming.envelope.len_bytes;
         let send = incoming.send;
-        match (status, &mut incoming.way) {
-            (WcStatus::Success, IncomingWay::Read { next, .. }) => {
+        match (outcome, &mut incoming.way) {
+            (Ok(()), IncomingWay::Read { next, .. }) => {
                 *next += len;
                 if *next < total {
                     return Step::Moved;
@@ -304,22 +304,23 @@ impl Core {
                 self.finish_copying(key, Outcome::Done);
                 Step::Over
             }
-            (WcStatus::Success, IncomingWay::Shared { cell, .. }) => {
+            (Ok(()), IncomingWay::Shared { cell, .. }) => {
                 let cell = *cell;
                 if let Some(cell) = self.claim_cell(self.me, cell) {
                     cell.finish();
                 }
                 Step::Moved
             }
-            (WcStatus::RemoteOperationRefused, way @ IncomingWay::Read { next: 0, .. }) => {
+            (Err(DirectCopyError::Refused), way @ IncomingWay::Read { next: 0, .. }) => {
                 *way = IncomingWay::Staged { received: 0 };
                 self.send_control(peer, Message::Clear { send, receive: key.to_bits() });
                 Step::Over
             }
-            (status, _) => {
+            (Ok(()), IncomingWay::Staged { .. }) => Step::Over,
+            (Err(error), _) => {
                 self.finish_copying(
                     key,
-                    Outcome::Failed(format!("reading the message from its sender failed: {status:?}")),
+                    Outcome::Failed(format!("reading the message from its sender failed: {error}")),
                 );
                 Step::Over
             }
@@ -339,25 +340,18 @@ impl Core {
         self.complete(key, Completion { envelope, outcome });
     }
 
-    /// Posts one operation to the peer and waits for its completion, which this device's queue pairs have at once.
-    fn rdma(&mut self, peer: PeerId, operation: Operation) -> WcStatus {
-        let Ok(entry) = self.peer(peer) else { return WcStatus::TransportRetryExceeded };
-        let qp = entry.qp;
-        let mut completions: Vec<WorkCompletion> = Vec::new();
-        let posted = self.context.post_send(qp, &[WorkRequest { id: 0, operation }]);
-        self.context.poll(&mut completions);
-        let status = match (posted, completions.first()) {
-            (Ok(1), Some(completion)) => completion.status,
-            _ => WcStatus::WorkRequestFlushed,
-        };
+    /// Copies between this process and the peer, and remembers whether the system lets us.
+    fn copy(&mut self, peer: PeerId, copy: DirectCopy) -> Result<(), DirectCopyError> {
+        self.peer(peer).map_err(|_| DirectCopyError::PeerGone)?;
+        let outcome = self.context.copy(PeerIndex(peer), &copy);
         if let Some(Some(entry)) = self.peers.get_mut(peer as usize) {
-            match status {
-                WcStatus::Success => entry.reach = Reach::Works,
-                WcStatus::RemoteOperationRefused => entry.reach = Reach::Refused,
-                _ => {}
+            match outcome {
+                Ok(()) => entry.reach = Reach::Works,
+                Err(DirectCopyError::Refused) => entry.reach = Reach::Refused,
+                Err(_) => {}
             }
         }
-        status
+        outcome
     }
 }
 

@@ -1,12 +1,12 @@
 //! Cross-memory attach: one copy straight between two processes, the peer's processor not involved.
 
-use fabric::WcStatus;
+use fabric::DirectCopyError;
 
 /// Copies `len` bytes at `remote` of process `pid` to `local`.
 ///
 /// # Safety
 /// `len` bytes at `local` are writable and nobody else touches them.
-pub(super) unsafe fn read(pid: i32, local: usize, remote: u64, len: usize) -> WcStatus {
+pub(super) unsafe fn read(pid: i32, local: usize, remote: u64, len: usize) -> Result<(), DirectCopyError> {
     transfer(len, |done| {
         let (mine, theirs) = vectors(local + done, remote as usize + done, len - done);
         // SAFETY: `mine` is writable by this function's contract; `theirs` is checked by the kernel.
@@ -18,7 +18,7 @@ pub(super) unsafe fn read(pid: i32, local: usize, remote: u64, len: usize) -> Wc
 ///
 /// # Safety
 /// `len` bytes at `local` are readable.
-pub(super) unsafe fn write(pid: i32, local: usize, remote: u64, len: usize) -> WcStatus {
+pub(super) unsafe fn write(pid: i32, local: usize, remote: u64, len: usize) -> Result<(), DirectCopyError> {
     transfer(len, |done| {
         let (mine, theirs) = vectors(local + done, remote as usize + done, len - done);
         // SAFETY: `mine` is readable by this function's contract; `theirs` is checked by the kernel.
@@ -52,7 +52,7 @@ fn vectors(local: usize, remote: usize, len: usize) -> (libc::iovec, libc::iovec
     )
 }
 
-fn transfer(len: usize, mut step: impl FnMut(usize) -> isize) -> WcStatus {
+fn transfer(len: usize, mut step: impl FnMut(usize) -> isize) -> Result<(), DirectCopyError> {
     let mut done = 0;
     while done < len {
         let moved = step(done);
@@ -60,12 +60,12 @@ fn transfer(len: usize, mut step: impl FnMut(usize) -> isize) -> WcStatus {
             done += moved as usize;
             continue;
         }
-        return match std::io::Error::last_os_error().raw_os_error() {
+        return Err(match std::io::Error::last_os_error().raw_os_error() {
             Some(libc::EINTR) => continue,
-            Some(libc::EPERM | libc::ENOSYS | libc::EACCES) => WcStatus::RemoteOperationRefused,
-            Some(libc::ESRCH) => WcStatus::TransportRetryExceeded,
-            _ => WcStatus::RemoteAccessError,
-        };
+            Some(libc::EPERM | libc::ENOSYS | libc::EACCES) => DirectCopyError::Refused,
+            Some(libc::ESRCH) => DirectCopyError::PeerGone,
+            _ => DirectCopyError::AccessError,
+        });
     }
-    WcStatus::Success
+    Ok(())
 }

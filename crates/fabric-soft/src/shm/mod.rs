@@ -8,14 +8,14 @@
 //! ```
 //! The segment is sparse: a channel costs memory when its first message is written.
 
-mod context;
 mod cross_memory;
 mod exchange;
+mod peers;
 mod region_table;
 mod segment;
 mod wakeup;
 
-pub use context::ShmDevice;
 pub use cross_memory::probe as probe_cross_memory;
 pub use exchange::{SegmentServer, join};
+pub use peers::ShmPeers;
 pub use segment::{Segment, Shape};

@@ -36,7 +36,7 @@ impl RegionTable {
     }
 
     pub(super) fn register(&mut self, address: usize, len: usize, access: Access) -> Result<MemoryRegion, FabricError> {
-        let index = self.free.pop().ok_or(FabricError::MemoryRegionsExhausted { max: REGIONS_MAX })?;
+        let index = self.free.pop().ok_or(FabricError::Exhausted { object: "memory regions", max: REGIONS_MAX })?;
         let generation = (self.generations[usize::from(index)] + 1) & GENERATION_MASK;
         self.generations[usize::from(index)] = generation;
         let offset = usize::from(index) * ENTRY_BYTES;
@@ -92,7 +92,7 @@ mod tests {
     fn keys_bounds_and_rights_hold_and_end_with_the_registration() {
         let memory = SharedMemory::private(FOOTPRINT);
         let mut table = RegionTable::new(memory.clone());
-        let readable = Access { remote_read: true, remote_write: false };
+        let readable = Access::REMOTE_READ;
         let region = table.register(1000, 100, readable).expect("there is room");
         let cases = [
             (1000, 100, false, true),
@@ -121,7 +121,7 @@ mod tests {
             (0..ENTRIES).map(|_| table.register(1, 1, Access::default()).expect("within the limit")).collect();
         assert_eq!(
             table.register(1, 1, Access::default()),
-            Err(FabricError::MemoryRegionsExhausted { max: REGIONS_MAX })
+            Err(FabricError::Exhausted { object: "memory regions", max: REGIONS_MAX })
         );
         table.deregister(regions[7].rkey);
         assert!(table.register(1, 1, Access::default()).is_ok());

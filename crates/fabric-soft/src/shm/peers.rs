@@ -1,0 +1,122 @@
+//! The processes of this host as mapped peers: copies are made by whoever asks for them.
+
+use std::sync::Arc;
+
+use base::sync::Ordering;
+use fabric::{
+    Access, DirectCopy, DirectCopyError, FabricError, LocalMemory, MappedArea, MappedPeers, MemoryRegion, PeerIndex,
+    RemoteMemory, SharedMemory, Wakeup,
+};
+use lockfree::Doorbell;
+
+use super::cross_memory;
+use super::region_table::{self, RegionTable};
+use super::segment::Segment;
+use super::wakeup::{ShmWakeup, ring};
+
+/// Longest single copy, in bytes; longer ones are the protocol's to cut.
+const COPY_MAX_BYTES: u64 = 1 << 30;
+
+/// The peers of one host, through the segment they share.
+pub struct ShmPeers {
+    segment: Segment,
+    me: PeerIndex,
+    cross_memory: Result<(), String>,
+    table: RegionTable,
+    doorbells: Vec<Doorbell>,
+    wakeup: Arc<ShmWakeup>,
+}
+
+impl ShmPeers {
+    /// This process, as number `me`, in `segment`. `cross_memory` says whether to reach private memory at all.
+    ///
+    /// # Errors
+    /// [`FabricError::NoSuchPeer`] if the segment has no place for `me`.
+    pub fn join(segment: Segment, me: PeerIndex, cross_memory: Result<(), String>) -> Result<Self, FabricError> {
+        if cross_memory.is_ok() {
+            cross_memory::allow_peers();
+        }
+        let table = RegionTable::new(segment.region_table(me.0).ok_or(FabricError::NoSuchPeer(me.0))?);
+        segment.claim_to_be(me, std::process::id());
+        let doorbells: Vec<_> = (0..segment.shape().process_count).filter_map(|peer| segment.doorbell(peer)).collect();
+        let wakeup = Arc::new(ShmWakeup::new(doorbells[me.0 as usize].clone()));
+        Ok(Self { segment, me, cross_memory, table, doorbells, wakeup })
+    }
+
+    fn allowed(&self, peer: PeerIndex, remote: &RemoteMemory, len: u64, write: bool) -> bool {
+        len <= COPY_MAX_BYTES
+            && self
+                .segment
+                .region_table(peer.0)
+                .is_some_and(|table| region_table::check(&table, remote.rkey, remote.address, len, write))
+    }
+
+    fn process_id(&self, peer: PeerIndex) -> Option<i32> {
+        // Acquire pairs with the store in `claim_to_be`.
+        let pid = self.segment.identity(peer.0)?.half(0).load(Ordering::Acquire);
+        i32::try_from(pid).ok().filter(|pid| *pid > 0)
+    }
+}
+
+impl MappedPeers for ShmPeers {
+    fn name(&self) -> &'static str {
+        "shm"
+    }
+
+    fn local_peer(&self) -> PeerIndex {
+        self.me
+    }
+
+    fn peer_count(&self) -> u32 {
+        self.segment.shape().process_count
+    }
+
+    fn direct_copies(&self) -> Result<(), String> {
+        self.cross_memory.clone()
+    }
+
+    fn register(&mut self, memory: LocalMemory, access: Access) -> Result<MemoryRegion, FabricError> {
+        self.table.register(memory.address(), memory.len_bytes(), access)
+    }
+
+    fn deregister(&mut self, region: MemoryRegion) {
+        self.table.deregister(region.rkey);
+    }
+
+    fn copy(&mut self, peer: PeerIndex, copy: &DirectCopy) -> Result<(), DirectCopyError> {
+        if self.cross_memory.is_err() {
+            return Err(DirectCopyError::Refused);
+        }
+        let pid = self.process_id(peer).ok_or(DirectCopyError::PeerGone)?;
+        let (remote, len, write) = match copy {
+            DirectCopy::Write { local, remote } => (remote, local.len_bytes(), true),
+            DirectCopy::Read { local, remote } => (remote, local.len_bytes(), false),
+        };
+        if !self.allowed(peer, remote, len as u64, write) {
+            return Err(DirectCopyError::AccessError);
+        }
+        match copy {
+            // SAFETY: the range was promised readable until this copy is over.
+            DirectCopy::Write { local, .. } => unsafe {
+                cross_memory::write(pid, local.address(), remote.address, len)
+            },
+            // SAFETY: the range was promised writable, and left alone, until this copy is over.
+            DirectCopy::Read { local, .. } => unsafe { cross_memory::read(pid, local.address(), remote.address, len) },
+        }
+    }
+
+    fn mapped(&self, area: MappedArea) -> Option<SharedMemory> {
+        self.segment.area(area)
+    }
+
+    fn wakeup(&self) -> Arc<dyn Wakeup> {
+        self.wakeup.clone()
+    }
+
+    #[inline]
+    fn notify(&self, peer: PeerIndex) {
+        if let Some(doorbell) = self.doorbells.get(peer.0 as usize) {
+            ring(doorbell);
+        }
+    }
+}

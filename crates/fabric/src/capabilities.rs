@@ -1,0 +1,107 @@
+//! What a device can do, and how much of it.
+
+use crate::DeviceKind;
+
+/// What a device can do here and now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Capabilities {
+    /// Which device.
+    pub kind: DeviceKind,
+    /// Which of them: an adapter and port, a host's shared memory, addresses.
+    pub description: String,
+    /// RC queue pairs.
+    pub reliable_connections: bool,
+    /// XRC queue pairs, or the same by other means.
+    pub xrc: bool,
+    /// UD queue pairs.
+    pub datagrams: bool,
+    /// Datagrams to multicast groups.
+    pub multicast: bool,
+    /// Fetch-add and compare-swap.
+    pub atomics: bool,
+    /// A file descriptor tells of completions.
+    pub completion_descriptor: bool,
+    /// One receive posted to many queues, claimed once.
+    pub multi_queue_receives: bool,
+    /// [`Context::allocate`](crate::Context::allocate) gives memory that peers on this host map.
+    pub mapped_memory: bool,
+    /// RDMA runs on without this process polling; the reason if it does not.
+    pub asynchronous: Result<(), String>,
+    /// Private memory of peers is reached in one copy; the reason if it is staged.
+    pub single_copy: Result<(), String>,
+    /// How much.
+    pub limits: Limits,
+}
+
+/// The limits of a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Queue pairs.
+    pub queue_pairs_max: u32,
+    /// Completion queues.
+    pub completion_queues_max: u32,
+    /// Shared receive queues.
+    pub shared_receive_queues_max: u32,
+    /// Protection domains.
+    pub protection_domains_max: u32,
+    /// Memory regions registered at once.
+    pub memory_regions_max: u32,
+    /// Address handles.
+    pub address_handles_max: u32,
+    /// Entries of a send queue.
+    pub send_depth_max: u32,
+    /// Entries of a receive queue, shared or not.
+    pub receive_depth_max: u32,
+    /// Entries of a completion queue.
+    pub completion_depth_max: u32,
+    /// Entries of a scatter/gather list.
+    pub scatter_gather_max: u32,
+    /// Bytes of an inline payload.
+    pub inline_max_bytes: u32,
+    /// Bytes of a message on a connection.
+    pub message_max_bytes: u64,
+    /// Bytes of a datagram.
+    pub datagram_max_bytes: u32,
+    /// Bytes in front of a datagram in the receive it fills (the global route header).
+    pub datagram_header_bytes: u32,
+    /// Bytes of a memory region.
+    pub memory_region_max_bytes: u64,
+    /// Reads and atomics of one queue pair under way at once.
+    pub reads_in_flight_max: u32,
+    /// Queues one receive may be posted to.
+    pub multi_queue_max: u32,
+    /// Memory the device takes for a queue pair with queues of depth 64, in bytes, as far as it is known.
+    pub queue_pair_bytes: u64,
+    /// Memory it takes for a peer, in bytes.
+    pub peer_bytes: u64,
+}
+
+/// One line of `ferrovia info --fabric`: a limit and its value.
+pub type LimitRow = (&'static str, u64);
+
+impl Limits {
+    /// Every limit by name, in the order in which people ask for them.
+    pub fn rows(&self) -> [LimitRow; 19] {
+        [
+            ("queue_pairs_max", self.queue_pairs_max.into()),
+            ("completion_queues_max", self.completion_queues_max.into()),
+            ("shared_receive_queues_max", self.shared_receive_queues_max.into()),
+            ("protection_domains_max", self.protection_domains_max.into()),
+            ("memory_regions_max", self.memory_regions_max.into()),
+            ("address_handles_max", self.address_handles_max.into()),
+            ("send_depth_max", self.send_depth_max.into()),
+            ("receive_depth_max", self.receive_depth_max.into()),
+            ("completion_depth_max", self.completion_depth_max.into()),
+            ("scatter_gather_max", self.scatter_gather_max.into()),
+            ("inline_max_bytes", self.inline_max_bytes.into()),
+            ("message_max_bytes", self.message_max_bytes),
+            ("datagram_max_bytes", self.datagram_max_bytes.into()),
+            ("datagram_header_bytes", self.datagram_header_bytes.into()),
+            ("memory_region_max_bytes", self.memory_region_max_bytes),
+            ("reads_in_flight_max", self.reads_in_flight_max.into()),
+            ("multi_queue_max", self.multi_queue_max.into()),
+            ("queue_pair_bytes", self.queue_pair_bytes),
+            ("peer_bytes", self.peer_bytes),
+        ]
+    }
+}

@@ -1,0 +1,125 @@
+//! Beyond verbs: the peers of a job whose memory is mapped.
+//!
+//! On one host a message needs no adapter: a peer's channel is stored to directly, and a large message is copied by
+//! whichever side gets to it. [`MappedPeers`] is what an engine asks of such a host.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::memory::{ReadRange, WriteRange};
+use lockfree::{SharedMemory, Ticket};
+
+use crate::{Access, FabricError, LocalMemory, MemoryRegion, PeerIndex, RemoteMemory};
+
+/// One copy between this process and a peer, done by this process.
+#[derive(Clone, Copy, Debug)]
+pub enum DirectCopy {
+    /// From here to there.
+    Write {
+        /// From here.
+        local: ReadRange,
+        /// To there.
+        remote: RemoteMemory,
+    },
+    /// From there to here.
+    Read {
+        /// To here.
+        local: WriteRange,
+        /// From there.
+        remote: RemoteMemory,
+    },
+}
+
+/// Why a direct copy was not made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DirectCopyError {
+    /// The operating system refuses to reach the peer's memory at all; other ways must be taken.
+    #[error("the operating system refuses to reach the peer's memory")]
+    Refused,
+    /// The key, the bounds or the rights did not hold at the target.
+    #[error("the peer's memory is not registered so")]
+    AccessError,
+    /// The peer is gone.
+    #[error("the peer is gone")]
+    PeerGone,
+}
+
+/// The processes of a job on this host.
+pub trait MappedPeers: Send {
+    /// Short name of the device: `shm`.
+    fn name(&self) -> &'static str;
+
+    /// This process among the peers.
+    fn local_peer(&self) -> PeerIndex;
+
+    /// Number of peers, this process included.
+    fn peer_count(&self) -> u32;
+
+    /// Whether private memory of peers can be copied to and from; the reason if it can not.
+    fn direct_copies(&self) -> Result<(), String>;
+
+    /// Registers memory to be copied to or from by peers.
+    ///
+    /// # Errors
+    /// [`FabricError::Exhausted`].
+    fn register(&mut self, memory: LocalMemory, access: Access) -> Result<MemoryRegion, FabricError>;
+
+    /// Takes the keys of a region back; peers that still use them get [`DirectCopyError::AccessError`].
+    fn deregister(&mut self, region: MemoryRegion);
+
+    /// Copies now; done when it returns.
+    ///
+    /// # Errors
+    /// Why nothing, or not everything, was copied.
+    fn copy(&mut self, peer: PeerIndex, copy: &DirectCopy) -> Result<(), DirectCopyError>;
+
+    /// The part of a peer's memory that it keeps for a purpose (a channel, a cell …).
+    fn mapped(&self, area: MappedArea) -> Option<SharedMemory>;
+
+    /// How this process sleeps until a peer brings something.
+    fn wakeup(&self) -> Arc<dyn Wakeup>;
+
+    /// Tells `peer` that something was stored in its mapped memory; wakes it if it sleeps.
+    fn notify(&self, peer: PeerIndex);
+}
+
+/// What a mapped peer offers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MappedArea {
+    /// The channel in `to`'s memory that `from` writes.
+    Channel {
+        /// Who writes.
+        from: PeerIndex,
+        /// In whose memory.
+        to: PeerIndex,
+    },
+    /// One bit per peer in `owner`'s memory: a peer sets its own when it uses its channel for the first time.
+    Introductions {
+        /// In whose memory.
+        owner: PeerIndex,
+    },
+    /// Cell number `cell` of `owner`, by which two sides share the copying of a message.
+    ClaimCell {
+        /// In whose memory.
+        owner: PeerIndex,
+        /// Which, below [`MappedArea::CLAIM_CELLS_MAX`].
+        cell: u32,
+    },
+}
+
+impl MappedArea {
+    /// Claim cells of one process.
+    pub const CLAIM_CELLS_MAX: u32 = 64;
+}
+
+/// Completion by notification instead of polling; see [`lockfree::Doorbell`] for the order of things.
+pub trait Wakeup: Send + Sync {
+    /// From now on peers wake us; look for work once more after this.
+    fn announce(&self) -> Ticket;
+    /// Takes an announcement back.
+    fn withdraw(&self);
+    /// Sleeps until woken or until `timeout` is over, and withdraws.
+    fn sleep(&self, ticket: Ticket, timeout: Duration);
+    /// Wakes the other threads of this process.
+    fn wake_local(&self);
+}
