@@ -51,7 +51,7 @@ fn a_bad_argument_is_named_with_its_call_and_value() {
         "#,
         "6 MPI_ERR_RANK: MPI_Send: parameter 4 (dest) = 7 is not a rank of MPI_COMM_WORLD (size 1)\n\
          2 MPI_ERR_COUNT: MPI_Send: parameter 2 (count) = -3 is negative\n\
-         4 MPI_ERR_TAG: MPI_Send: parameter 5 (tag) = -5 is not among 0 to 1073741823 (MPI_TAG_UB)\n\
+         4 MPI_ERR_TAG: MPI_Send: parameter 5 (tag) = -5 is not among 0 to 536870911 (MPI_TAG_UB)\n\
          6 MPI_ERR_RANK: MPI_Send: parameter 4 (dest) = MPI_ANY_SOURCE is not a rank of MPI_COMM_WORLD (size 1)\n\
          1 MPI_ERR_BUFFER: MPI_Send: parameter 1 (buf) is a null pointer, but 1 elements of a datatype without absolute addresses are to be there\n\
          5 MPI_ERR_COMM: MPI_Send: parameter 6 (comm) = MPI_COMM_NULL is not a communicator\n\

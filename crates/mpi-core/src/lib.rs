@@ -37,6 +37,7 @@ pub mod environment;
 pub mod error;
 pub mod group;
 pub mod info;
+pub mod partitioned;
 pub mod point_to_point;
 pub mod request;
 pub mod status;

@@ -85,6 +85,7 @@ pub(crate) mod info;
 pub(crate) mod init;
 pub(crate) mod op;
 pub(crate) mod p2p;
+pub(crate) mod partitioned;
 pub(crate) mod request;
 pub(crate) mod status;
 pub(crate) mod topology;

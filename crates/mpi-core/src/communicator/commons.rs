@@ -1,11 +1,12 @@
 //! What all communicators of one process share.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use collectives::Selection;
 use datatype::{Basic, Datatype};
 
 use super::context_ids::ContextIds;
+use crate::partitioned::TagPool;
 
 /// The context ids of this process and its choice of collective algorithms.
 #[derive(Debug)]
@@ -14,6 +15,7 @@ pub(crate) struct Commons {
     pub selection: Arc<Selection>,
     /// The type of plain bytes.
     pub byte: Arc<Datatype>,
+    partition_tags: Mutex<TagPool>,
 }
 
 impl Commons {
@@ -23,6 +25,12 @@ impl Commons {
             ids: ContextIds::new(rank, size),
             selection: Arc::new(selection),
             byte: Datatype::predefined(Basic::Byte),
+            partition_tags: Mutex::default(),
         }
+    }
+
+    /// The tags of partitions on their way to this process.
+    pub fn partition_tags(&self) -> MutexGuard<'_, TagPool> {
+        self.partition_tags.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

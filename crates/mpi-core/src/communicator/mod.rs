@@ -83,6 +83,8 @@ struct Details {
 
 /// Tags from here up, on the collective context, belong to creations by group.
 const CREATION_TAGS: i32 = TAG_UB + 1;
+/// Tags from here up to those of [`TagPool`](crate::partitioned::TagPool) open partitioned communication.
+const GREETING_TAGS: i32 = 2 * CREATION_TAGS;
 /// Number of collective operations after which their tags repeat.
 const SEQUENCES: u32 = (TAG_UB as u32 + 1) / TAG_OFFSETS_MAX;
 
@@ -217,6 +219,11 @@ impl Comm {
     /// The tag of a creation by group in which the user chose `tag`.
     pub(crate) fn creation_tag(tag: i32) -> i32 {
         CREATION_TAGS | tag
+    }
+
+    /// The tag on the collective context by which partitioned sends with `tag` introduce themselves.
+    pub(crate) fn greeting_tag(tag: i32) -> i32 {
+        GREETING_TAGS | tag
     }
 
     /// Schedules of collective operations used before.

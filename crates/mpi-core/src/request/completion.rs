@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::{Completion, Outcome};
 
-use super::{Direction, Generalized, InFlight, Request, State};
+use super::{Direction, Generalized, InFlight, Request, State, Template};
 use crate::communicator::Comm;
 use crate::constants::ANY_SOURCE;
 use crate::error::{Error, ErrorClass, Result};
@@ -90,7 +90,10 @@ impl World {
         if let State::Persistent(persistent) = &mut request.state {
             let taken = self.take(persistent.active.as_mut()?)?;
             persistent.active = None;
-            return Some(taken);
+            return Some(match (&persistent.template, taken) {
+                (Template::Partitioned(partitioned), Taken::Finish(Ok(_))) => Taken::Finish(Ok(partitioned.status())),
+                (_, taken) => taken,
+            });
         }
         if !self.is_complete(request) {
             return None;
@@ -131,7 +134,10 @@ impl World {
             }
             State::Persistent(persistent) => match &persistent.active {
                 None => Some(Peeked::Status(Status::EMPTY)),
-                Some(active) => self.peek(active),
+                Some(active) => match (&persistent.template, self.peek(active)?) {
+                    (Template::Partitioned(partitioned), _) => Some(Peeked::Status(partitioned.status())),
+                    (_, peeked) => Some(peeked),
+                },
             },
             State::Generalized(generalized) => {
                 generalized.is_complete().then(|| Peeked::Generalized(Arc::clone(generalized)))

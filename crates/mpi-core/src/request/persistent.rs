@@ -12,6 +12,7 @@ use super::{Persistent, Request, RequestSet, State};
 use crate::collective::Arguments;
 use crate::communicator::Comm;
 use crate::error::{ErrorClass, Result};
+use crate::partitioned::Partitioned;
 use crate::point_to_point::Mode;
 use crate::status::Status;
 use crate::world::World;
@@ -35,6 +36,7 @@ pub(crate) enum Template {
         schedule: Arc<Schedule>,
         arguments: Arguments,
     },
+    Partitioned(Partitioned),
     /// Communication with `PROC_NULL`.
     Nothing(Status),
 }
@@ -97,6 +99,7 @@ impl World {
             Template::Collective { schedule, arguments } => {
                 self.run_in_background(comm, Arc::clone(schedule), arguments.clone(), call)?
             }
+            Template::Partitioned(partitioned) => partitioned.start(self, comm, call),
             Template::Nothing(status) => Request::finished(*status, call),
         });
         Ok(())

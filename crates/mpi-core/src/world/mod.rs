@@ -156,7 +156,7 @@ impl World {
     ///
     /// MPI: §11.2.2 `MPI_Finalize`
     pub fn finalize(&self) -> crate::Result<()> {
-        self.wait_until(|world| world.operations.is_empty().then_some(()));
+        self.wait_until(|world| world.operations.none_awaited().then_some(()));
         self.detach_buffer(None);
         self.synchronize(&self.comm_world)?;
         self.wait_until(|world| (world.engine.borrow().pending_sends() == 0).then_some(()));

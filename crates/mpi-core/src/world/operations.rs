@@ -34,6 +34,8 @@ struct Entry {
     slot: Slot,
     /// Nobody will ask for the result.
     is_detached: bool,
+    /// The world does not end before it has finished.
+    is_awaited: bool,
 }
 
 /// The operations of one world.
@@ -43,6 +45,8 @@ pub(crate) struct Operations {
     /// Unfinished operations in order of start.
     order: RefCell<Vec<SlabKey>>,
     unfinished: Cell<usize>,
+    /// Those of them that the end of the world waits for.
+    awaited: Cell<usize>,
 }
 
 impl Operations {
@@ -52,9 +56,23 @@ impl Operations {
         self.unfinished.get() == 0
     }
 
+    /// True if nothing is left that the end of the world waits for.
+    pub fn none_awaited(&self) -> bool {
+        self.awaited.get() == 0
+    }
+
     /// Takes an operation up; it advances whenever the world polls.
     pub fn start(&self, operation: Box<dyn Operation>) -> OperationKey {
-        let entry = Entry { slot: Slot::Waiting(operation), is_detached: false };
+        self.awaited.set(self.awaited.get() + 1);
+        self.add(Entry { slot: Slot::Waiting(operation), is_detached: false, is_awaited: true })
+    }
+
+    /// The same for an operation whose result nobody asks for and whose end nobody needs.
+    pub fn start_unawaited(&self, operation: Box<dyn Operation>) {
+        self.add(Entry { slot: Slot::Waiting(operation), is_detached: true, is_awaited: false });
+    }
+
+    fn add(&self, entry: Entry) -> OperationKey {
         let key = self.table.borrow_mut().insert(entry);
         self.order.borrow_mut().push(key);
         self.unfinished.set(self.unfinished.get() + 1);
@@ -104,6 +122,7 @@ impl Operations {
             }
             Poll::Ready(result) => {
                 self.unfinished.set(self.unfinished.get() - 1);
+                self.awaited.set(self.awaited.get() - usize::from(entry.is_awaited));
                 if entry.is_detached {
                     table.remove(key);
                 } else {
