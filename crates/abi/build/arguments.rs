@@ -79,7 +79,7 @@ impl One<'_> {
             return self.callback(plan);
         }
         match parameter.base.as_str() {
-            "MPI_Win" | "MPI_File" | "MPI_Session" => self.undecoded(plan),
+            "MPI_Win" | "MPI_File" => self.undecoded(plan),
             "MPI_Request" => self.request(plan),
             "MPI_Message" => self.message(plan),
             base if object_of(base).is_some() => self.object(plan),

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::arguments;
 use crate::ctypes::{object_of, raw, returned};
 use crate::standard::{Direction, Function, Standard};
-use crate::tables::{ANY_TIME, rust_name};
+use crate::tables::{ANY_TIME, needs_no_others, rust_name};
 
 pub fn text(standard: &Standard, chapters: &HashMap<String, String>) -> String {
     let mut text = String::new();
@@ -35,9 +35,10 @@ pub fn entry(function: &Function, chapter: Option<&str>) -> String {
         parameters.join(", ")
     );
     line(&mut text, 1, &call);
-    let enter = match any_time {
-        true => "let face = Face::enter_any_time(&CALL);",
-        false => "let face = match Face::enter(&CALL) { Ok(face) => face, Err(code) => return code };",
+    let enter = match (any_time, needs_no_others(&function.name)) {
+        (true, _) => "let face = Face::enter_any_time(&CALL);",
+        (false, true) => "let face = match Face::enter_local(&CALL) { Ok(face) => face, Err(code) => return code };",
+        (false, false) => "let face = match Face::enter(&CALL) { Ok(face) => face, Err(code) => return code };",
     };
     line(&mut text, 1, enter);
     let given = given(function);
@@ -82,13 +83,24 @@ fn missing_large_arguments(function: &Function, mut arguments: Vec<String>) -> V
 
 /// The object whose error handler is asked.
 fn given(function: &Function) -> String {
-    let mut comms = function.parameters.iter().filter(|parameter| parameter.base == "MPI_Comm");
-    let comm = comms.find(|parameter| parameter.direction != Direction::Out);
-    match comm {
-        Some(comm) if comm.pointers == 0 => format!("Given::Comm({}.value)", rust_name(&comm.name)),
-        // SAFETY of the generated call: the program has passed a handle to be changed.
-        Some(comm) => format!("unsafe {{ Given::at({}) }}", rust_name(&comm.name)),
-        None => "Given::Nothing".to_owned(),
+    let found = |base: &str| {
+        let mut of_type = function.parameters.iter().filter(|parameter| parameter.base == base);
+        of_type.find(|parameter| parameter.direction != Direction::Out)
+    };
+    let makes_what_fails = matches!(
+        function.name.as_str(),
+        "MPI_Session_init" | "MPI_Comm_create_from_group" | "MPI_Intercomm_create_from_groups"
+    );
+    if makes_what_fails {
+        return "Given::Handler(errhandler.value)".to_owned();
+    }
+    // SAFETY of the generated calls with `unsafe`: the program has passed a handle to be changed.
+    match (found("MPI_Comm"), found("MPI_Session")) {
+        (Some(comm), _) if comm.pointers == 0 => format!("Given::Comm({}.value)", rust_name(&comm.name)),
+        (Some(comm), _) => format!("unsafe {{ Given::at({}) }}", rust_name(&comm.name)),
+        (None, Some(session)) if session.pointers == 0 => format!("Given::Session({}.value)", session.name),
+        (None, Some(session)) => format!("unsafe {{ Given::session_at({}) }}", session.name),
+        (None, None) => "Given::Nothing".to_owned(),
     }
 }
 
@@ -96,7 +108,7 @@ fn given(function: &Function) -> String {
 fn direct(function: &Function, chapter: Option<&str>) -> String {
     let mut text = head(function);
     let names: Vec<String> = function.parameters.iter().map(|parameter| rust_name(&parameter.name)).collect();
-    let object = |base: &str| object_of(base).filter(|object| !matches!(*object, "Win" | "File" | "Session"));
+    let object = |base: &str| object_of(base).filter(|object| !matches!(*object, "Win" | "File"));
     let call = if function.name.ends_with("_toint") {
         format!("to_int({}.value)", names[0])
     } else if function.name.ends_with("_fromint") {

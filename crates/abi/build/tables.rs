@@ -37,11 +37,40 @@ pub const ANY_TIME: &[&str] = &[
     "MPI_Remove_error_class",
     "MPI_Remove_error_code",
     "MPI_Remove_error_string",
+    "MPI_Session_attach_buffer",
     "MPI_Session_call_errhandler",
     "MPI_Session_create_errhandler",
+    "MPI_Session_finalize",
+    "MPI_Session_get_errhandler",
+    "MPI_Session_get_info",
+    "MPI_Session_get_nth_pset",
+    "MPI_Session_get_num_psets",
+    "MPI_Session_get_pset_info",
     "MPI_Session_init",
+    "MPI_Session_set_errhandler",
+    "MPI_Group_from_session_pset",
     "MPI_Errhandler_free",
 ];
+
+/// Calls that a process with an open session can make before it has met the other processes.
+///
+/// MPI: §11.3 (a session is opened and asked locally)
+pub fn needs_no_others(name: &str) -> bool {
+    let families = [
+        "MPI_Group_",
+        "MPI_Type_",
+        "MPI_Op_",
+        "MPI_Status_",
+        "MPI_Get_elements",
+        "MPI_Get_address",
+        "MPI_Get_processor_name",
+    ];
+    families.iter().any(|family| name.starts_with(family))
+        || matches!(name, "MPI_Alloc_mem" | "MPI_Free_mem" | "MPI_Get_count" | "MPI_Get_count_c")
+        || name.ends_with("_create_errhandler")
+        || name.ends_with("_create_keyval")
+        || name.ends_with("_free_keyval")
+}
 
 /// Calls that receive: their tag may be a wildcard.
 pub fn receives(name: &str) -> bool {
@@ -56,6 +85,7 @@ pub fn may_be_null(function: &str, parameter: &str) -> bool {
         ("MPI_Get_address" | "MPI_Free_mem", _)
             | ("MPI_Init" | "MPI_Init_thread", "argc" | "argv")
             | ("MPI_Comm_get_name" | "MPI_Info_get_string", "value")
+            | ("MPI_Session_get_nth_pset", "pset_name")
     ) || function.starts_with("MPI_T_")
 }
 

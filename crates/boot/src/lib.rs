@@ -25,7 +25,7 @@ mod manager;
 mod start;
 
 pub use local::local_engines;
-pub use start::{configuration, start};
+pub use start::{Job, configuration, connect, start};
 
 /// What kept a world from starting. Each is one line for the user.
 #[derive(Debug, thiserror::Error)]

@@ -10,7 +10,7 @@ use collectives::Selection;
 use engine::{Engine, WaitPolicy};
 use fabric::PeerIndex;
 use fabric_soft::shm::{Segment, SegmentServer, Shape, ShmPeers, join, probe_cross_memory};
-use mpi_core::{ThreadLevel, World};
+use mpi_core::{ProcessManager, ThreadLevel, World};
 
 use crate::BootError;
 use crate::manager::Manager;
@@ -34,13 +34,53 @@ pub fn configuration() -> Result<Config, BootError> {
 /// # Errors
 /// One line that says what is in the way.
 pub fn start(thread_level: ThreadLevel) -> Result<World, BootError> {
+    connect()?.start(thread_level)
+}
+
+/// Greets the launcher, if there is one; no other process is waited for.
+///
+/// # Errors
+/// One line that says what is in the way.
+pub fn connect() -> Result<Job, BootError> {
     let config = configuration()?;
     let manager = Manager::from_environment(&config)?;
-    let engine = start_engine(&manager, &config)?;
-    let mut selection = Selection::default();
-    selection.oversubscribed = manager.size() > core_count();
-    selection.apply(&config.collectives)?;
-    Ok(World::new(engine, Box::new(manager), thread_level, selection))
+    Ok(Job { config, manager })
+}
+
+/// A process that knows its launcher and has not met the other processes.
+pub struct Job {
+    config: Config,
+    manager: Manager,
+}
+
+impl Job {
+    /// Index of this process among all.
+    pub fn rank(&self) -> u32 {
+        self.manager.rank()
+    }
+
+    /// Number of processes.
+    pub fn size(&self) -> u32 {
+        self.manager.size()
+    }
+
+    /// Whoever started the processes.
+    pub fn process_manager(&self) -> &dyn ProcessManager {
+        &self.manager
+    }
+
+    /// Meets the other processes of the job; returns once all of them have come.
+    ///
+    /// # Errors
+    /// One line that says what is in the way.
+    pub fn start(self, thread_level: ThreadLevel) -> Result<World, BootError> {
+        let Job { config, manager } = self;
+        let engine = start_engine(&manager, &config)?;
+        let mut selection = Selection::default();
+        selection.oversubscribed = manager.size() > core_count();
+        selection.apply(&config.collectives)?;
+        Ok(World::new(engine, Box::new(manager), thread_level, selection))
+    }
 }
 
 fn start_engine(manager: &Manager, config: &Config) -> Result<Engine, BootError> {

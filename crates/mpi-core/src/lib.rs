@@ -40,11 +40,13 @@ pub mod info;
 pub mod partitioned;
 pub mod point_to_point;
 pub mod request;
+pub mod session;
 pub mod status;
 pub mod world;
 
 pub use communicator::Comm;
 pub use error::{Error, ErrorClass, Result};
 pub use request::{Request, RequestSet};
+pub use session::Session;
 pub use status::Status;
 pub use world::{ProcessManager, ThreadLevel, World};

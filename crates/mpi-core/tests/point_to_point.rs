@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use common::*;
 use mpi_core::constants::{ANY_SOURCE, ANY_TAG, PROC_NULL};
-use mpi_core::point_to_point::{Budget, End, Mode};
+use mpi_core::point_to_point::{Budget, BufferOwner, End, Mode};
 use mpi_core::request::{AnyFinished, GeneralizedCallbacks};
 use mpi_core::{ErrorClass, Status};
 
@@ -17,7 +17,7 @@ fn messages_of_all_sizes_go_there_and_back_in_every_mode() {
     run(2, |world| {
         let comm = world.comm_world();
         let (me, other) = (comm.rank() as i32, 1 - comm.rank() as i32);
-        world.attach_buffer(None, Budget::Memory { address: 1, len_bytes: 8 << 20 }).unwrap();
+        world.attach_buffer(&BufferOwner::Process, Budget::Memory { address: 1, len_bytes: 8 << 20 }).unwrap();
         for (round, len) in [0, 1, 2, 100, 5_000, 300_000].into_iter().enumerate() {
             for mode in [Mode::Standard, Mode::Synchronous, Mode::Buffered] {
                 let tag = round as i32;
@@ -36,8 +36,8 @@ fn messages_of_all_sizes_go_there_and_back_in_every_mode() {
                 assert_eq!(status, Status { source: other, tag, len_bytes, cancelled: false });
             }
         }
-        assert!(world.detach_buffer(None).is_some());
-        assert!(world.detach_buffer(None).is_none());
+        assert!(world.detach_buffer(&BufferOwner::Process).is_some());
+        assert!(world.detach_buffer(&BufferOwner::Process).is_none());
     });
 }
 
@@ -47,16 +47,17 @@ fn a_communicator_can_have_a_buffer_of_its_own() {
         let comm = world.comm_dup(world.comm_world()).unwrap();
         let (me, other) = (comm.rank() as i32, 1 - comm.rank() as i32);
         let mut value = [me; 4];
-        world.attach_buffer(Some(&comm), Budget::Memory { address: 8, len_bytes: 600 }).unwrap();
-        assert!(world.attach_buffer(Some(&comm), Budget::Automatic).is_err());
+        let own = BufferOwner::Comm(std::sync::Arc::clone(&comm));
+        world.attach_buffer(&own, Budget::Memory { address: 8, len_bytes: 600 }).unwrap();
+        assert!(world.attach_buffer(&own, Budget::Automatic).is_err());
         world.send_in_mode(Mode::Buffered, &comm, other, 0, to_send(&mut value)).unwrap();
         let error = world.send_in_mode(Mode::Buffered, world.comm_world(), other, 0, to_send(&mut value));
         assert_eq!(error.unwrap_err().class, ErrorClass::Buffer, "the process has no buffer");
         world.recv(&comm, other, 0, to_fill(&mut value)).unwrap();
         assert_eq!(value, [other; 4]);
-        let request = world.iflush_buffer(Some(&comm));
+        let request = world.iflush_buffer(&own);
         wait(world, request).unwrap();
-        assert_eq!(world.detach_buffer(Some(&comm)), Some(Budget::Memory { address: 8, len_bytes: 600 }));
+        assert_eq!(world.detach_buffer(&own), Some(Budget::Memory { address: 8, len_bytes: 600 }));
         world.comm_free(&comm).unwrap();
     });
 }

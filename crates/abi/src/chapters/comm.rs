@@ -8,7 +8,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use mpi_core::communicator::{Comparison, SplitType};
-use mpi_core::environment::ErrorHandler;
+use mpi_core::environment::{ErrorHandler, ObjectKind};
 use mpi_core::group::Group;
 use mpi_core::info::Info;
 use mpi_core::{Comm, ErrorClass, Request, Result};
@@ -120,6 +120,9 @@ pub(crate) fn comm_create_from_group(
     errhandler: &Arc<ErrorHandler>,
     newcomm: OutHandle<Comm>,
 ) -> Result<()> {
+    if !errhandler.suits(ObjectKind::Comm) {
+        return ErrorClass::Errhandler.fail("parameter 4 (errhandler) was not created for communicators");
+    }
     let name = stringtag.to_string_lossy();
     let new = face.world().comm_create_from_group(group, &name, own(info), Arc::clone(errhandler))?;
     newcomm.set_or_null(face, new)

@@ -6,10 +6,11 @@ use std::ffi::{CStr, c_int};
 use std::sync::Arc;
 
 use mpi_core::environment::{ErrorHandler, ObjectKind, Subject, Verdict};
-use mpi_core::{Comm, Error, ErrorClass, Result};
+use mpi_core::{Comm, Error, ErrorClass, Result, Session};
 
+use crate::constants::MPI_COMM_NULL;
 use crate::face::objects::shown_handle;
-use crate::face::{Face, File, Handle, InOutHandle, Out, OutHandle, Session, StringOut, Win};
+use crate::face::{Face, File, Handle, InOutHandle, Out, OutHandle, StringOut, Win};
 use crate::types::{
     MPI_Comm_errhandler_function, MPI_File_errhandler_function, MPI_Session_errhandler_function,
     MPI_Win_errhandler_function,
@@ -61,8 +62,12 @@ pub(crate) fn comm_create_errhandler(
     let handler = ErrorHandler::user(
         ObjectKind::Comm,
         Box::new(move |subject, _, code| {
-            let Subject::Comm(comm) = subject else { return };
-            let (mut comm, mut code): (_, c_int) = (shown_handle::<Comm>(comm), code);
+            let mut comm = match subject {
+                Subject::Comm(comm) => shown_handle::<Comm>(comm),
+                Subject::NoComm => Handle::new(MPI_COMM_NULL),
+                _ => return,
+            };
+            let mut code: c_int = code;
             // SAFETY: the program's own function, called as the standard says.
             unsafe { function(&mut comm, &mut code) };
         }),
@@ -141,9 +146,38 @@ pub(crate) fn comm_get_errhandler(face: &Face, comm: &Arc<Comm>, errhandler: Out
 }
 
 pub(crate) fn comm_call_errhandler(face: &Face, comm: &Arc<Comm>, errorcode: i32) -> Result<()> {
+    call(face, &comm.error_handler(), Subject::Comm(comm), errorcode)
+}
+
+pub(crate) fn session_set_errhandler(
+    _face: &Face,
+    session: &Arc<Session>,
+    errhandler: &Arc<ErrorHandler>,
+) -> Result<()> {
+    if !errhandler.suits(ObjectKind::Session) {
+        return ErrorClass::Errhandler.fail("errhandler was not created for sessions");
+    }
+    session.set_error_handler(Arc::clone(errhandler));
+    Ok(())
+}
+
+pub(crate) fn session_get_errhandler(
+    face: &Face,
+    session: &Arc<Session>,
+    errhandler: OutHandle<ErrorHandler>,
+) -> Result<()> {
+    errhandler.set(face, session.error_handler())
+}
+
+pub(crate) fn session_call_errhandler(face: &Face, session: &Arc<Session>, errorcode: i32) -> Result<()> {
+    call(face, &session.error_handler(), Subject::Session(shown_handle::<Session>(session).value), errorcode)
+}
+
+/// Calls a handler as if a call about `subject` had failed.
+fn call(face: &Face, handler: &ErrorHandler, subject: Subject<'_>, errorcode: i32) -> Result<()> {
     let text = face.process().registry.error_string(errorcode)?;
     let error = Error::from_code(errorcode, text);
-    match comm.error_handler().judge(Subject::Comm(comm), &error, errorcode) {
+    match handler.judge(subject, &error, errorcode) {
         Verdict::Return => Ok(()),
         // The handler is asked again on the way out, and ends the process with this error.
         Verdict::AbortAll | Verdict::AbortMembers => Err(error),

@@ -40,9 +40,7 @@ fn initialize(face: &Face, level: ThreadLevel) -> Result<()> {
         return ErrorClass::Other.fail("MPI has been initialised before");
     }
     announce_panics();
-    let world = boot::start(level).map_err(|error| ErrorClass::Other.error(error.to_string()))?;
-    process.set_world(world);
-    process.lifecycle.initialized(level)
+    process.enter_world_model(level)
 }
 
 pub(crate) fn initialized(face: &Face, flag: Out<i32>) -> Result<()> {
@@ -71,12 +69,14 @@ pub(crate) fn is_thread_main(face: &Face, flag: Out<i32>) -> Result<()> {
 }
 
 pub(crate) fn finalize(face: &Face) -> Result<()> {
+    if !face.process().is_in_world_model() {
+        return ErrorClass::Other.fail("a session is open, but MPI_Init was not called or MPI_Finalize was before");
+    }
     let world = face.world();
     // The library is still usable while these callbacks run.
     let own = world.comm_self();
     own.attributes.delete_all(own)?;
-    world.finalize()?;
-    face.process().stop()
+    face.process().leave_world_model(world)
 }
 
 pub(crate) fn abort(face: &Face, comm: &Arc<Comm>, errorcode: i32) -> Result<()> {

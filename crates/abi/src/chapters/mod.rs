@@ -36,7 +36,7 @@
 //! | callbacks | `Option<unsafe extern "C" fn …>` from [`crate::types`], e.g. `MPI_Comm_copy_attr_function` |
 //! | the user function of `Op_create` | `UserFunctionPointer` |
 //! | `MPI_Comm` in | `&Arc<Comm>` |
-//! | `MPI_Group`, `MPI_Datatype`, `MPI_Op`, `MPI_Errhandler` in | `&Arc<Group>`, `&Arc<Datatype>`, `&Op`, `&Arc<ErrorHandler>` |
+//! | `MPI_Group`, `MPI_Datatype`, `MPI_Op`, `MPI_Errhandler`, `MPI_Session` in | `&Arc<Group>`, `&Arc<Datatype>`, `&Op`, `&Arc<ErrorHandler>`, `&Arc<Session>` |
 //! | `MPI_Info` in | `Option<&Arc<Info>>`; `&Arc<Info>` in `MPI_Info_*` |
 //! | `MPI_Datatype[]` in | `&[Arc<Datatype>]` |
 //! | any handle out (`MPI_Comm *newcomm`) | `OutHandle<Comm>` (`.set(face, value)`, `.set_null()`, `.set_or_null(face, option)`) |
@@ -46,7 +46,7 @@
 //! | `MPI_Request *` out | `OutHandle<Request>` |
 //! | `MPI_Status *` out | `StatusOut` (`.set(&Status)`; nothing happens if ignored) |
 //! | `MPI_Status *` in / in and out | `&CStatus` / `&mut CStatus` |
-//! | window, file, session handles | `Handle<Win>`, `Handle<File>`, `Handle<Session>`, undecoded |
+//! | window, file handles | `Handle<Win>`, `Handle<File>`, undecoded |
 //! | anything of which there is only a large-count form | `Option<…>`, `None` from the small form |
 //! | `argc`, `argv`, arrays of strings | as in C |
 //!
@@ -56,14 +56,15 @@
 //! decoded leniently: `MPI_BYTE` if it is not a datatype).
 //!
 //! **What is already checked** when a function is called: the library is initialised and not
-//! finalised (except for the calls of the table `ANY_TIME` in `build/tables.rs`; those must not call
-//! [`Face::world`] before asking [`Face::world_if_running`]); no pointer is null that may not be;
+//! finalised, or a session is open (except for the calls of the table `ANY_TIME` in `build/tables.rs`;
+//! those, and those of `needs_no_others`, must not call [`Face::world`] before asking
+//! [`Face::world_if_running`]); no pointer is null that may not be;
 //! counts are not negative; `dest`, `source` and `root` are ranks of the communicator or special
 //! values that are legal there; tags are legal; datatypes used in communication are committed;
 //! handles are live and of the right type; every request of a list is null or live.
 //!
 //! **Errors** are returned as [`mpi_core::Error`]; the face puts the name of the call in front and
-//! asks the error handler of the communicator the call was given, or else of `MPI_COMM_SELF`.
+//! asks the error handler of the communicator or session the call was given, or else of `MPI_COMM_SELF`.
 //! [`Face::blame`] names another communicator (that of a request, say). [`Face::code`] gives the
 //! number for an error that goes into a status instead.
 //!
@@ -72,6 +73,7 @@
 //! Calls that return no error code (`MPI_Wtime`, `MPI_Aint_add`) take no face and return their value.
 
 pub(crate) mod attribute;
+pub(crate) mod buffer;
 pub(crate) mod coll;
 pub(crate) mod coll_init;
 pub(crate) mod comm;
@@ -87,5 +89,6 @@ pub(crate) mod op;
 pub(crate) mod p2p;
 pub(crate) mod partitioned;
 pub(crate) mod request;
+pub(crate) mod session;
 pub(crate) mod status;
 pub(crate) mod topology;

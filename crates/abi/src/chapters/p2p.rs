@@ -4,18 +4,14 @@
 
 #![allow(clippy::too_many_arguments, reason = "the parameters of the calls")]
 
-use std::ffi::c_void;
 use std::sync::Arc;
 
 use datatype::{Datatype, RecvBuf, SendBuf, UserMemory, UserMemoryMut};
-use mpi_core::point_to_point::{Budget, End, Message, Mode};
+use mpi_core::point_to_point::{End, Message, Mode};
 use mpi_core::request::Finish;
-use mpi_core::{Comm, ErrorClass, Request, Result};
+use mpi_core::{Comm, Request, Result};
 
-use crate::face::{CountOut, Face, MessageInOut, Out, OutHandle, StatusOut};
-
-/// `MPI_BUFFER_AUTOMATIC`.
-const BUFFER_AUTOMATIC: usize = 2;
+use crate::face::{Face, MessageInOut, Out, OutHandle, StatusOut};
 
 /// # Safety
 /// `buf` holds `count` elements of `datatype`.
@@ -461,45 +457,6 @@ pub(crate) unsafe fn isendrecv_replace(
     request.set(face, face.world().isendrecv_replace(comm, to, outgoing, from, incoming)?)
 }
 
-pub(crate) fn buffer_attach(face: &Face, buffer: *const u8, size: i64) -> Result<()> {
-    face.world().attach_buffer(None, budget(buffer, size))
-}
-
-pub(crate) fn buffer_detach(face: &Face, buffer_addr: Out<*mut c_void>, size: CountOut) -> Result<()> {
-    hand_back(face.world().detach_buffer(None), &buffer_addr, &size)
-}
-
-pub(crate) fn buffer_flush(face: &Face) -> Result<()> {
-    face.world().flush_buffer(None);
-    Ok(())
-}
-
-pub(crate) fn buffer_iflush(face: &Face, request: OutHandle<Request>) -> Result<()> {
-    request.set(face, face.world().iflush_buffer(None))
-}
-
-pub(crate) fn comm_attach_buffer(face: &Face, comm: &Arc<Comm>, buffer: *const u8, size: i64) -> Result<()> {
-    face.world().attach_buffer(Some(comm), budget(buffer, size))
-}
-
-pub(crate) fn comm_detach_buffer(
-    face: &Face,
-    comm: &Arc<Comm>,
-    buffer_addr: Out<*mut c_void>,
-    size: CountOut,
-) -> Result<()> {
-    hand_back(face.world().detach_buffer(Some(comm)), &buffer_addr, &size)
-}
-
-pub(crate) fn comm_flush_buffer(face: &Face, comm: &Arc<Comm>) -> Result<()> {
-    face.world().flush_buffer(Some(comm));
-    Ok(())
-}
-
-pub(crate) fn comm_iflush_buffer(face: &Face, comm: &Arc<Comm>, request: OutHandle<Request>) -> Result<()> {
-    request.set(face, face.world().iflush_buffer(Some(comm)))
-}
-
 /// The end of a receive: its status, also if it failed.
 #[inline]
 fn received(finish: Finish, status: &StatusOut) -> Result<()> {
@@ -513,22 +470,4 @@ fn received(finish: Finish, status: &StatusOut) -> Result<()> {
             Err(failure.error)
         }
     }
-}
-
-fn budget(buffer: *const u8, size: i64) -> Budget {
-    if buffer.addr() == BUFFER_AUTOMATIC {
-        return Budget::Automatic;
-    }
-    Budget::Memory { address: buffer.expose_provenance(), len_bytes: size as u64 }
-}
-
-fn hand_back(budget: Option<Budget>, address: &Out<*mut c_void>, size: &CountOut) -> Result<()> {
-    let (pointer, len_bytes) = match budget {
-        Some(Budget::Memory { address, len_bytes }) => (std::ptr::with_exposed_provenance_mut(address), len_bytes),
-        Some(Budget::Automatic) => (std::ptr::without_provenance_mut(BUFFER_AUTOMATIC), 0),
-        None => return ErrorClass::Buffer.fail("no buffer is attached"),
-    };
-    address.set(pointer);
-    size.set(len_bytes as i64);
-    Ok(())
 }

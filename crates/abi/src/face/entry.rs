@@ -9,11 +9,12 @@ use std::mem::ManuallyDrop;
 use std::sync::{Arc, Once};
 
 use base::GateGuard;
-use mpi_core::environment::{Predefined, Subject, Verdict};
-use mpi_core::{Comm, Error, ErrorClass, Result, World};
+use mpi_core::environment::{ErrorHandler, ObjectKind, Predefined, Subject, Verdict, processor_name};
+use mpi_core::{Comm, Error, ErrorClass, Result, Session, World};
 
 use super::handle::Handle;
 use super::process::Process;
+use crate::constants::MPI_SESSION_NULL;
 
 /// A call of the standard, as messages name it.
 pub struct Call {
@@ -25,11 +26,16 @@ pub struct Call {
     pub any_time: bool,
 }
 
-/// The object a call was given whose error handler is asked.
+/// What a call was given whose error handler is asked.
 #[derive(Clone, Copy)]
 pub(crate) enum Given {
     Nothing,
+    /// The handle of a communicator.
     Comm(usize),
+    /// The handle of a session.
+    Session(usize),
+    /// The handle of the error handler itself, for what is being made.
+    Handler(usize),
 }
 
 impl Given {
@@ -40,6 +46,15 @@ impl Given {
     pub(crate) unsafe fn at(at: *const Handle<Comm>) -> Given {
         // SAFETY: promised by the caller.
         unsafe { at.as_ref() }.map_or(Given::Nothing, |handle| Given::Comm(handle.value))
+    }
+
+    /// The session whose handle stands at `at`.
+    ///
+    /// # Safety
+    /// As [`Given::at`].
+    pub(crate) unsafe fn session_at(at: *const Handle<Session>) -> Given {
+        // SAFETY: promised by the caller.
+        unsafe { at.as_ref() }.map_or(Given::Nothing, |handle| Given::Session(handle.value))
     }
 }
 
@@ -63,7 +78,7 @@ impl Face {
     #[inline(always)]
     pub(crate) fn enter(call: &'static Call) -> std::result::Result<Face, c_int> {
         let process = Process::this();
-        let Some(world) = process.running() else { return Err(not_running(process, call)) };
+        let Some(world) = process.running() else { return Face::enter_first(process, call) };
         let face = Face {
             process,
             world: Some(world),
@@ -76,6 +91,33 @@ impl Face {
         if process.is_shared_by_threads() { Ok(face.locked(world)) } else { Ok(face) }
     }
 
+    /// Enters the first call of a process that needs others, if a session is open.
+    #[cold]
+    #[inline(never)]
+    fn enter_first(process: &'static Process, call: &'static Call) -> std::result::Result<Face, c_int> {
+        match process.start_for_sessions() {
+            Ok(true) => Face::enter(call),
+            Ok(false) => Err(not_running(process, call)),
+            Err(error) => Err(Face::enter_any_time(call).fail(error, Given::Nothing)),
+        }
+    }
+
+    /// Enters a call that needs the library to be initialised, but no other process.
+    ///
+    /// # Errors
+    /// As [`Face::enter`].
+    pub(crate) fn enter_local(call: &'static Call) -> std::result::Result<Face, c_int> {
+        let process = Process::this();
+        if process.running().is_some() {
+            return Face::enter(call);
+        }
+        let face = Face::enter_any_time(call);
+        if !process.has_sessions() {
+            return Err(not_running(process, call));
+        }
+        Ok(face)
+    }
+
     /// Takes the gate that keeps the threads of the process apart.
     #[inline(never)]
     fn locked(mut self, world: &'static World) -> Face {
@@ -85,17 +127,28 @@ impl Face {
     }
 
     /// Enters a call that is legal at any time, from any thread.
+    ///
+    /// One gate is taken, never both: a callback that holds the one could wait for the other.
     pub(crate) fn enter_any_time(call: &'static Call) -> Face {
         let process = Process::this();
-        let early = process.early_gate.enter();
-        let world = process.running();
+        let guarding_world = || process.running().filter(|_| process.is_shared_by_threads());
+        let (gate, early) = loop {
+            let (gate, early) = match guarding_world() {
+                Some(world) => (Some(world.enter()), None),
+                None => (None, Some(process.early_gate.enter())),
+            };
+            // While this thread waited, another may have started or ended the world.
+            if gate.is_some() == guarding_world().is_some() {
+                break (gate, early);
+            }
+        };
         Face {
             process,
-            world,
+            world: process.running(),
             call,
             blamed: ManuallyDrop::new(RefCell::new(None)),
-            gate: ManuallyDrop::new(world.map(World::enter)),
-            early: ManuallyDrop::new(Some(early)),
+            gate: ManuallyDrop::new(gate),
+            early: ManuallyDrop::new(early),
             has_more_to_drop: Cell::new(true),
         }
     }
@@ -147,22 +200,53 @@ impl Face {
     pub(crate) fn fail(&self, error: Error, given: Given) -> c_int {
         let error = error.within(self.call.name);
         let code = self.process.registry.record(&error);
-        let Some(world) = self.world else { return without_world(&error, code) };
-        let given = match given {
-            Given::Comm(handle) => self.process.comms.hold(handle).ok().map(|comm| Arc::clone(&comm)),
-            Given::Nothing => None,
+        let blamed = self.blamed.take().map(Blamed::Comm).unwrap_or_else(|| self.blamed_by(given));
+        let handler = match &blamed {
+            Blamed::Comm(comm) => comm.error_handler(),
+            Blamed::Session(session, _) => session.error_handler(),
+            Blamed::Maker(handler) => Arc::clone(handler),
+            Blamed::Nobody => return without_handler(self.process, &error),
         };
-        let comm = self.blamed.take().or(given).unwrap_or_else(|| Arc::clone(world.comm_self()));
-        let handler = comm.error_handler();
-        match handler.judge(Subject::Comm(&comm), &error, code) {
+        let subject = match &blamed {
+            Blamed::Comm(comm) => Subject::Comm(comm),
+            Blamed::Session(_, handle) => Subject::Session(*handle),
+            _ if handler.suits(ObjectKind::Comm) => Subject::NoComm,
+            _ => Subject::Session(MPI_SESSION_NULL),
+        };
+        match handler.judge(subject, &error, code) {
             Verdict::Return => code,
             Verdict::AbortAll | Verdict::AbortMembers => {
                 let name = match handler.as_predefined() {
                     Some(Predefined::Abort) => "MPI_ERRORS_ABORT",
                     _ => "MPI_ERRORS_ARE_FATAL",
                 };
-                world.abort(error.class as i32, &last_words(world, &error, &comm, name))
+                let place = match &blamed {
+                    Blamed::Comm(comm) => describe(comm),
+                    Blamed::Session(..) => "a session".to_owned(),
+                    Blamed::Maker(_) | Blamed::Nobody => "what was to be made".to_owned(),
+                };
+                self.process.abort(error.class as i32, &last_words(self.world, &error, &place, name))
             }
+        }
+    }
+
+    /// Whose handler is asked: that of what the call was given, else that of `MPI_COMM_SELF`.
+    fn blamed_by(&self, given: Given) -> Blamed {
+        let process = self.process;
+        let found = match given {
+            Given::Comm(handle) => process.comms.hold(handle).ok().map(|comm| Blamed::Comm(Arc::clone(&comm))),
+            Given::Session(handle) => {
+                process.sessions.hold(handle).ok().map(|session| Blamed::Session(Arc::clone(&session), handle))
+            }
+            Given::Handler(handle) => {
+                process.error_handlers.hold(handle).ok().map(|handler| Blamed::Maker(Arc::clone(&handler)))
+            }
+            Given::Nothing => None,
+        };
+        match (found, self.world) {
+            (Some(found), _) => found,
+            (None, Some(world)) if process.is_in_world_model() => Blamed::Comm(Arc::clone(world.comm_self())),
+            (None, _) => Blamed::Nobody,
         }
     }
 
@@ -207,21 +291,34 @@ impl Face {
     }
 }
 
+/// What the error of a call is about.
+enum Blamed {
+    Comm(Arc<Comm>),
+    /// A session and its handle.
+    Session(Arc<Session>, usize),
+    /// What could not be made would have had this handler.
+    Maker(Arc<ErrorHandler>),
+    Nobody,
+}
+
 /// What is said before a process ends because of an error.
-fn last_words(world: &World, error: &Error, comm: &Arc<Comm>, handler: &str) -> String {
-    let place = describe(comm);
+fn last_words(world: Option<&World>, error: &Error, place: &str, handler: &str) -> String {
+    let (who, machine) = match world {
+        Some(world) => (
+            format!("rank {} of MPI_COMM_WORLD (size {})", world.peer(), world.comm_world().size()),
+            world.process_manager().processor_name(),
+        ),
+        None => ("a process".to_owned(), processor_name()),
+    };
     format!(
-        "ferrovia: rank {} of MPI_COMM_WORLD (size {}) failed\n  \
+        "ferrovia: {who} failed\n  \
            error:   {} ({})\n  \
            what:    {}\n  \
-           where:   {}, process {}\n  \
+           where:   {machine}, process {}\n  \
            handler: {handler} of {place} ends the job; MPI_ERRORS_RETURN would let the call return",
-        world.peer(),
-        world.comm_world().size(),
         error.class.name(),
         error.class.text(),
         error.message,
-        world.process_manager().processor_name(),
         std::process::id(),
     )
 }
@@ -241,22 +338,24 @@ fn not_running(process: &'static Process, call: &'static Call) -> c_int {
         true => "called after MPI_Finalize",
         false => "called before MPI_Init or MPI_Init_thread",
     };
-    let error = ErrorClass::Other.error(why).within(call.name);
-    let code = process.registry.record(&error);
-    without_world(&error, code)
+    without_handler(process, &ErrorClass::Other.error(why).within(call.name))
 }
 
-/// Without a world there is no communicator whose handler could be asked: errors are fatal.
+/// Outside of the world model there may be no object whose handler could be asked: errors are fatal.
 #[cold]
-fn without_world(error: &Error, _code: c_int) -> c_int {
-    eprintln!(
-        "ferrovia: {}\n  error:   {} ({})\n  where:   process {}; MPI is not running, so the process ends",
+fn without_handler(process: &'static Process, error: &Error) -> c_int {
+    let why = match process.has_sessions() {
+        true => "it belongs to no communicator and no session, so the process ends",
+        false => "MPI is not running, so the process ends",
+    };
+    let message = format!(
+        "ferrovia: {}\n  error:   {} ({})\n  where:   process {}; {why}",
         error.message,
         error.class.name(),
         error.class.text(),
         std::process::id()
     );
-    std::process::exit(error.class as i32)
+    process.abort(error.class as i32, &message)
 }
 
 /// Has panics say that they are our bug. Called by the initialising calls.

@@ -33,11 +33,21 @@ pub enum Kind {
     Errhandler,
     Request,
     Message,
+    Session,
 }
 
 impl Kind {
-    const ALL: [Kind; 8] =
-        [Kind::Comm, Kind::Group, Kind::Datatype, Kind::Op, Kind::Info, Kind::Errhandler, Kind::Request, Kind::Message];
+    const ALL: [Kind; 9] = [
+        Kind::Comm,
+        Kind::Group,
+        Kind::Datatype,
+        Kind::Op,
+        Kind::Info,
+        Kind::Errhandler,
+        Kind::Request,
+        Kind::Message,
+        Kind::Session,
+    ];
 
     /// As one calls it in a sentence.
     pub fn noun(self) -> &'static str {
@@ -50,6 +60,7 @@ impl Kind {
             Kind::Errhandler => "error handler",
             Kind::Request => "request",
             Kind::Message => "message",
+            Kind::Session => "session",
         }
     }
 }

@@ -1,7 +1,7 @@
 //! From C to the chapters and back: what every call has in common.
 //!
 //! - [`handle`], [`table`]: integers for objects; [`objects`]: which table holds what.
-//! - [`process`]: everything this process owns, in the one static of the project.
+//! - [`process`]: everything this process owns, in the one static of the project; `stage`: how far it has come.
 //! - [`entry`]: entering and leaving a call; what happens when it fails.
 //! - [`check`]: arguments, with messages that name parameter and value.
 //! - [`values`], [`status`], [`requests`]: what parameters become.
@@ -12,13 +12,15 @@ pub mod handle;
 pub mod objects;
 pub mod process;
 pub mod requests;
+mod stage;
 pub mod status;
 pub mod table;
 pub mod values;
 
 pub use entry::{Call, Face};
 pub use handle::Handle;
-pub use objects::{File, InOutHandle, MessageInOut, OutHandle, Session, Win};
+pub use mpi_core::Session;
+pub use objects::{File, InOutHandle, MessageInOut, OutHandle, Win};
 pub use requests::Requests;
 pub use status::{CStatus, StatusOut, StatusesOut};
 pub use table::Held;

@@ -8,7 +8,7 @@ use mpi_core::environment::{ErrorHandler, Predefined};
 use mpi_core::group::Group;
 use mpi_core::info::Info;
 use mpi_core::point_to_point::Message;
-use mpi_core::{Comm, ErrorClass, Request, Result};
+use mpi_core::{Comm, ErrorClass, Request, Result, Session};
 
 use super::check;
 use super::entry::Face;
@@ -21,8 +21,6 @@ use crate::constants::*;
 pub enum Win {}
 /// Files: no objects yet.
 pub enum File {}
-/// Sessions: no objects yet.
-pub enum Session {}
 
 /// Something that C programs hold handles of.
 pub trait Object: Sized + 'static {
@@ -179,6 +177,22 @@ impl Object for Message {
 
     fn predefined_handle(message: &Message) -> Option<usize> {
         message.is_no_proc().then_some(MPI_MESSAGE_NO_PROC)
+    }
+}
+
+#[allow(private_interfaces, reason = "tables are the face's own")]
+impl Object for Session {
+    type Value = Arc<Session>;
+    const KIND: Kind = Kind::Session;
+    const NULL: usize = MPI_SESSION_NULL;
+    const CLASS: ErrorClass = ErrorClass::Session;
+
+    fn table(process: &'static Process) -> &'static Table<Arc<Session>> {
+        &process.sessions
+    }
+
+    fn cookie(session: &Arc<Session>) -> Option<&AtomicUsize> {
+        Some(&session.face_handle)
     }
 }
 

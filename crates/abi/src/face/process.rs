@@ -12,9 +12,10 @@ use mpi_core::error::ErrorRegistry;
 use mpi_core::group::Group;
 use mpi_core::info::Info;
 use mpi_core::point_to_point::Message;
-use mpi_core::{Comm, Request, ThreadLevel, World};
+use mpi_core::{Comm, Request, Session, ThreadLevel, World};
 
 use super::handle::Kind;
+use super::stage::Stage;
 use super::table::Table;
 use crate::chapters::fortran::FortranBooleans;
 use crate::constants::*;
@@ -38,7 +39,7 @@ pub struct Process {
     pub type_attributes: AttributeTable<Datatype>,
     /// What a Fortran program has told of its compiler.
     pub(crate) fortran_booleans: Cell<Option<FortranBooleans>>,
-    /// Taken by calls that are legal at any time, from any thread.
+    /// Taken by calls that are legal at any time, from any thread, while the world's gate is no lock.
     pub(super) early_gate: Gate,
     pub(crate) comms: Table<Arc<Comm>>,
     pub(crate) groups: Table<Arc<Group>>,
@@ -48,6 +49,8 @@ pub struct Process {
     pub(crate) error_handlers: Table<Arc<ErrorHandler>>,
     pub(crate) requests: Table<Request>,
     pub(crate) messages: Table<Message>,
+    pub(crate) sessions: Table<Arc<Session>>,
+    pub(super) stage: Stage,
     world: OnceCell<World>,
     phase: AtomicU8,
 }
@@ -93,6 +96,8 @@ impl Process {
             error_handlers: Table::new(Kind::Errhandler, MPI_ERRHANDLER_NULL, 4),
             requests: Table::new(Kind::Request, MPI_REQUEST_NULL, 1),
             messages: Table::new(Kind::Message, MPI_MESSAGE_NULL, 2),
+            sessions: Table::new(Kind::Session, MPI_SESSION_NULL, 0),
+            stage: Stage::default(),
             world: OnceCell::new(),
             phase: AtomicU8::new(phase::NOT_RUNNING),
         };
@@ -125,7 +130,7 @@ impl Process {
         self.infos.set_predefined(MPI_INFO_ENV, Arc::new(Launch::of_this_process(None).info()));
     }
 
-    /// The world, from initialisation to finalisation.
+    /// The world, while somebody uses MPI.
     #[inline(always)]
     pub fn running(&self) -> Option<&World> {
         // Acquire, with the release in `set_world`: whoever sees the phase sees the world.
@@ -139,32 +144,41 @@ impl Process {
         self.phase.load(Ordering::Relaxed) == phase::RUNNING_WITH_THREADS
     }
 
-    /// The world takes no more calls.
-    ///
-    /// # Errors
-    /// `Other` when that has happened before.
-    pub fn stop(&self) -> mpi_core::Result<()> {
-        self.lifecycle.finalized()?;
-        // Release: what this thread did comes before what others see after the end.
-        self.phase.store(phase::NOT_RUNNING, Ordering::Release);
-        Ok(())
+    /// The world once it has started, also while nobody uses MPI.
+    pub(super) fn world_even_if_closed(&self) -> Option<&World> {
+        self.world.get()
     }
 
-    /// Makes the world known: its predefined communicators get their handles, `MPI_INFO_ENV` all of
-    /// its keys. Called once, by the initialising call.
+    /// Makes the world known: `MPI_INFO_ENV` gets all of its keys. Called once.
     ///
     /// # Panics
     /// If there is a world.
-    pub fn set_world(&self, world: World) {
-        let threads = world.thread_level() == ThreadLevel::Multiple;
-        for (handle, comm) in [(MPI_COMM_WORLD, world.comm_world()), (MPI_COMM_SELF, world.comm_self())] {
-            comm.face_handle.store(handle, Ordering::Relaxed);
-            self.comms.set_predefined(handle, Arc::clone(comm));
-        }
+    pub(super) fn set_world(&self, world: World) {
         let launch = Launch::of_this_process(None).within(&world);
         self.infos.set_predefined(MPI_INFO_ENV, Arc::new(launch.info()));
-        assert!(self.world.set(world).is_ok(), "a process is initialised once");
-        let phase = if threads { phase::RUNNING_WITH_THREADS } else { phase::RUNNING };
+        assert!(self.world.set(world).is_ok(), "an engine starts once");
+    }
+
+    /// Makes the predefined communicators known under their handles, or no longer.
+    pub(super) fn show_predefined_communicators(&self, shown: bool) {
+        let Some(world) = self.world.get() else { return };
+        for (handle, comm) in [(MPI_COMM_WORLD, world.comm_world()), (MPI_COMM_SELF, world.comm_self())] {
+            comm.face_handle.store(handle, Ordering::Relaxed);
+            if shown {
+                self.comms.set_predefined(handle, Arc::clone(comm));
+            } else {
+                self.comms.unset_predefined(handle);
+            }
+        }
+    }
+
+    /// Lets the world, if there is one, take calls or no longer.
+    pub(super) fn set_running(&self, takes_calls: bool) {
+        let phase = match self.world.get() {
+            Some(world) if takes_calls && world.thread_level() == ThreadLevel::Multiple => phase::RUNNING_WITH_THREADS,
+            Some(_) if takes_calls => phase::RUNNING,
+            _ => phase::NOT_RUNNING,
+        };
         // Release, with the acquire in `running`.
         self.phase.store(phase, Ordering::Release);
     }

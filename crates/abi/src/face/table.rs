@@ -71,6 +71,11 @@ impl<T: 'static> Table<T> {
         slot.value.replace(Some(value));
     }
 
+    /// A predefined handle stands for nothing any more. Calls that hold the object keep it.
+    pub fn unset_predefined(&self, handle: usize) {
+        self.predefined[handle - self.first_predefined].references.set(0);
+    }
+
     /// Keeps an object and returns its handle, or `None` if there are too many. `tell` is told the
     /// handle before.
     pub fn insert(&self, value: T, tell: impl FnOnce(&T, usize)) -> Option<usize> {

@@ -2,7 +2,7 @@
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_create_keyval(comm_copy_attr_fn: Option<MPI_Comm_copy_attr_function>, comm_delete_attr_fn: Option<MPI_Comm_delete_attr_function>, comm_keyval: *mut c_int, extra_state: *mut c_void) -> c_int {
     static CALL: Call = Call { name: "MPI_Comm_create_keyval", parameters: &["comm_copy_attr_fn", "comm_delete_attr_fn", "comm_keyval", "extra_state"], any_time: false };
-    let face = match Face::enter(&CALL) { Ok(face) => face, Err(code) => return code };
+    let face = match Face::enter_local(&CALL) { Ok(face) => face, Err(code) => return code };
     // SAFETY: the program has passed what the standard demands of each pointer.
     let body = || -> Result<()> { unsafe {
         check::pointer(&face, 3, comm_keyval)?;

@@ -2,7 +2,7 @@
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_get_contents(datatype: Handle<Datatype>, max_integers: c_int, max_addresses: c_int, max_datatypes: c_int, array_of_integers: *mut c_int, array_of_addresses: *mut i64, array_of_datatypes: *mut Handle<Datatype>) -> c_int {
     static CALL: Call = Call { name: "MPI_Type_get_contents", parameters: &["datatype", "max_integers", "max_addresses", "max_datatypes", "array_of_integers", "array_of_addresses", "array_of_datatypes"], any_time: false };
-    let face = match Face::enter(&CALL) { Ok(face) => face, Err(code) => return code };
+    let face = match Face::enter_local(&CALL) { Ok(face) => face, Err(code) => return code };
     // SAFETY: the program has passed what the standard demands of each pointer.
     let body = || -> Result<()> { unsafe {
         let max_integers = i64::from(max_integers);

@@ -15,7 +15,6 @@ use super::create::ready;
 use super::tree::{Tree, TreeRound};
 use crate::constants::UNDEFINED;
 use crate::error::{ErrorClass, Result};
-use crate::group::Group;
 use crate::info::Info;
 use crate::world::World;
 
@@ -134,7 +133,7 @@ impl World {
             return Ok(None);
         }
         let peers = members.iter().map(|(rank, _)| comm.peer_of(*rank)).collect();
-        let group = Arc::new(Group::new(peers, self.peer()));
+        let group = Arc::new(comm.group().of_peers(peers));
         let new = Comm::new(Arc::clone(&group), &self.commons, comm.error_handler());
         match members[0].1.offer {
             Some(Proposal { id, is_recycled: false }) if members.len() > 1 => {

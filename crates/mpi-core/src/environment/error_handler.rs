@@ -30,6 +30,8 @@ pub enum ObjectKind {
 pub enum Subject<'a> {
     /// A communicator.
     Comm(&'a Arc<Comm>),
+    /// A communicator that could not be made.
+    NoComm,
     /// A window.
     Window(usize),
     /// A file.

@@ -58,12 +58,6 @@ impl Launch {
             Some((command, arguments)) => (Some(command.clone()), Some(arguments.join(" "))),
             None => (None, None),
         };
-        let level = self.thread_level.map(|level| match level {
-            ThreadLevel::Single => "MPI_THREAD_SINGLE",
-            ThreadLevel::Funneled => "MPI_THREAD_FUNNELED",
-            ThreadLevel::Serialized => "MPI_THREAD_SERIALIZED",
-            ThreadLevel::Multiple => "MPI_THREAD_MULTIPLE",
-        });
         let directory = self.working_directory.as_ref().map(|path| path.to_string_lossy().into_owned());
         let facts = [
             ("command", command),
@@ -73,9 +67,9 @@ impl Launch {
             ("host", self.host.clone()),
             ("arch", Some(std::env::consts::ARCH.to_owned())),
             ("wdir", directory),
-            ("thread_level", level.map(str::to_owned)),
+            ("thread_level", self.thread_level.map(|level| level.name().to_owned())),
             ("num_nodes", self.node_count.map(|count| count.to_string())),
-            ("mpi_memory_alloc_kinds", Some("mpi,system".to_owned())),
+            ("mpi_memory_alloc_kinds", Some(super::MEMORY_KINDS.to_owned())),
         ];
         Info::read_only(facts.into_iter().filter_map(|(key, value)| Some((key, value?))))
     }

@@ -21,6 +21,11 @@ pub const ABI_VERSION: (i32, i32) = (1, 0);
 /// `MPI_MAX_PROCESSOR_NAME` less the terminating zero.
 pub const PROCESSOR_NAME_MAX_BYTES: usize = 255;
 
+/// The kinds of memory that can be communicated from and to: `mpi_memory_alloc_kinds`.
+///
+/// MPI: §11.4.3
+pub const MEMORY_KINDS: &str = "mpi,system";
+
 /// What `MPI_Get_library_version` says.
 pub fn library_version() -> String {
     let (version, subversion) = MPI_VERSION;

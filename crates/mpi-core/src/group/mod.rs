@@ -23,11 +23,13 @@
 mod members;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use engine::PeerId;
 
 use crate::constants::{PROC_NULL, UNDEFINED};
 use crate::error::{ErrorClass, Result};
+use crate::session::Session;
 use members::Members;
 
 /// How two groups compare.
@@ -50,12 +52,14 @@ pub struct Group {
     /// The process that asks; `None` in the empty group that belongs to nobody.
     me: Option<PeerId>,
     rank: Option<u32>,
+    /// Where the group comes from, if not from the world model.
+    session: Option<Arc<Session>>,
 }
 
 impl Group {
     /// The group without members: `MPI_GROUP_EMPTY`.
     pub fn empty() -> Self {
-        Group { members: Members::EMPTY, me: None, rank: None }
+        Group { members: Members::EMPTY, me: None, rank: None, session: None }
     }
 
     /// Processes 0 to `size - 1` in order, as process `me` sees them.
@@ -70,11 +74,32 @@ impl Group {
 
     fn seen_by(me: Option<PeerId>, members: Members) -> Self {
         let rank = me.and_then(|peer| members.rank_of(peer));
-        Group { members, me, rank }
+        Group { members, me, rank, session: None }
+    }
+
+    /// The same group as one made from `session`.
+    pub(crate) fn made_from(self, session: Arc<Session>) -> Self {
+        Group { session: Some(session), ..self }
+    }
+
+    /// The session this group was made from, directly or by way of others.
+    pub fn session(&self) -> Option<&Arc<Session>> {
+        self.session.as_ref()
+    }
+
+    /// The processes `peers`, which differ from each other, as a group made from this one.
+    pub(crate) fn of_peers(&self, peers: Vec<PeerId>) -> Self {
+        self.of(Members::explicit(peers))
     }
 
     fn of(&self, members: Members) -> Self {
-        Group::seen_by(self.me, members)
+        Group { session: self.session.clone(), ..Group::seen_by(self.me, members) }
+    }
+
+    /// A group made from this one and another.
+    fn of_both(&self, other: &Group, peers: Vec<PeerId>) -> Self {
+        let session = self.session.as_ref().or(other.session.as_ref()).cloned();
+        Group { session, ..Group::seen_by(self.me.or(other.me), Members::explicit(peers)) }
     }
 
     /// Number of processes.
@@ -153,7 +178,7 @@ impl Group {
     pub fn union(&self, other: &Group) -> Group {
         let added = other.peers().filter(|peer| self.rank_of(*peer).is_none());
         let peers = self.peers().chain(added).collect();
-        Group::seen_by(self.me.or(other.me), Members::explicit(peers))
+        self.of_both(other, peers)
     }
 
     /// The members that are in `other` too, in the order of this group.
@@ -161,7 +186,7 @@ impl Group {
     /// MPI: §7.3.2 `MPI_Group_intersection`
     pub fn intersection(&self, other: &Group) -> Group {
         let common = self.peers().filter(|peer| other.rank_of(*peer).is_some());
-        Group::seen_by(self.me.or(other.me), Members::explicit(common.collect()))
+        self.of_both(other, common.collect())
     }
 
     /// The members that are not in `other`, in the order of this group.
@@ -169,7 +194,7 @@ impl Group {
     /// MPI: §7.3.2 `MPI_Group_difference`
     pub fn difference(&self, other: &Group) -> Group {
         let rest = self.peers().filter(|peer| other.rank_of(*peer).is_none());
-        Group::seen_by(self.me.or(other.me), Members::explicit(rest.collect()))
+        self.of_both(other, rest.collect())
     }
 
     /// The members with the given ranks, in the order given.

@@ -5,7 +5,8 @@
 //! and `BSEND_OVERHEAD`, and a send that goes beyond the budget is an error, just as if the copy
 //! lay in the user's memory.
 //!
-//! A communicator can have a buffer of its own; others share that of the process.
+//! A communicator can have a buffer of its own, and so can a session, for those made from it; others
+//! share that of the process.
 //!
 //! MPI: §3.6
 
@@ -21,6 +22,7 @@ use crate::communicator::Comm;
 use crate::constants::BSEND_OVERHEAD_BYTES;
 use crate::error::{ErrorClass, Result};
 use crate::request::Request;
+use crate::session::Session;
 use crate::status::Status;
 use crate::world::{Operation, World, engine_error};
 
@@ -78,10 +80,51 @@ impl AttachedBuffer {
     pub(crate) fn is_attached(&self) -> bool {
         self.budget.is_some()
     }
+
+    pub(crate) fn attach(&mut self, budget: Budget) -> Result<()> {
+        if self.is_attached() {
+            return ErrorClass::Buffer.fail("a buffer for buffered sends is attached already");
+        }
+        self.budget = Some(budget);
+        Ok(())
+    }
 }
 
-/// Whose buffer a call is about: a communicator's own, or that of the process.
-pub type BufferOwner<'a> = Option<&'a Arc<Comm>>;
+/// Whose buffer a call is about.
+#[derive(Clone, Debug)]
+pub enum BufferOwner {
+    /// That of the process: for all that have none of their own.
+    Process,
+    /// A communicator's own.
+    Comm(Arc<Comm>),
+    /// A session's, for the communicators made from it that have none of their own.
+    Session(Arc<Session>),
+}
+
+impl BufferOwner {
+    /// Whose buffer the messages of a communicator go through.
+    ///
+    /// MPI: §3.6
+    fn serving(comm: &Arc<Comm>) -> BufferOwner {
+        if comm.with_attached_buffer(|attached| attached.is_attached()) {
+            return BufferOwner::Comm(Arc::clone(comm));
+        }
+        match comm.group().session() {
+            Some(session) if session.with_attached_buffer(|attached| attached.is_attached()) => {
+                BufferOwner::Session(Arc::clone(session))
+            }
+            _ => BufferOwner::Process,
+        }
+    }
+
+    fn iflush_name(&self) -> &'static str {
+        match self {
+            BufferOwner::Process => "MPI_Buffer_iflush",
+            BufferOwner::Comm(_) => "MPI_Comm_iflush_buffer",
+            BufferOwner::Session(_) => "MPI_Session_iflush_buffer",
+        }
+    }
+}
 
 impl World {
     /// Attaches memory for buffered sends.
@@ -89,55 +132,54 @@ impl World {
     /// # Errors
     /// `Buffer` when something is attached already.
     ///
-    /// MPI: §3.6 `MPI_Buffer_attach`, `MPI_Comm_attach_buffer`
-    pub fn attach_buffer(&self, owner: BufferOwner<'_>, budget: Budget) -> Result<()> {
-        self.with_buffer(owner, |attached| {
-            if attached.is_attached() {
-                return ErrorClass::Buffer.fail("a buffer for buffered sends is attached already");
-            }
-            attached.budget = Some(budget);
-            Ok(())
-        })
+    /// MPI: §3.6 `MPI_Buffer_attach`, `MPI_Comm_attach_buffer`, `MPI_Session_attach_buffer`
+    pub fn attach_buffer(&self, owner: &BufferOwner, budget: Budget) -> Result<()> {
+        self.with_buffer(owner, |attached| attached.attach(budget))
     }
 
     /// Waits until all messages of the buffer are gone and detaches it; `None` if there was none.
     ///
-    /// MPI: §3.6 `MPI_Buffer_detach`, `MPI_Comm_detach_buffer`
-    pub fn detach_buffer(&self, owner: BufferOwner<'_>) -> Option<Budget> {
+    /// MPI: §3.6 `MPI_Buffer_detach`, `MPI_Comm_detach_buffer`, `MPI_Session_detach_buffer`
+    pub fn detach_buffer(&self, owner: &BufferOwner) -> Option<Budget> {
         self.flush_buffer(owner);
         self.with_buffer(owner, |attached| attached.budget.take())
     }
 
     /// Waits until all messages of the buffer are gone.
     ///
-    /// MPI: §3.6 `MPI_Buffer_flush`, `MPI_Comm_flush_buffer`
-    pub fn flush_buffer(&self, owner: BufferOwner<'_>) {
+    /// MPI: §3.6 `MPI_Buffer_flush`, `MPI_Comm_flush_buffer`, `MPI_Session_flush_buffer`
+    pub fn flush_buffer(&self, owner: &BufferOwner) {
         self.wait_until(|world| world.reap_buffered(owner).then_some(()));
     }
 
     /// A request that completes when all messages of the buffer are gone.
     ///
-    /// MPI: §3.6 `MPI_Buffer_iflush`, `MPI_Comm_iflush_buffer`
-    pub fn iflush_buffer(&self, owner: BufferOwner<'_>) -> Request {
-        let call = if owner.is_some() { "MPI_Comm_iflush_buffer" } else { "MPI_Buffer_iflush" };
+    /// MPI: §3.6 `MPI_Buffer_iflush`, `MPI_Comm_iflush_buffer`, `MPI_Session_iflush_buffer`
+    pub fn iflush_buffer(&self, owner: &BufferOwner) -> Request {
+        let call = owner.iflush_name();
         if self.reap_buffered(owner) {
             return Request::finished(Status::EMPTY, call);
         }
-        let key = self.operations.start(Box::new(Flush { owner: owner.cloned() }));
-        Request::operation(key, Arc::clone(owner.unwrap_or(self.comm_self())), call)
+        let key = self.operations.start(Box::new(Flush { owner: owner.clone() }));
+        let comm = match owner {
+            BufferOwner::Comm(comm) => comm,
+            BufferOwner::Process | BufferOwner::Session(_) => self.comm_self(),
+        };
+        Request::operation(key, Arc::clone(comm), call)
     }
 
     /// The messages a communicator still has on their way go on without it.
     pub(crate) fn orphan_buffered(&self, comm: &Arc<Comm>) {
-        let under_way = self.with_buffer(Some(comm), std::mem::take).under_way;
+        let under_way = comm.with_attached_buffer(std::mem::take).under_way;
         let unpaid = under_way.into_iter().map(|copied| Copied { cost_bytes: 0, ..copied });
         self.attached.borrow_mut().under_way.extend(unpaid);
     }
 
-    fn with_buffer<R>(&self, owner: BufferOwner<'_>, act: impl FnOnce(&mut AttachedBuffer) -> R) -> R {
+    fn with_buffer<R>(&self, owner: &BufferOwner, act: impl FnOnce(&mut AttachedBuffer) -> R) -> R {
         match owner {
-            Some(comm) => comm.with_attached_buffer(act),
-            None => act(&mut self.attached.borrow_mut()),
+            BufferOwner::Comm(comm) => comm.with_attached_buffer(act),
+            BufferOwner::Session(session) => session.with_attached_buffer(act),
+            BufferOwner::Process => act(&mut self.attached.borrow_mut()),
         }
     }
 
@@ -158,7 +200,7 @@ impl World {
         buf: &SendBuf,
     ) -> Result<()> {
         let cost_bytes = buf.len_bytes() + BSEND_OVERHEAD_BYTES;
-        let owner = comm.with_attached_buffer(|attached| attached.is_attached()).then_some(comm);
+        let owner = &BufferOwner::serving(comm);
         self.reap_buffered(owner);
         let mut admitted = self.with_buffer(owner, |attached| attached.admit(cost_bytes));
         if admitted.is_err() {
@@ -187,7 +229,7 @@ impl World {
     }
 
     /// Forgets copies that have gone; true if none is left.
-    fn reap_buffered(&self, owner: BufferOwner<'_>) -> bool {
+    fn reap_buffered(&self, owner: &BufferOwner) -> bool {
         self.with_buffer(owner, |attached| {
             if !attached.under_way.is_empty() {
                 let mut engine = self.engine.borrow_mut();
@@ -200,12 +242,12 @@ impl World {
 
 /// Waits for the messages that are under way.
 struct Flush {
-    owner: Option<Arc<Comm>>,
+    owner: BufferOwner,
 }
 
 impl Operation for Flush {
     fn advance(&mut self, world: &World) -> Poll<Result<()>> {
-        if world.reap_buffered(self.owner.as_ref()) { Poll::Ready(Ok(())) } else { Poll::Pending }
+        if world.reap_buffered(&self.owner) { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 }
 

@@ -24,7 +24,7 @@ use engine::{Completion, Engine, EngineError, PeerId, RequestId, Waiter};
 
 use crate::communicator::{Comm, Commons};
 use crate::error::{Error, ErrorClass};
-use crate::point_to_point::AttachedBuffer;
+use crate::point_to_point::{AttachedBuffer, BufferOwner};
 use crate::request::InFlight;
 
 /// What the threads of a process may do, least first.
@@ -40,6 +40,26 @@ pub enum ThreadLevel {
     Serialized,
     /// Any thread calls at any time.
     Multiple,
+}
+
+impl ThreadLevel {
+    const ALL: [ThreadLevel; 4] =
+        [ThreadLevel::Single, ThreadLevel::Funneled, ThreadLevel::Serialized, ThreadLevel::Multiple];
+
+    /// Its name in hints, `MPI_THREAD_SINGLE` for instance.
+    pub fn name(self) -> &'static str {
+        match self {
+            ThreadLevel::Single => "MPI_THREAD_SINGLE",
+            ThreadLevel::Funneled => "MPI_THREAD_FUNNELED",
+            ThreadLevel::Serialized => "MPI_THREAD_SERIALIZED",
+            ThreadLevel::Multiple => "MPI_THREAD_MULTIPLE",
+        }
+    }
+
+    /// The level with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.name() == name)
+    }
 }
 
 /// A process's engine, its predefined communicators and everything in flight.
@@ -156,9 +176,39 @@ impl World {
     ///
     /// MPI: §11.2.2 `MPI_Finalize`
     pub fn finalize(&self) -> crate::Result<()> {
+        self.complete();
+        self.leave_world_model()?;
+        self.depart()
+    }
+
+    /// Returns when every process has come here; sessions go on.
+    ///
+    /// # Errors
+    /// Whatever the barrier meets.
+    ///
+    /// MPI: §11.2.2 `MPI_Finalize`, while a session is open
+    pub fn leave_world_model(&self) -> crate::Result<()> {
+        self.synchronize(&self.comm_world)
+    }
+
+    /// Completes all communication of this process, without waiting for processes it has nothing to
+    /// do with, and tells the process manager. May be called again after more communication.
+    ///
+    /// # Errors
+    /// `Other` when the process manager could not be told.
+    ///
+    /// MPI: §11.3.1 `MPI_Session_finalize`, of the last session
+    pub fn close(&self) -> crate::Result<()> {
+        self.complete();
+        self.depart()
+    }
+
+    fn complete(&self) {
         self.wait_until(|world| world.operations.none_awaited().then_some(()));
-        self.detach_buffer(None);
-        self.synchronize(&self.comm_world)?;
+        self.detach_buffer(&BufferOwner::Process);
+    }
+
+    fn depart(&self) -> crate::Result<()> {
         self.wait_until(|world| (world.engine.borrow().pending_sends() == 0).then_some(()));
         self.process.report(&self.engine.borrow().stats());
         self.process
