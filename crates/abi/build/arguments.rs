@@ -112,6 +112,12 @@ impl One<'_> {
         if collective && scatters && matches!(self.name.as_str(), "recvcount" | "recvtype") {
             terms.push("!is_in_place(recvbuf.cast())");
         }
+        if self.over_neighbours() && self.name == "sendbuf" {
+            terms.push("check::destination_count(&comm)? > 0");
+        }
+        if self.over_neighbours() && self.name == "recvbuf" {
+            terms.push("check::source_count(&comm)? > 0");
+        }
         (!terms.is_empty()).then(|| terms.join(" && "))
     }
 
@@ -139,12 +145,21 @@ impl One<'_> {
         if let Some(name) = named {
             return of_parameter(name).or_else(|| of_parameter("count"));
         }
-        let over_processes = self.function.find("comm").is_some() && !self.function.name.contains("eighbor");
-        let per_process = matches!(
-            self.parameter.kind.as_str(),
-            "POLYXFER_NUM_ELEM_NNI" | "POLYDISPLACEMENT" | "DATATYPE" | "DISPLACEMENT"
-        );
-        (over_processes && per_process).then(|| "check::peer_count(&comm) as usize".to_owned())
+        let per_process = self.function.find("comm").is_some()
+            && matches!(
+                self.parameter.kind.as_str(),
+                "POLYXFER_NUM_ELEM_NNI" | "POLYDISPLACEMENT" | "DATATYPE" | "DISPLACEMENT"
+            );
+        per_process.then(|| match (self.over_neighbours(), self.name.starts_with('s')) {
+            (false, _) => "check::peer_count(&comm) as usize".to_owned(),
+            (true, true) => "check::destination_count(&comm)?".to_owned(),
+            (true, false) => "check::source_count(&comm)?".to_owned(),
+        })
+    }
+
+    /// True for the neighbourhood collectives.
+    fn over_neighbours(&self) -> bool {
+        self.function.name.contains("eighbor_")
     }
 
     /// The same for arrays that may be insignificant.
@@ -421,7 +436,8 @@ impl One<'_> {
 
     /// True if `MPI_IN_PLACE` can stand for this buffer.
     fn in_place_is_legal(&self) -> bool {
-        let point_to_point = self.function.find("dest").is_some()
+        let point_to_point = self.over_neighbours()
+            || self.function.find("dest").is_some()
             || self.function.find("root").is_none() && self.function.find("comm").is_none();
         let scatters = self.function.name.to_lowercase().contains("scatter") && self.function.find("op").is_none();
         !point_to_point && (self.name == "sendbuf" || self.name == "recvbuf" && scatters)

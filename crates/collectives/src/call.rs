@@ -247,6 +247,34 @@ pub struct NeighborAlltoallw {
     pub recv: Vec<Part>,
 }
 
+/// A call over an intercommunicator. The schedule's place is the rank in the local group; its peer
+/// `size + r` is rank `r` of the remote group. Nothing is in place, and lists have one entry per
+/// remote rank (those of reduce-scatter per local rank).
+///
+/// MPI: §6.2.3
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Inter {
+    /// Ranks in the remote group.
+    pub remote_size: u32,
+    /// What this rank has to do with the root.
+    pub side: Side,
+    /// The call itself; its root, if it has one, is a rank of the remote group.
+    pub call: Call,
+}
+
+/// What a rank has to do with the root of a call over an intercommunicator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// There is none: both groups do the same.
+    Both,
+    /// It is the root (`MPI_ROOT`).
+    Root,
+    /// It is in the root's group and does nothing (`MPI_PROC_NULL`).
+    Beside,
+    /// The root is in the other group.
+    Opposite,
+}
+
 /// A call of any collective: all that a schedule depends on besides rank, size and selection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
@@ -294,4 +322,6 @@ pub enum Call {
     NeighborAlltoallv(NeighborAlltoallv),
     /// `MPI_Neighbor_alltoallw`
     NeighborAlltoallw(NeighborAlltoallw),
+    /// A call between two groups
+    Inter(Box<Inter>),
 }

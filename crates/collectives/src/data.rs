@@ -1,5 +1,7 @@
 //! The measures of buffers: types, counts, displacements and neighbours as plain numbers.
 
+use std::sync::Arc;
+
 use crate::collective::Collective;
 use crate::error::BuildError;
 use crate::schedule::{BufferId, Region, TAG_OFFSETS_MAX, TypeSlot};
@@ -209,8 +211,13 @@ pub struct Neighbour {
 }
 
 /// The neighbours of this rank: who sends to it and whom it sends to, in the order of the buffers.
+///
+/// A topology keeps them and each call shares them, so a copy costs no more than counting.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Neighbours {
+pub struct Neighbours(Arc<Lists>);
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Lists {
     sources: Vec<Neighbour>,
     destinations: Vec<Neighbour>,
 }
@@ -221,7 +228,7 @@ impl Neighbours {
     /// MPI: §8.6
     pub fn graph(sources: &[u32], destinations: &[u32]) -> Neighbours {
         let list = |ranks: &[u32]| ranks.iter().map(|&rank| Neighbour { rank: Some(rank), tag_offset: 0 }).collect();
-        Neighbours { sources: list(sources), destinations: list(destinations) }
+        Neighbours(Arc::new(Lists { sources: list(sources), destinations: list(destinations) }))
     }
 
     /// A grid: `(before, after)` per dimension. What is sent to the neighbour after arrives there
@@ -231,29 +238,31 @@ impl Neighbours {
     pub fn cartesian(dimensions: &[(Option<u32>, Option<u32>)]) -> Neighbours {
         let mut sources = Vec::with_capacity(2 * dimensions.len());
         let mut destinations = Vec::with_capacity(2 * dimensions.len());
-        for (dimension, &(before, after)) in dimensions.iter().enumerate() {
-            let downward = 2 * dimension as u32;
+        // Dimensions without neighbours, of which there may be any number, need no tag of their own.
+        let mut downward = 0;
+        for &(before, after) in dimensions {
             let upward = downward + 1;
             destinations.push(Neighbour { rank: before, tag_offset: downward });
             destinations.push(Neighbour { rank: after, tag_offset: upward });
             sources.push(Neighbour { rank: before, tag_offset: upward });
             sources.push(Neighbour { rank: after, tag_offset: downward });
+            downward += if before.is_some() || after.is_some() { 2 } else { 0 };
         }
-        Neighbours { sources, destinations }
+        Neighbours(Arc::new(Lists { sources, destinations }))
     }
 
     /// Who sends to this rank, in the order of receive blocks.
     pub fn sources(&self) -> &[Neighbour] {
-        &self.sources
+        &self.0.sources
     }
 
     /// Whom this rank sends to, in the order of send blocks.
     pub fn destinations(&self) -> &[Neighbour] {
-        &self.destinations
+        &self.0.destinations
     }
 
     pub(crate) fn check(&self, collective: Collective, place: Place) -> Result<(), BuildError> {
-        for (list, neighbours) in [("sources", &self.sources), ("destinations", &self.destinations)] {
+        for (list, neighbours) in [("sources", &self.0.sources), ("destinations", &self.0.destinations)] {
             for (index, neighbour) in neighbours.iter().enumerate() {
                 let rank = neighbour.rank.unwrap_or(0);
                 if rank >= place.size || neighbour.tag_offset >= TAG_OFFSETS_MAX {

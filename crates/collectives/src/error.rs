@@ -44,6 +44,12 @@ pub enum BuildError {
         /// Which data.
         list: &'static str,
     },
+    /// The collective is not defined between two groups.
+    #[error("{collective} is not defined on intercommunicators")]
+    NotBetweenGroups {
+        /// The operation.
+        collective: Collective,
+    },
     /// A neighbour's tag offset or rank is out of range.
     #[error("{collective}: neighbour {index} of {list} has rank {rank} and tag offset {tag_offset}, out of range")]
     Neighbour {

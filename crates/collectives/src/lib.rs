@@ -18,7 +18,7 @@
 //!   once, a list of these at the start.
 //!
 //! **Deliberately absent**: buffers, datatypes, operations and requests (the host's); clocks and
-//! tuning (tables are data, see [`Selection`]); intercommunicators.
+//! tuning (tables are data, see [`Selection`]); a choice of algorithms between two groups ([`Inter`]).
 //!
 //! ```
 //! use collectives::{Allreduce, Call, Data, Place, Selection, Step, TypeShape, build};
@@ -51,8 +51,8 @@ mod selection;
 pub use cache::Cache;
 pub use call::{
     Allgather, Allgatherv, Allreduce, Alltoall, Alltoallv, Alltoallw, Barrier, Bcast, Call, Exscan, Gather, Gatherv,
-    NeighborAllgather, NeighborAllgatherv, NeighborAlltoall, NeighborAlltoallv, NeighborAlltoallw, Reduce,
-    ReduceScatter, ReduceScatterBlock, Scan, Scatter, Scatterv,
+    Inter, NeighborAllgather, NeighborAllgatherv, NeighborAlltoall, NeighborAlltoallv, NeighborAlltoallw, Reduce,
+    ReduceScatter, ReduceScatterBlock, Scan, Scatter, Scatterv, Side,
 };
 pub use collective::Collective;
 pub use data::{Data, Neighbour, Neighbours, Part, Place, TypeShape, Vector};
@@ -92,6 +92,7 @@ pub fn build(place: Place, call: &Call, selection: &Selection) -> Result<Schedul
         Call::NeighborAlltoall(call) => build_one(place, call, selection),
         Call::NeighborAlltoallv(call) => build_one(place, call, selection),
         Call::NeighborAlltoallw(call) => build_one(place, call, selection),
+        Call::Inter(call) => build_inter(place, call, selection),
     }
 }
 
@@ -149,6 +150,16 @@ pub fn choices() -> impl Iterator<Item = Choice> + Clone {
         Collective::NeighborAlltoallv => selection::choices::<NeighborAlltoallv>(),
         Collective::NeighborAlltoallw => selection::choices::<NeighborAlltoallw>(),
     })
+}
+
+fn build_inter(place: Place, call: &Inter, selection: &Selection) -> Result<Schedule, BuildError> {
+    if place.rank >= place.size {
+        return Err(BuildError::RankOutOfRange { rank: place.rank, size: place.size });
+    }
+    algorithms::inter::check(place, call)?;
+    let mut builder = Builder::new(place);
+    algorithms::inter::append(&mut builder, call, selection);
+    Ok(builder.finish("inter"))
 }
 
 fn build_one<C: CollectiveCall>(place: Place, call: &C, selection: &Selection) -> Result<Schedule, BuildError> {

@@ -388,20 +388,10 @@ pub(super) unsafe fn alltoallw_arguments(
     rdispls: Counts<'_>,
     recvtypes: &[Arc<Datatype>],
 ) -> Arguments {
-    let send = (!is_in_place(sendbuf)).then(|| Parts {
-        // SAFETY: by the contract of the caller.
-        memory: unsafe { UserMemory::new(sendbuf) },
-        counts: lengths(&sendcounts),
-        displacements_bytes: sdispls.iter().collect(),
-        datatypes: sendtypes.to_vec(),
-    });
-    let recv = Parts {
-        // SAFETY: by the contract of the caller.
-        memory: unsafe { UserMemoryMut::new(recvbuf) },
-        counts: lengths(&recvcounts),
-        displacements_bytes: rdispls.iter().collect(),
-        datatypes: recvtypes.to_vec(),
-    };
+    // SAFETY: by the contract of the caller.
+    let send = unsafe { send_parts(sendbuf, &sendcounts, &sdispls, sendtypes) };
+    // SAFETY: as above.
+    let recv = unsafe { recv_parts(recvbuf, &recvcounts, &rdispls, recvtypes) };
     Arguments::Alltoallw { send, recv }
 }
 
@@ -619,7 +609,7 @@ pub(crate) unsafe fn reduce_local(
 ///
 /// # Safety
 /// `buf` holds the elements until the operation is over.
-unsafe fn send_block(buf: *const u8, count: i64, datatype: &Arc<Datatype>) -> Option<Buffer<UserMemory>> {
+pub(super) unsafe fn send_block(buf: *const u8, count: i64, datatype: &Arc<Datatype>) -> Option<Buffer<UserMemory>> {
     if is_in_place(buf) {
         return None;
     }
@@ -632,7 +622,7 @@ unsafe fn send_block(buf: *const u8, count: i64, datatype: &Arc<Datatype>) -> Op
 ///
 /// # Safety
 /// `buf` has room for the elements until the operation is over.
-unsafe fn recv_block(buf: *mut u8, count: i64, datatype: &Arc<Datatype>) -> Buffer<UserMemoryMut> {
+pub(super) unsafe fn recv_block(buf: *mut u8, count: i64, datatype: &Arc<Datatype>) -> Buffer<UserMemoryMut> {
     // SAFETY: by the contract of the caller.
     let memory = unsafe { UserMemoryMut::new(buf) };
     Buffer { memory, count: count as u64, datatype: Arc::clone(datatype) }
@@ -642,7 +632,7 @@ unsafe fn recv_block(buf: *mut u8, count: i64, datatype: &Arc<Datatype>) -> Buff
 ///
 /// # Safety
 /// `buf` holds the blocks until the operation is over.
-unsafe fn send_blocks(
+pub(super) unsafe fn send_blocks(
     buf: *const u8,
     counts: &Counts<'_>,
     displacements: &Counts<'_>,
@@ -661,7 +651,7 @@ unsafe fn send_blocks(
 ///
 /// # Safety
 /// `buf` has room for the blocks until the operation is over.
-unsafe fn recv_blocks(
+pub(super) unsafe fn recv_blocks(
     buf: *mut u8,
     counts: &Counts<'_>,
     displacements: &Counts<'_>,
@@ -671,6 +661,41 @@ unsafe fn recv_blocks(
     let memory = unsafe { UserMemoryMut::new(buf) };
     let (counts, displacements) = (lengths(counts), displacements.iter().collect());
     Blocks { memory, counts, displacements, datatype: Arc::clone(datatype) }
+}
+
+/// A send argument of blocks that differ in type; none for `MPI_IN_PLACE`.
+///
+/// # Safety
+/// `buf` holds the blocks until the operation is over.
+pub(super) unsafe fn send_parts(
+    buf: *const u8,
+    counts: &Counts<'_>,
+    displacements: &Counts<'_>,
+    datatypes: &[Arc<Datatype>],
+) -> Option<Parts<UserMemory>> {
+    if is_in_place(buf) {
+        return None;
+    }
+    // SAFETY: by the contract of the caller.
+    let memory = unsafe { UserMemory::new(buf) };
+    let (counts, displacements_bytes) = (lengths(counts), displacements.iter().collect());
+    Some(Parts { memory, counts, displacements_bytes, datatypes: datatypes.to_vec() })
+}
+
+/// A receive argument of blocks that differ in type.
+///
+/// # Safety
+/// `buf` has room for the blocks until the operation is over.
+pub(super) unsafe fn recv_parts(
+    buf: *mut u8,
+    counts: &Counts<'_>,
+    displacements: &Counts<'_>,
+    datatypes: &[Arc<Datatype>],
+) -> Parts<UserMemoryMut> {
+    // SAFETY: by the contract of the caller.
+    let memory = unsafe { UserMemoryMut::new(buf) };
+    let (counts, displacements_bytes) = (lengths(counts), displacements.iter().collect());
+    Parts { memory, counts, displacements_bytes, datatypes: datatypes.to_vec() }
 }
 
 /// The arguments of a reduction.

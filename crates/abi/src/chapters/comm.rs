@@ -196,6 +196,6 @@ pub(crate) fn comm_get_parent(_face: &Face, parent: OutHandle<Comm>) -> Result<(
 }
 
 /// A copy that later changes of the user's do not reach.
-fn own(info: Option<&Arc<Info>>) -> Option<Arc<Info>> {
+pub(super) fn own(info: Option<&Arc<Info>>) -> Option<Arc<Info>> {
     info.map(|info| Arc::new(info.duplicate()))
 }

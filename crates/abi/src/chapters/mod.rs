@@ -85,6 +85,7 @@ pub(crate) mod group;
 pub(crate) mod icoll;
 pub(crate) mod info;
 pub(crate) mod init;
+pub(crate) mod neighbor;
 pub(crate) mod op;
 pub(crate) mod p2p;
 pub(crate) mod partitioned;

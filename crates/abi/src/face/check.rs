@@ -167,6 +167,16 @@ pub(crate) fn peer_count(comm: &Comm) -> u32 {
     comm.size()
 }
 
+/// Number of processes that send to this one in a neighbourhood collective.
+pub(crate) fn source_count(comm: &Comm) -> Result<usize> {
+    Ok(comm.neighbours()?.sources().len())
+}
+
+/// Number of processes this one sends to in a neighbourhood collective.
+pub(crate) fn destination_count(comm: &Comm) -> Result<usize> {
+    Ok(comm.neighbours()?.destinations().len())
+}
+
 /// Requests, each null or live.
 #[inline]
 pub(crate) fn requests(face: &Face, n: usize, handles: &[Handle<Request>]) -> Result<()> {

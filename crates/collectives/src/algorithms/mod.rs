@@ -10,6 +10,7 @@ pub(crate) mod barrier;
 pub(crate) mod bcast;
 pub(crate) mod common;
 pub(crate) mod gather;
+pub(crate) mod inter;
 pub(crate) mod neighbor;
 pub(crate) mod reduce;
 pub(crate) mod reduce_scatter;

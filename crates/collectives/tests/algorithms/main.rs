@@ -6,6 +6,7 @@ mod operations;
 mod world;
 
 mod all_to_all;
+mod between_groups;
 mod broadcast;
 mod executor;
 mod neighbourhoods;

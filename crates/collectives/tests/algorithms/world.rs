@@ -63,13 +63,26 @@ pub struct Outcome {
 /// Runs one collective to its end.
 pub fn run(members: Vec<Member>, selection: &Selection, sends: Sends, seed: u64) -> Outcome {
     let size = members.len() as u32;
+    run_groups(members, size, selection, sends, seed)
+}
+
+/// The same in two groups: the first `left_size` members and the others, each numbering its own
+/// ranks first. With nobody in the second group there is one.
+pub fn run_groups(members: Vec<Member>, left_size: u32, selection: &Selection, sends: Sends, seed: u64) -> Outcome {
+    let size = members.len() as u32;
     let schedules: Vec<Arc<Schedule>> = (0..size)
         .map(|rank| {
             let call = &members[rank as usize].call;
-            let schedule = build(Place { rank, size }, call, selection);
+            let place = match rank < left_size {
+                true => Place { rank, size: left_size },
+                false => Place { rank: rank - left_size, size: size - left_size },
+            };
+            let schedule = build(place, call, selection);
             Arc::new(schedule.unwrap_or_else(|error| panic!("rank {rank}: {error}")))
         })
         .collect();
+    // The member that a rank calls `peer`: those of the second group number themselves first.
+    let member_of = move |rank: u32, peer: u32| if rank < left_size { peer } else { (peer + left_size) % size };
     let about = || {
         let mut text = format!("seed {seed}, {sends:?}, {size} ranks\n");
         for (rank, schedule) in schedules.iter().enumerate().take(8) {
@@ -102,7 +115,7 @@ pub fn run(members: Vec<Member>, selection: &Selection, sends: Sends, seed: u64)
             continue;
         }
         let rank = runnable.swap_remove(choice);
-        let mut host = SimHost { rank: &mut ranks[rank], net: &net };
+        let mut host = SimHost { rank: &mut ranks[rank], net: &net, member_of: &member_of };
         match executions[rank].advance(&mut host) {
             Ok(Progress::Pending) => assert!(!executions[rank].outstanding().is_empty(), "{}", about()),
             Ok(Progress::Done) => {
@@ -280,6 +293,7 @@ impl Rank {
 struct SimHost<'a> {
     rank: &'a mut Rank,
     net: &'a RefCell<Net>,
+    member_of: &'a dyn Fn(u32, u32) -> u32,
 }
 
 impl Host for SimHost<'_> {
@@ -298,7 +312,7 @@ impl Host for SimHost<'_> {
             self.rank.occupy(handle, region, false)?;
             None
         };
-        let channel = (self.rank.rank, peer, tag_offset);
+        let channel = (self.rank.rank, (self.member_of)(self.rank.rank, peer), tag_offset);
         net.sent.entry(channel).or_default().push_back(Posted { handle, region, payload });
         Ok(handle)
     }
@@ -307,7 +321,7 @@ impl Host for SimHost<'_> {
         let mut net = self.net.borrow_mut();
         let handle = net.new_handle(false);
         self.rank.occupy(handle, region, true)?;
-        let channel = (peer, self.rank.rank, tag_offset);
+        let channel = ((self.member_of)(self.rank.rank, peer), self.rank.rank, tag_offset);
         net.wanted.entry(channel).or_default().push_back(Posted { handle, region, payload: None });
         Ok(handle)
     }

@@ -97,6 +97,16 @@ pub enum Arguments {
     Scan { data: Reduction },
     /// `MPI_Exscan`
     Exscan { data: Reduction },
+    /// `MPI_Neighbor_allgather`
+    NeighborAllgather { send: Buffer<UserMemory>, recv: Buffer<UserMemoryMut> },
+    /// `MPI_Neighbor_allgatherv`
+    NeighborAllgatherv { send: Buffer<UserMemory>, recv: Blocks<UserMemoryMut> },
+    /// `MPI_Neighbor_alltoall`
+    NeighborAlltoall { send: Buffer<UserMemory>, recv: Buffer<UserMemoryMut> },
+    /// `MPI_Neighbor_alltoallv`
+    NeighborAlltoallv { send: Blocks<UserMemory>, recv: Blocks<UserMemoryMut> },
+    /// `MPI_Neighbor_alltoallw`
+    NeighborAlltoallw { send: Parts<UserMemory>, recv: Parts<UserMemoryMut> },
 }
 
 impl Arguments {
@@ -114,6 +124,11 @@ impl Arguments {
                 send.as_ref().map(|send| &send.memory)
             }
             Arguments::Alltoallw { send, .. } => send.as_ref().map(|send| &send.memory),
+            Arguments::NeighborAllgather { send, .. }
+            | Arguments::NeighborAllgatherv { send, .. }
+            | Arguments::NeighborAlltoall { send, .. } => Some(&send.memory),
+            Arguments::NeighborAlltoallv { send, .. } => Some(&send.memory),
+            Arguments::NeighborAlltoallw { send, .. } => Some(&send.memory),
             _ => self.reduction().and_then(|data| data.input.as_ref()),
         }
     }
@@ -129,7 +144,11 @@ impl Arguments {
             Arguments::Gatherv { recv, .. } => recv.as_ref().map(|recv| &recv.memory),
             Arguments::Allgather { recv, .. } | Arguments::Alltoall { recv, .. } => Some(&recv.memory),
             Arguments::Allgatherv { recv, .. } | Arguments::Alltoallv { recv, .. } => Some(&recv.memory),
-            Arguments::Alltoallw { recv, .. } => Some(&recv.memory),
+            Arguments::Alltoallw { recv, .. } | Arguments::NeighborAlltoallw { recv, .. } => Some(&recv.memory),
+            Arguments::NeighborAllgather { recv, .. } | Arguments::NeighborAlltoall { recv, .. } => Some(&recv.memory),
+            Arguments::NeighborAllgatherv { recv, .. } | Arguments::NeighborAlltoallv { recv, .. } => {
+                Some(&recv.memory)
+            }
             _ => self.reduction().and_then(|data| data.result.as_ref()),
         }
     }
@@ -146,6 +165,10 @@ impl Arguments {
             Arguments::Scatterv { send, .. } | Arguments::Alltoallv { send, .. } => {
                 send.as_ref().map(|send| &send.datatype)
             }
+            Arguments::NeighborAllgather { send, .. }
+            | Arguments::NeighborAllgatherv { send, .. }
+            | Arguments::NeighborAlltoall { send, .. } => Some(&send.datatype),
+            Arguments::NeighborAlltoallv { send, .. } => Some(&send.datatype),
             _ => None,
         }
     }
@@ -153,7 +176,7 @@ impl Arguments {
     /// The type of what is received, where it is significant; of all elements of a reduction.
     pub(crate) fn recv_type(&self) -> Option<&Arc<Datatype>> {
         match self {
-            Arguments::Barrier | Arguments::Alltoallw { .. } => None,
+            Arguments::Barrier | Arguments::Alltoallw { .. } | Arguments::NeighborAlltoallw { .. } => None,
             Arguments::Bcast { buffer, .. } => Some(&buffer.datatype),
             Arguments::Gather { recv, .. } | Arguments::Scatter { recv, .. } | Arguments::Scatterv { recv, .. } => {
                 recv.as_ref().map(|recv| &recv.datatype)
@@ -161,6 +184,12 @@ impl Arguments {
             Arguments::Gatherv { recv, .. } => recv.as_ref().map(|recv| &recv.datatype),
             Arguments::Allgather { recv, .. } | Arguments::Alltoall { recv, .. } => Some(&recv.datatype),
             Arguments::Allgatherv { recv, .. } | Arguments::Alltoallv { recv, .. } => Some(&recv.datatype),
+            Arguments::NeighborAllgather { recv, .. } | Arguments::NeighborAlltoall { recv, .. } => {
+                Some(&recv.datatype)
+            }
+            Arguments::NeighborAllgatherv { recv, .. } | Arguments::NeighborAlltoallv { recv, .. } => {
+                Some(&recv.datatype)
+            }
             _ => self.reduction().map(|data| &data.datatype),
         }
     }
@@ -169,6 +198,7 @@ impl Arguments {
     pub(crate) fn part_types(&self) -> (&[Arc<Datatype>], &[Arc<Datatype>]) {
         match self {
             Arguments::Alltoallw { send, recv } => (send.as_ref().map_or(&[], |send| &send.datatypes), &recv.datatypes),
+            Arguments::NeighborAlltoallw { send, recv } => (&send.datatypes, &recv.datatypes),
             _ => (&[], &[]),
         }
     }
@@ -209,6 +239,21 @@ impl Arguments {
             }
             Arguments::Scan { .. } => ["MPI_Scan", "MPI_Iscan", "MPI_Scan_init"],
             Arguments::Exscan { .. } => ["MPI_Exscan", "MPI_Iexscan", "MPI_Exscan_init"],
+            Arguments::NeighborAllgather { .. } => {
+                ["MPI_Neighbor_allgather", "MPI_Ineighbor_allgather", "MPI_Neighbor_allgather_init"]
+            }
+            Arguments::NeighborAllgatherv { .. } => {
+                ["MPI_Neighbor_allgatherv", "MPI_Ineighbor_allgatherv", "MPI_Neighbor_allgatherv_init"]
+            }
+            Arguments::NeighborAlltoall { .. } => {
+                ["MPI_Neighbor_alltoall", "MPI_Ineighbor_alltoall", "MPI_Neighbor_alltoall_init"]
+            }
+            Arguments::NeighborAlltoallv { .. } => {
+                ["MPI_Neighbor_alltoallv", "MPI_Ineighbor_alltoallv", "MPI_Neighbor_alltoallv_init"]
+            }
+            Arguments::NeighborAlltoallw { .. } => {
+                ["MPI_Neighbor_alltoallw", "MPI_Ineighbor_alltoallw", "MPI_Neighbor_alltoallw_init"]
+            }
         }
     }
 }

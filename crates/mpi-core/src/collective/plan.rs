@@ -89,6 +89,26 @@ fn translate(comm: &Comm, arguments: &Arguments) -> Result<Call> {
             let (in_place, commutative, data) = reduction(comm, data)?;
             Call::Exscan(collectives::Exscan { in_place, commutative, data })
         }
+        Arguments::NeighborAllgather { send, recv } => {
+            let (neighbours, send, recv) = (comm.neighbours()?.clone(), block(Some(send)), block(Some(recv)));
+            Call::NeighborAllgather(collectives::NeighborAllgather { neighbours, send, recv })
+        }
+        Arguments::NeighborAllgatherv { send, recv } => {
+            let (neighbours, send, recv) = (comm.neighbours()?.clone(), block(Some(send)), blocks(Some(recv)));
+            Call::NeighborAllgatherv(collectives::NeighborAllgatherv { neighbours, send, recv })
+        }
+        Arguments::NeighborAlltoall { send, recv } => {
+            let (neighbours, send, recv) = (comm.neighbours()?.clone(), block(Some(send)), block(Some(recv)));
+            Call::NeighborAlltoall(collectives::NeighborAlltoall { neighbours, send, recv })
+        }
+        Arguments::NeighborAlltoallv { send, recv } => {
+            let (neighbours, send, recv) = (comm.neighbours()?.clone(), blocks(Some(send)), blocks(Some(recv)));
+            Call::NeighborAlltoallv(collectives::NeighborAlltoallv { neighbours, send, recv })
+        }
+        Arguments::NeighborAlltoallw { send, recv } => {
+            let (neighbours, send, recv) = (comm.neighbours()?.clone(), parts(Some(send)), parts(Some(recv)));
+            Call::NeighborAlltoallw(collectives::NeighborAlltoallw { neighbours, send, recv })
+        }
     })
 }
 

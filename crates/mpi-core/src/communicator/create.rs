@@ -22,7 +22,7 @@ use crate::world::{Operation, World};
 const BOOTSTRAP: CommId = CommId(1);
 
 impl World {
-    /// A communicator with the same processes, attributes and hints, and contexts of its own.
+    /// A communicator with the same processes, topology, attributes and hints, and contexts of its own.
     ///
     /// Collective.
     ///
@@ -179,6 +179,9 @@ impl World {
     fn unsettled_copy(&self, comm: &Arc<Comm>, info: Option<Arc<Info>>) -> Comm {
         let copy = Comm::new(Arc::clone(comm.group()), &self.commons, comm.error_handler());
         copy.set_info(info);
+        if let Some(topology) = comm.topology.get() {
+            copy.topology.set(Arc::clone(topology)).expect("a copy is new");
+        }
         copy
     }
 

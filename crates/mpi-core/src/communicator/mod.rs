@@ -15,6 +15,7 @@ mod agreement;
 mod commons;
 mod context_ids;
 mod create;
+mod exchange;
 mod inbox;
 mod split;
 mod tree;
@@ -39,6 +40,7 @@ use crate::error::{ErrorClass, Result};
 use crate::group::Group;
 use crate::info::Info;
 use crate::point_to_point::AttachedBuffer;
+use crate::topology::Topology;
 
 /// How two communicators compare.
 ///
@@ -65,6 +67,7 @@ pub struct Comm {
     is_identity: bool,
     collective_count: AtomicU32,
     schedules: OnceLock<Box<ScheduleCache>>,
+    topology: OnceLock<Arc<Topology>>,
     details: Mutex<Details>,
     /// Values the user has attached.
     pub attributes: Attributes,
@@ -112,6 +115,7 @@ impl Comm {
             group,
             collective_count: AtomicU32::new(0),
             schedules: OnceLock::new(),
+            topology: OnceLock::new(),
             details: Mutex::new(Details { name: None, info: None, error_handler, attached: AttachedBuffer::default() }),
             attributes: Attributes::default(),
             face_handle: AtomicUsize::new(0),
@@ -233,6 +237,16 @@ impl Comm {
             let place = Place { rank: self.rank, size: self.size() };
             Box::new(ScheduleCache::new(place, Arc::clone(&self.commons.selection)))
         })
+    }
+
+    /// Who is whose neighbour, if that was said.
+    pub fn topology(&self) -> Option<&Topology> {
+        self.topology.get().map(|topology| &**topology)
+    }
+
+    /// Says who is whose neighbour, once, while the communicator is made.
+    pub(crate) fn set_topology(&self, topology: Topology) {
+        self.topology.set(Arc::new(topology)).expect("a communicator gets one topology");
     }
 
     /// The name the user gave, or an empty one.

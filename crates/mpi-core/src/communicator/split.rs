@@ -107,7 +107,7 @@ impl World {
     }
 
     /// The split proper. If `must_divide`, a split that leaves everybody together gives nothing.
-    fn split_by(
+    pub(crate) fn split_by(
         &self,
         comm: &Arc<Comm>,
         colour: Option<u64>,
