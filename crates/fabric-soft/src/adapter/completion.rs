@@ -1,0 +1,159 @@
+//! Completion queues, and the descriptors that tell of them.
+
+use std::cell::OnceCell;
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use fabric::{FabricError, NotifyOn, WcStatus, WorkCompletion};
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
+
+/// One completion queue.
+pub(super) struct Completions {
+    waiting: VecDeque<WorkCompletion>,
+    depth: u32,
+    overrun: bool,
+    armed: Option<NotifyOn>,
+    notifier: OnceCell<Notifier>,
+}
+
+/// What became of a completion.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pushed {
+    Kept,
+    /// The queue was full, and is broken from now on.
+    Overran,
+    /// The queue was broken before.
+    Dropped,
+}
+
+impl Completions {
+    pub(super) fn new(depth: u32) -> Self {
+        Self { waiting: VecDeque::new(), depth, overrun: false, armed: None, notifier: OnceCell::new() }
+    }
+
+    pub(super) fn push(&mut self, completion: WorkCompletion, solicited: bool) -> Pushed {
+        if self.overrun {
+            return Pushed::Dropped;
+        }
+        let full = self.waiting.len() >= self.depth as usize;
+        if full {
+            self.overrun = true;
+        } else {
+            self.waiting.push_back(completion);
+        }
+        let rings = match self.armed {
+            Some(NotifyOn::Any) => true,
+            Some(NotifyOn::Solicited) => solicited || full || completion.status != WcStatus::Success,
+            None => false,
+        };
+        if rings {
+            self.armed = None;
+            if let Some(notifier) = self.notifier.get() {
+                notifier.ring();
+            }
+        }
+        if full { Pushed::Overran } else { Pushed::Kept }
+    }
+
+    pub(super) fn poll(&mut self, into: &mut [WorkCompletion]) -> Result<usize, FabricError> {
+        if self.waiting.is_empty() && self.overrun && !into.is_empty() {
+            return Err(FabricError::CompletionQueueOverrun { depth: self.depth });
+        }
+        let count = self.waiting.len().min(into.len());
+        for (slot, completion) in into.iter_mut().zip(self.waiting.drain(..count)) {
+            *slot = completion;
+        }
+        Ok(count)
+    }
+
+    pub(super) fn arm(&mut self, on: NotifyOn) {
+        // Armed for any completion it stays so: the wider wish includes the narrower.
+        if self.armed != Some(NotifyOn::Any) {
+            self.armed = Some(on);
+        }
+    }
+
+    /// The descriptor, made when it is first asked for; `link` wakes it too.
+    pub(super) fn notifier(&self, link: Option<BorrowedFd<'_>>) -> Result<&Notifier, FabricError> {
+        if self.notifier.get().is_none() {
+            let notifier = Notifier::new(link).map_err(|error| FabricError::System {
+                operation: "making a completion descriptor",
+                reason: error.to_string(),
+            })?;
+            return Ok(self.notifier.get_or_init(|| notifier));
+        }
+        Ok(self.notifier.get().expect("seen above"))
+    }
+}
+
+/// One descriptor over three: completions, the link, and the adapter's next deadline.
+pub(super) struct Notifier {
+    all: OwnedFd,
+    rung: OwnedFd,
+    timer: OwnedFd,
+}
+
+impl Notifier {
+    fn new(link: Option<BorrowedFd<'_>>) -> rustix::io::Result<Self> {
+        let all = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let rung = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let timer =
+            rustix::time::timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+        for fd in [Some(rung.as_fd()), Some(timer.as_fd()), link].into_iter().flatten() {
+            epoll::add(&all, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+        }
+        Ok(Self { all, rung, timer })
+    }
+
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.all.as_fd()
+    }
+
+    /// Makes the descriptor readable. A counter that is full is readable already.
+    fn ring(&self) {
+        let _ = rustix::io::write(&self.rung, &1u64.to_ne_bytes());
+    }
+
+    /// The descriptor becomes readable after `wait` at the latest; `None`: no deadline.
+    pub(super) fn wake_after(&self, wait: Option<Duration>) {
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let value = wait.map_or(zero, |wait| {
+            let wait = wait.max(Duration::from_nanos(1));
+            Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() }
+        });
+        let spec = Itimerspec { it_interval: zero, it_value: value };
+        // A timer of our own with a value in range cannot be refused.
+        let _ = rustix::time::timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &spec);
+    }
+
+    /// What rang has been seen. Nothing to read is nothing to forget.
+    pub(super) fn acknowledge(&self) {
+        let mut count = [0u8; 8];
+        let _ = rustix::io::read(&self.rung, &mut count);
+        let _ = rustix::io::read(&self.timer, &mut count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn completion(id: u64) -> WorkCompletion {
+        WorkCompletion { id, ..WorkCompletion::default() }
+    }
+
+    #[test]
+    fn what_was_saved_is_polled_before_the_overrun_is_told() {
+        let mut queue = Completions::new(2);
+        assert_eq!(
+            [1, 2, 3, 4].map(|id| queue.push(completion(id), false)),
+            [Pushed::Kept, Pushed::Kept, Pushed::Overran, Pushed::Dropped]
+        );
+        let mut into = [WorkCompletion::default(); 3];
+        assert_eq!(queue.poll(&mut into), Ok(2));
+        assert_eq!([into[0].id, into[1].id], [1, 2]);
+        assert_eq!(queue.poll(&mut into), Err(FabricError::CompletionQueueOverrun { depth: 2 }));
+    }
+}

@@ -1,0 +1,376 @@
+//! The adapter's objects and what happens to them; everything here is without a link.
+
+use std::collections::VecDeque;
+
+use fabric::{
+    AsynchronousEvent, CompletionOpcode, CompletionQueue, MulticastGroup, NotifyOn, Operation, QpNumber, QueuePair,
+    QueuePairState, SharedReceiveQueue, Transport, WcStatus, WorkCompletion,
+};
+
+use super::completion::{Completions, Pushed};
+use super::queue_pair::QueuePairObject;
+use super::receive::{Posted, Receive, ReceiveQueue};
+use super::regions::{Regions, RemoteUse};
+use super::responder::Arriving;
+use crate::link::{HEADER_BYTES, LinkPeer};
+use crate::numbered::{Numbered, handle, number_of};
+use crate::wire::{Kind, Packet};
+
+/// Protection domains, completion queues, shared receive queues and address handles, each, at most.
+pub(super) const OBJECTS_MAX: u32 = 1 << 14;
+/// Queue pairs at most.
+pub(super) const QUEUE_PAIRS_MAX: u32 = 1 << 16;
+/// Queues one receive may stand in.
+pub(super) const MULTI_QUEUE_MAX: usize = 64;
+/// Answers waiting for one peer, at most. Past it a peer that floods gets none.
+const ANSWERS_MAX: usize = 1 << 16;
+
+/// This adapter as a peer of itself; no link has so many peers.
+pub(super) const OWN: LinkPeer = LinkPeer(u32::MAX);
+
+pub(super) struct SharedReceives {
+    pub(super) domain: u32,
+    pub(super) queue: ReceiveQueue,
+    pub(super) xrc: Option<(u32, CompletionQueue)>,
+    pub(super) limit: u32,
+}
+
+/// A receive that stands in several queues.
+pub(super) struct InSeveral {
+    pub(super) receive: Receive,
+    pub(super) queues: Vec<u32>,
+}
+
+/// Where a datagram goes.
+#[derive(Clone, Copy)]
+pub(super) enum Way {
+    Peer(LinkPeer),
+    Group(MulticastGroup),
+}
+
+/// A packet to be sent when the link has room.
+pub(super) struct Answer {
+    pub(super) packet: Packet,
+    /// What a read brings: looked up again when it is sent, for the region may have gone.
+    pub(super) bytes: Option<RemoteUse>,
+}
+
+/// What the adapter keeps per peer.
+#[derive(Default)]
+pub(super) struct PeerState {
+    pub(super) answers: VecDeque<Answer>,
+    pub(super) arriving: Option<Arriving>,
+    pub(super) is_lost: bool,
+}
+
+pub(super) struct Core {
+    pub(super) regions: Regions,
+    pub(super) domains: Numbered<()>,
+    pub(super) xrc_domains: Numbered<()>,
+    pub(super) completions: Numbered<Completions>,
+    pub(super) shared: Numbered<SharedReceives>,
+    pub(super) several: Numbered<InSeveral>,
+    pub(super) addresses: Numbered<(u32, Way)>,
+    pub(super) queue_pairs: Numbered<QueuePairObject>,
+    pub(super) events: VecDeque<AsynchronousEvent>,
+    pub(super) peers: Vec<PeerState>,
+    pub(super) own: PeerState,
+    /// Packets of this adapter to itself.
+    pub(super) own_packets: VecDeque<([u8; HEADER_BYTES], Vec<u8>)>,
+    /// Queue pairs with something to send.
+    pub(super) startable: VecDeque<u32>,
+    /// Queue pairs that wait for a moment.
+    pub(super) held: Vec<u32>,
+    /// Those among them whose wait is a duration still.
+    pub(super) newly_held: Vec<u32>,
+    /// Peers with answers to send.
+    pub(super) answering: Vec<LinkPeer>,
+    /// Queue pairs to be taken out of the link's table.
+    pub(super) unpublish: Vec<u32>,
+    /// Packets that were none, or not for us.
+    pub(super) refused_packets: u64,
+}
+
+impl Core {
+    pub(super) fn new() -> Self {
+        Self {
+            regions: Regions::new(),
+            domains: Numbered::new("protection domains", OBJECTS_MAX),
+            xrc_domains: Numbered::new("XRC domains", OBJECTS_MAX),
+            completions: Numbered::new("completion queues", OBJECTS_MAX),
+            shared: Numbered::new("shared receive queues", OBJECTS_MAX),
+            several: Numbered::new("receives in several queues", QUEUE_PAIRS_MAX),
+            addresses: Numbered::new("address handles", OBJECTS_MAX),
+            queue_pairs: Numbered::new("queue pairs", QUEUE_PAIRS_MAX),
+            events: VecDeque::new(),
+            peers: Vec::new(),
+            own: PeerState::default(),
+            own_packets: VecDeque::new(),
+            startable: VecDeque::new(),
+            held: Vec::new(),
+            newly_held: Vec::new(),
+            answering: Vec::new(),
+            unpublish: Vec::new(),
+            refused_packets: 0,
+        }
+    }
+
+    pub(super) fn peer(&mut self, peer: LinkPeer) -> &mut PeerState {
+        if peer == OWN {
+            return &mut self.own;
+        }
+        let index = peer.0 as usize;
+        if index >= self.peers.len() {
+            self.peers.resize_with(index + 1, PeerState::default);
+        }
+        &mut self.peers[index]
+    }
+
+    /// Adds a completion; an overrun takes the queue pairs of the queue with it.
+    pub(super) fn complete(&mut self, queue: CompletionQueue, completion: WorkCompletion, solicited: bool) {
+        let Some(completions) = self.completions.get_mut(number_of(queue.0)) else { return };
+        if completions.push(completion, solicited) != Pushed::Overran {
+            return;
+        }
+        self.events.push_back(AsynchronousEvent::CompletionQueueOverrun(queue));
+        let broken: Vec<u32> = self
+            .queue_pairs
+            .iter()
+            .filter(|(_, qp)| {
+                [qp.attributes.send_completions, qp.attributes.receive_completions].contains(&queue)
+                    && qp.state != QueuePairState::Reset
+            })
+            .map(|(number, _)| number)
+            .collect();
+        broken.into_iter().for_each(|number| self.fail(number));
+    }
+
+    /// Lists a queue pair that may have something to send.
+    pub(super) fn list(&mut self, number: u32) {
+        if let Some(qp) = self.queue_pairs.get_mut(number)
+            && !qp.listed
+        {
+            qp.listed = true;
+            self.startable.push_back(number);
+        }
+    }
+
+    /// The queue pair goes to the error state by itself.
+    pub(super) fn fail(&mut self, number: u32) {
+        if self.queue_pairs.get(number).is_some_and(|qp| qp.state != QueuePairState::Error) {
+            self.events.push_back(AsynchronousEvent::QueuePairError(QueuePair(handle(number))));
+            self.enter_error(number);
+        }
+    }
+
+    /// The error state: everything posted is flushed, sends first.
+    pub(super) fn enter_error(&mut self, number: u32) {
+        let Some(qp) = self.queue_pairs.get_mut(number) else { return };
+        qp.state = QueuePairState::Error;
+        qp.hold = None;
+        qp.started = 0;
+        qp.reads_in_flight = 0;
+        let sends = std::mem::take(&mut qp.sends);
+        qp.first_sequence = qp.first_sequence.wrapping_add(sends.len() as u32);
+        let receives = std::mem::take(&mut qp.receives.posted);
+        qp.receives.live = 0;
+        let attributes = qp.attributes;
+        if std::mem::take(&mut qp.published) {
+            self.unpublish.push(number);
+        }
+        for send in sends {
+            let completion = flushed(number, send.id, opcode(send.operation));
+            self.complete(attributes.send_completions, completion, false);
+        }
+        for posted in receives {
+            if let Posted::Here(receive) = posted {
+                let completion = flushed(number, receive.id, CompletionOpcode::Receive);
+                self.complete(attributes.receive_completions, completion, false);
+            }
+        }
+    }
+
+    /// Ends the first send of a queue pair.
+    pub(super) fn end_send(&mut self, number: u32, status: WcStatus) {
+        let Some(qp) = self.queue_pairs.get_mut(number) else { return };
+        let Some(send) = qp.sends.pop_front() else { return };
+        qp.first_sequence = qp.first_sequence.wrapping_add(1);
+        if qp.started > 0 {
+            qp.started -= 1;
+            qp.reads_in_flight -= u32::from(send.operation.returns_data());
+        }
+        qp.retries = 0;
+        let queue = qp.attributes.send_completions;
+        if send.flags.signalled || status != WcStatus::Success {
+            let completion = WorkCompletion {
+                id: send.id,
+                status,
+                opcode: opcode(send.operation),
+                bytes: if status == WcStatus::Success { send.len_bytes } else { 0 },
+                qp: QpNumber(number),
+                ..WorkCompletion::default()
+            };
+            self.complete(queue, completion, false);
+        }
+        if status != WcStatus::Success {
+            self.fail(number);
+        }
+    }
+
+    /// The next receive for a message that came through queue pair `number`, and where it completes. `selected` is the
+    /// shared receive queue an XRC message names.
+    pub(super) fn take_receive(&mut self, number: u32, selected: Option<u32>) -> Option<(Receive, CompletionQueue)> {
+        let qp = self.queue_pairs.get_mut(number)?;
+        let own_completions = qp.attributes.receive_completions;
+        let shared = selected.or_else(|| qp.attributes.shared_receives.map(|queue| number_of(queue.0)));
+        let Some(shared) = shared else {
+            let Posted::Here(receive) = qp.receives.posted.pop_front()? else { return None };
+            qp.receives.live -= 1;
+            return Some((receive, own_completions));
+        };
+        let completions = self.shared.get(shared)?.xrc.map_or(own_completions, |(_, queue)| queue);
+        loop {
+            match self.shared.get_mut(shared)?.queue.posted.pop_front()? {
+                Posted::Here(receive) => {
+                    self.shared.get_mut(shared)?.queue.live -= 1;
+                    self.check_limit(shared);
+                    return Some((receive, completions));
+                }
+                Posted::InSeveral(several) => {
+                    // Claimed by this message, or by another one before.
+                    let Some(claimed) = self.claim(several) else { continue };
+                    return Some((claimed, completions));
+                }
+            }
+        }
+    }
+
+    /// Takes a receive out of all queues in which it stands.
+    pub(super) fn claim(&mut self, several: u32) -> Option<Receive> {
+        let InSeveral { receive, queues } = self.several.remove(several)?;
+        for queue in queues {
+            if let Some(shared) = self.shared.get_mut(queue) {
+                let table = &self.several;
+                shared.queue.forget_one(|number| table.get(number).is_some());
+                self.check_limit(queue);
+            }
+        }
+        Some(receive)
+    }
+
+    fn check_limit(&mut self, shared: u32) {
+        if let Some(receives) = self.shared.get_mut(shared)
+            && receives.queue.live < receives.limit
+        {
+            receives.limit = 0;
+            let event = AsynchronousEvent::ReceiveLimitReached(SharedReceiveQueue(handle(shared)));
+            self.events.push_back(event);
+        }
+    }
+
+    /// The queue from which a message through `number` takes its receive.
+    pub(super) fn receive_queue(&mut self, number: u32, selected: Option<u32>) -> Option<&mut ReceiveQueue> {
+        let qp = self.queue_pairs.get_mut(number)?;
+        match selected.or_else(|| qp.attributes.shared_receives.map(|queue| number_of(queue.0))) {
+            Some(shared) => self.shared.get_mut(shared).map(|shared| &mut shared.queue),
+            None => self.queue_pairs.get_mut(number).map(|qp| &mut qp.receives),
+        }
+    }
+
+    /// Tells up to `count` of those who wait to come again.
+    pub(super) fn call_waiting(&mut self, waiting: &[u32]) {
+        for number in waiting {
+            let Some(qp) = self.queue_pairs.get(*number).filter(|qp| qp.is_taking()) else { continue };
+            let (Some(peer), packet) = (qp.peer, Packet::new(Kind::Ready, *number, qp.remote, qp.expected)) else {
+                continue;
+            };
+            self.answer(peer, Answer { packet, bytes: None });
+        }
+    }
+
+    /// Queues an answer; acknowledgements of one queue pair are cumulative, so the last replaces the one before.
+    pub(super) fn answer(&mut self, peer: LinkPeer, answer: Answer) {
+        let state = self.peer(peer);
+        if state.is_lost || state.answers.len() >= ANSWERS_MAX {
+            return;
+        }
+        if answer.packet.kind == Kind::Acknowledge
+            && let Some(last) = state.answers.back_mut()
+            && last.packet.kind == Kind::Acknowledge
+            && (last.packet.source, last.packet.destination) == (answer.packet.source, answer.packet.destination)
+        {
+            last.packet.sequence = answer.packet.sequence;
+            return;
+        }
+        let is_first = state.answers.is_empty();
+        let source = answer.packet.source;
+        state.answers.push_back(answer);
+        if is_first {
+            self.answering.push(peer);
+        }
+        if let Some(qp) = self.queue_pairs.get_mut(source) {
+            qp.unsent_answers += 1;
+        }
+    }
+
+    /// True if anything of the kind is used by a queue pair or shared receive queue.
+    pub(super) fn completion_queue_user(&self, queue: CompletionQueue) -> Option<&'static str> {
+        if self.shared.iter().any(|(_, shared)| shared.xrc.is_some_and(|(_, completions)| completions == queue)) {
+            return Some("shared receive queue");
+        }
+        self.queue_pairs
+            .iter()
+            .any(|(_, qp)| [qp.attributes.send_completions, qp.attributes.receive_completions].contains(&queue))
+            .then_some("queue pair")
+    }
+
+    /// Who uses a protection domain.
+    pub(super) fn domain_user(&self, domain: u32) -> Option<&'static str> {
+        if self.regions.is_used(domain) {
+            return Some("memory region");
+        }
+        if self.shared.iter().any(|(_, shared)| shared.domain == domain) {
+            return Some("shared receive queue");
+        }
+        if self.addresses.iter().any(|(_, (owner, _))| *owner == domain) {
+            return Some("address handle");
+        }
+        self.queue_pairs.iter().any(|(_, qp)| qp.domain() == domain).then_some("queue pair")
+    }
+
+    /// Who uses an XRC domain.
+    pub(super) fn xrc_domain_user(&self, domain: u32) -> Option<&'static str> {
+        if self.shared.iter().any(|(_, shared)| shared.xrc.is_some_and(|(used, _)| used == domain)) {
+            return Some("shared receive queue");
+        }
+        let uses = |transport| matches!(transport, Transport::XrcTarget(used) if number_of(used.0) == domain);
+        self.queue_pairs.iter().any(|(_, qp)| uses(qp.attributes.transport)).then_some("queue pair")
+    }
+
+    pub(super) fn arm(&mut self, queue: CompletionQueue, on: NotifyOn) {
+        if let Some(completions) = self.completions.get_mut(number_of(queue.0)) {
+            completions.arm(on);
+        }
+    }
+}
+
+/// A request that was not done because its queue pair failed.
+pub(super) fn flushed(number: u32, id: u64, opcode: CompletionOpcode) -> WorkCompletion {
+    WorkCompletion {
+        id,
+        status: WcStatus::WorkRequestFlushed,
+        opcode,
+        qp: QpNumber(number),
+        ..WorkCompletion::default()
+    }
+}
+
+pub(super) fn opcode(operation: Operation) -> CompletionOpcode {
+    match operation {
+        Operation::Send | Operation::SendWithImmediate(_) => CompletionOpcode::Send,
+        Operation::RdmaWrite(_) | Operation::RdmaWriteWithImmediate(..) => CompletionOpcode::RdmaWrite,
+        Operation::RdmaRead(_) => CompletionOpcode::RdmaRead,
+        Operation::FetchAdd { .. } => CompletionOpcode::FetchAdd,
+        Operation::CompareSwap { .. } => CompletionOpcode::CompareSwap,
+    }
+}

@@ -1,0 +1,378 @@
+//! The initiator's half: requests are started in order, held back, started again, and ended by their answers.
+
+use std::time::Duration;
+
+use base::memory::ReadRange;
+use fabric::{Destination, Operation, QueuePairState, ReceiverNotReadyRetry, RemoteMemory, WcStatus};
+
+use super::core::{Core, OWN, Way};
+use super::queue_pair::{Hold, READS_MAX, Send, WINDOW_MAX};
+use super::regions::Sources;
+use super::responder::address_group;
+use crate::copying;
+use crate::link::{DirectOutcome, DirectTarget, Link, LinkPeer, Outgoing, SendOutcome};
+use crate::numbered::number_of;
+use crate::wire::{Kind, Packet, Refusal};
+
+/// When a peer that tells as soon as it is ready is asked again all the same.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+
+/// What starting one request came to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Started {
+    Next,
+    /// Nothing more for now; something will list the queue pair again.
+    Stop,
+    /// The link is full: try again at the next progress.
+    Full,
+}
+
+impl Core {
+    /// Starts what can be started on all queue pairs that may have something.
+    pub(super) fn start_all(&mut self, link: &mut dyn Link) {
+        self.release_held(link);
+        for _ in 0..self.startable.len() {
+            let Some(number) = self.startable.pop_front() else { break };
+            if let Some(qp) = self.queue_pairs.get_mut(number) {
+                qp.listed = false;
+            }
+            if self.start(link, number) {
+                self.list(number);
+            }
+        }
+    }
+
+    /// Starts the sends of a queue pair; true if it stopped because the link is full.
+    pub(super) fn start(&mut self, link: &mut dyn Link, number: u32) -> bool {
+        loop {
+            match self.start_next(link, number) {
+                Started::Next => {}
+                Started::Stop => return false,
+                Started::Full => return true,
+            }
+        }
+    }
+
+    fn start_next(&mut self, link: &mut dyn Link, number: u32) -> Started {
+        let Some(qp) = self.queue_pairs.get(number) else { return Started::Stop };
+        if qp.state != QueuePairState::ReadyToSend || qp.hold.is_some() || qp.started >= WINDOW_MAX {
+            return Started::Stop;
+        }
+        let Some(send) = qp.sends.get(qp.started) else { return Started::Stop };
+        let returns_data = send.operation.returns_data();
+        let waits_for_reads = send.flags.fence && qp.reads_in_flight > 0;
+        if waits_for_reads || returns_data && qp.reads_in_flight >= READS_MAX {
+            return Started::Stop;
+        }
+        let sequence = qp.first_sequence.wrapping_add(qp.started as u32);
+        let alone = qp.started == 0;
+        let domain = qp.domain();
+        // A request that fails here ends in its turn: when those before it are answered, it is looked at again.
+        let fail = |core: &mut Self, status| {
+            if alone {
+                core.end_send(number, status);
+            }
+            Started::Stop
+        };
+        if send.len_bytes > link.properties().message_max_bytes {
+            return fail(self, WcStatus::LocalLengthError);
+        }
+        let sources = match (&send.inline, returns_data) {
+            (Some(bytes), _) => Some(Sources::from_iter([copying::borrowed(bytes)])),
+            (None, true) => self.regions.targets(domain, &send.list).map(|_| Sources::new()),
+            (None, false) => self.regions.sources(domain, &send.list),
+        };
+        let Some(sources) = sources else { return fail(self, WcStatus::LocalProtectionError) };
+        let outgoing = Outgoing { ranges: &sources, lent: send.inline.is_none() };
+        if let Destination::Datagram { address, qp: to, qkey } = send.destination {
+            let mut packet = request(send, number, to.0, 0);
+            packet.kind = Kind::Datagram;
+            packet.selector = qkey.0;
+            let Some((owner, way)) = self.addresses.get(number_of(address.0)).copied() else {
+                return fail(self, WcStatus::LocalQueuePairOperationError);
+            };
+            if owner != domain {
+                return fail(self, WcStatus::LocalQueuePairOperationError);
+            }
+            // The datagram is over when it is sent, so nothing of it can be lent.
+            if !self.send_datagram(link, way, packet, Outgoing { lent: false, ..outgoing }) {
+                return Started::Full;
+            }
+            self.end_send(number, WcStatus::Success);
+            return Started::Next;
+        }
+        let (Some(peer), remote) = (qp.peer, qp.remote) else { return Started::Stop };
+        if alone && self.start_directly(link, number, peer, &sources) {
+            self.end_send(number, WcStatus::Success);
+            return Started::Next;
+        }
+        let Some(send) = self.queue_pairs.get(number).and_then(|qp| qp.sends.get(qp.started)) else {
+            return Started::Stop;
+        };
+        let packet = request(send, number, remote, sequence);
+        match self.send_packet(link, peer, &packet, outgoing) {
+            SendOutcome::Taken => {
+                if let Some(qp) = self.queue_pairs.get_mut(number) {
+                    qp.started += 1;
+                    qp.reads_in_flight += u32::from(returns_data);
+                }
+                Started::Next
+            }
+            SendOutcome::Full => Started::Full,
+            SendOutcome::Gone => fail(self, WcStatus::TransportRetryExceeded),
+        }
+    }
+
+    /// Reads and writes by this processor, where the link can and nothing before is under way.
+    fn start_directly(&mut self, link: &mut dyn Link, number: u32, peer: LinkPeer, sources: &[ReadRange]) -> bool {
+        let Some(qp) = self.queue_pairs.get(number) else { return false };
+        let Some(send) = qp.sends.front() else { return false };
+        let (memory, is_read) = match send.operation {
+            Operation::RdmaWrite(memory) => (memory, false),
+            Operation::RdmaRead(memory) => (memory, true),
+            _ => return false,
+        };
+        if peer == OWN {
+            return false;
+        }
+        let Some(direct) = link.direct() else { return false };
+        let (remote_qp, len_bytes) = (qp.remote, send.len_bytes);
+        let target = DirectTarget { peer, remote_qp, local_qp: number, memory, len_bytes };
+        let outcome = if is_read {
+            let Some(targets) = self.regions.targets(qp.domain(), &send.list) else { return false };
+            direct.read(&target, &targets)
+        } else {
+            direct.write(&target, sources)
+        };
+        outcome == DirectOutcome::Done
+    }
+
+    pub(super) fn send_packet(
+        &mut self,
+        link: &mut dyn Link,
+        to: LinkPeer,
+        packet: &Packet,
+        payload: Outgoing<'_>,
+    ) -> SendOutcome {
+        if to == OWN {
+            self.own_packets.push_back((packet.to_bytes(), copying::gather(payload.ranges)));
+            return SendOutcome::Taken;
+        }
+        link.send(to, &packet.to_bytes(), payload)
+    }
+
+    /// True unless the link was full for a single receiver; a group's members that are full miss it.
+    fn send_datagram(&mut self, link: &mut dyn Link, way: Way, packet: Packet, payload: Outgoing<'_>) -> bool {
+        match way {
+            Way::Peer(peer) => self.send_packet(link, peer, &packet, payload) != SendOutcome::Full,
+            Way::Group(group) => {
+                let mut packet = packet;
+                address_group(&mut packet, group);
+                for peer in link.everyone().unwrap_or_default() {
+                    let _ = self.send_packet(link, peer, &packet, payload);
+                }
+                let _ = self.send_packet(link, OWN, &packet, payload);
+                true
+            }
+        }
+    }
+
+    /// Sends answers as long as the link takes them.
+    pub(super) fn send_answers(&mut self, link: &mut dyn Link) {
+        let mut index = 0;
+        while index < self.answering.len() {
+            let peer = self.answering[index];
+            if self.send_answers_to(link, peer) {
+                self.answering.swap_remove(index);
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    /// True if nothing is left for this peer.
+    fn send_answers_to(&mut self, link: &mut dyn Link, peer: LinkPeer) -> bool {
+        while let Some(mut answer) = self.peer(peer).answers.pop_front() {
+            let mut ranges = Sources::new();
+            if let Some(wanted) = answer.bytes {
+                match self.regions.remote_source(wanted) {
+                    Some(range) => ranges.push(range),
+                    None => {
+                        // The region went between the request and now.
+                        answer.packet.kind = Kind::Refuse;
+                        answer.packet.refusal = Refusal::Access;
+                        answer.packet.len_bytes = 0;
+                        answer.bytes = None;
+                    }
+                }
+            }
+            let outgoing = Outgoing { ranges: &ranges, lent: true };
+            match self.send_packet(link, peer, &answer.packet, outgoing) {
+                SendOutcome::Full => {
+                    self.peer(peer).answers.push_front(answer);
+                    return false;
+                }
+                SendOutcome::Gone => self.peer(peer).answers.clear(),
+                SendOutcome::Taken => {
+                    if let Some(qp) = self.queue_pairs.get_mut(answer.packet.source) {
+                        qp.unsent_answers = qp.unsent_answers.saturating_sub(1);
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// Ends the first `count` sends, which a later answer says are done.
+    pub(super) fn end_sends(&mut self, number: u32, count: usize) {
+        for _ in 0..count {
+            let first = self.queue_pairs.get(number).and_then(|qp| qp.sends.front());
+            let Some(returns_data) = first.map(|send| send.operation.returns_data()) else { return };
+            // What brings something back cannot be done without having brought it.
+            self.end_send(number, if returns_data { WcStatus::BadResponse } else { WcStatus::Success });
+        }
+    }
+
+    /// An answer without payload.
+    pub(super) fn answered(&mut self, number: u32, packet: &Packet) {
+        let Some(qp) = self.queue_pairs.get_mut(number) else { return };
+        if packet.kind == Kind::Ready {
+            if matches!(qp.hold, Some(Hold::UntilReady(_))) {
+                qp.hold = None;
+                self.list(number);
+            }
+            return;
+        }
+        let Some(offset) = qp.in_flight(packet.sequence) else { return };
+        match packet.kind {
+            Kind::Acknowledge => self.end_sends(number, offset + 1),
+            Kind::AtomicResponse => {
+                self.end_sends(number, offset);
+                self.bring_atomic(number, packet.operands[0]);
+            }
+            _ => {
+                self.end_sends(number, offset);
+                self.refused(number, packet);
+            }
+        }
+        self.list(number);
+    }
+
+    fn bring_atomic(&mut self, number: u32, before: u64) {
+        let Some(qp) = self.queue_pairs.get(number) else { return };
+        let Some(send) = qp.sends.front() else { return };
+        let is_atomic = matches!(send.operation, Operation::FetchAdd { .. } | Operation::CompareSwap { .. });
+        let targets = self.regions.targets(qp.domain(), &send.list);
+        let status = match targets {
+            _ if !is_atomic => WcStatus::BadResponse,
+            None => WcStatus::LocalProtectionError,
+            Some(targets) => {
+                copying::scatter(&before.to_ne_bytes(), &targets);
+                WcStatus::Success
+            }
+        };
+        self.end_send(number, status);
+    }
+
+    fn refused(&mut self, number: u32, packet: &Packet) {
+        let status = match packet.refusal {
+            Refusal::ReceiverNotReady | Refusal::NotConnected => return self.come_again(number, packet),
+            Refusal::Invalid => WcStatus::RemoteInvalidRequest,
+            Refusal::Access => WcStatus::RemoteAccessError,
+            Refusal::Operation => WcStatus::RemoteOperationError,
+            Refusal::Gone => WcStatus::TransportRetryExceeded,
+            Refusal::None => WcStatus::BadResponse,
+        };
+        self.end_send(number, status);
+    }
+
+    /// The first request and those after it are sent again later, if they may.
+    fn come_again(&mut self, number: u32, packet: &Packet) {
+        let Some(qp) = self.queue_pairs.get_mut(number) else { return };
+        let not_ready = packet.refusal == Refusal::ReceiverNotReady;
+        let (retry_max, status) = match (not_ready, qp.receiver_not_ready_retry) {
+            (true, ReceiverNotReadyRetry::Forever) => (None, WcStatus::ReceiverNotReadyRetryExceeded),
+            (true, ReceiverNotReadyRetry::Count(count)) => (Some(count), WcStatus::ReceiverNotReadyRetryExceeded),
+            (false, _) => (Some(qp.retry_count), WcStatus::TransportRetryExceeded),
+        };
+        if retry_max.is_some_and(|max| qp.retries >= max) {
+            return self.end_send(number, status);
+        }
+        qp.retries = qp.retries.saturating_add(1);
+        qp.started = 0;
+        qp.reads_in_flight = 0;
+        // The deadline is set by the next progress, which knows the time: here it is a duration still.
+        qp.hold = Some(if !not_ready {
+            Hold::Until(qp.timeout)
+        } else if retry_max.is_none() {
+            Hold::UntilReady(ASK_AGAIN)
+        } else {
+            Hold::UntilReady(Duration::from_nanos(packet.operands[0]).min(ASK_AGAIN * 10))
+        });
+        self.newly_held.push(number);
+    }
+
+    /// Gives the newly held their deadlines, and lets go of those whose deadline has come.
+    fn release_held(&mut self, link: &dyn Link) {
+        if self.newly_held.is_empty() && self.held.is_empty() {
+            return;
+        }
+        let now = link.now();
+        for number in std::mem::take(&mut self.newly_held) {
+            let hold = self.queue_pairs.get_mut(number).and_then(|qp| qp.hold.as_mut());
+            match hold {
+                Some(Hold::UntilReady(moment) | Hold::Until(moment)) => *moment = now.saturating_add(*moment),
+                None => continue,
+            }
+            self.held.push(number);
+        }
+        let mut index = 0;
+        while index < self.held.len() {
+            let number = self.held[index];
+            let hold = self.queue_pairs.get(number).and_then(|qp| qp.hold);
+            if hold.is_some_and(|hold| hold.deadline() > now) {
+                index += 1;
+                continue;
+            }
+            self.held.swap_remove(index);
+            if let Some(qp) = self.queue_pairs.get_mut(number) {
+                qp.hold = None;
+                self.list(number);
+            }
+        }
+    }
+
+    /// The next moment at which something held may go.
+    pub(super) fn next_deadline(&self) -> Option<Duration> {
+        self.held.iter().filter_map(|number| self.queue_pairs.get(*number)?.hold).map(Hold::deadline).min()
+    }
+}
+
+fn request(send: &Send, source: u32, destination: u32, sequence: u32) -> Packet {
+    let (kind, operands) = match send.operation {
+        Operation::Send | Operation::SendWithImmediate(_) => (Kind::Send, [0; 2]),
+        Operation::RdmaWrite(_) => (Kind::Write, [0; 2]),
+        Operation::RdmaWriteWithImmediate(..) => (Kind::WriteWithImmediate, [0; 2]),
+        Operation::RdmaRead(_) => (Kind::Read, [0; 2]),
+        Operation::FetchAdd { add, .. } => (Kind::FetchAdd, [add, 0]),
+        Operation::CompareSwap { compare, swap, .. } => (Kind::CompareSwap, [compare, swap]),
+    };
+    let RemoteMemory { address, rkey } =
+        send.operation.remote().unwrap_or(RemoteMemory { address: 0, rkey: fabric::Rkey(0) });
+    let selector = match send.destination {
+        Destination::SharedReceiveQueue(number) => number.0,
+        _ => 0,
+    };
+    let is_atomic = matches!(kind, Kind::FetchAdd | Kind::CompareSwap);
+    Packet {
+        solicited: send.flags.solicited,
+        immediate: send.operation.immediate(),
+        selector,
+        rkey: rkey.0,
+        address,
+        // An atomic carries its operands in the header.
+        len_bytes: if is_atomic { 0 } else { send.len_bytes },
+        operands,
+        ..Packet::new(kind, source, destination, sequence)
+    }
+}

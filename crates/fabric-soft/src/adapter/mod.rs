@@ -1,0 +1,158 @@
+//! The software adapter: queue pairs, keys, matching, retries, completions, over any [`Link`].
+//!
+//! It does no I/O and reads no clock: packets and time come from the link. Everything happens inside the calls of
+//! [`fabric::Context`]: posting starts what can be started, polling moves what has come. A queue pair is one
+//! [`QueuePairObject`](queue_pair::QueuePairObject); the initiator's half of its work is in `initiator`, the target's
+//! in `responder`.
+
+mod completion;
+mod context;
+mod core;
+mod initiator;
+mod queue_pair;
+mod receive;
+mod regions;
+mod responder;
+
+use fabric::{Capabilities, Context, Device, FabricError, Limits};
+
+use self::core::{Core, MULTI_QUEUE_MAX, OBJECTS_MAX, OWN, QUEUE_PAIRS_MAX};
+pub use self::queue_pair::WINDOW_MAX;
+use self::queue_pair::{QueuePairObject, READS_MAX};
+use self::regions::REGIONS_MAX;
+use self::responder::DATAGRAM_HEADER_BYTES;
+use crate::copying;
+use crate::link::{Link, LinkProperties, Responder};
+
+/// Entries of a queue, at most.
+const DEPTH_MAX: u32 = 1 << 16;
+/// Entries of a scatter/gather list, at most.
+const SCATTER_GATHER_MAX: u32 = 64;
+/// Bytes of an inline payload, at most.
+const INLINE_MAX_BYTES: u32 = 1024;
+
+/// A software device that is not open yet.
+pub struct SoftDevice<L> {
+    link: L,
+}
+
+impl<L: Link> SoftDevice<L> {
+    /// The device over `link`.
+    pub const fn new(link: L) -> Self {
+        Self { link }
+    }
+}
+
+impl<L: Link + 'static> Device for SoftDevice<L> {
+    fn capabilities(&self) -> Capabilities {
+        capabilities(self.link.properties(), self.link.descriptor().is_some())
+    }
+
+    fn open(self: Box<Self>) -> Result<Box<dyn Context>, FabricError> {
+        Ok(Box::new(SoftContext::new(self.link)))
+    }
+}
+
+/// An adapter at work.
+pub struct SoftContext<L> {
+    link: L,
+    core: Core,
+    capabilities: Capabilities,
+    address: Vec<u8>,
+}
+
+impl<L: Link> SoftContext<L> {
+    /// An adapter over `link`.
+    pub fn new(link: L) -> Self {
+        let capabilities = capabilities(link.properties(), link.descriptor().is_some());
+        let address = link.address();
+        Self { link, core: Core::new(), capabilities, address }
+    }
+
+    /// Packets that were none, or not for us: what a broken or hostile peer sent.
+    pub fn refused_packets(&self) -> u64 {
+        self.core.refused_packets
+    }
+
+    /// The link below.
+    pub fn link(&mut self) -> &mut L {
+        &mut self.link
+    }
+
+    /// Moves what has come, answers it, and starts what may start.
+    fn progress(&mut self) {
+        self.link.progress(&mut self.core);
+        self.push();
+    }
+
+    /// Sends what can be sent, until what this adapter sends itself has settled.
+    fn push(&mut self) {
+        /// More rounds than a message to oneself takes; what is left waits for the next call.
+        const ROUNDS: u32 = 8;
+        for _ in 0..ROUNDS {
+            self.core.send_answers(&mut self.link);
+            self.core.start_all(&mut self.link);
+            if self.core.own_packets.is_empty() {
+                break;
+            }
+            self.deliver_own();
+        }
+        for number in std::mem::take(&mut self.core.unpublish) {
+            if let Some(direct) = self.link.direct() {
+                direct.withdraw_queue_pair(number);
+            }
+        }
+    }
+
+    fn deliver_own(&mut self) {
+        while let Some((header, bytes)) = self.core.own_packets.pop_front() {
+            let placement = self.core.begin(OWN, &header, bytes.len() as u64);
+            copying::scatter(&bytes, &placement.ranges);
+            self.core.finish(OWN);
+        }
+    }
+}
+
+fn capabilities(link: &LinkProperties, completion_descriptor: bool) -> Capabilities {
+    Capabilities {
+        kind: link.kind,
+        description: link.description.clone(),
+        reliable_connections: true,
+        xrc: true,
+        datagrams: true,
+        multicast: link.multicast,
+        atomics: true,
+        completion_descriptor,
+        multi_queue_receives: true,
+        mapped_memory: false,
+        asynchronous: link.asynchronous.clone(),
+        single_copy: link.single_copy.clone(),
+        limits: Limits {
+            queue_pairs_max: QUEUE_PAIRS_MAX,
+            completion_queues_max: OBJECTS_MAX,
+            shared_receive_queues_max: OBJECTS_MAX,
+            protection_domains_max: OBJECTS_MAX,
+            memory_regions_max: REGIONS_MAX,
+            address_handles_max: OBJECTS_MAX,
+            send_depth_max: DEPTH_MAX,
+            receive_depth_max: DEPTH_MAX,
+            completion_depth_max: DEPTH_MAX,
+            scatter_gather_max: SCATTER_GATHER_MAX,
+            inline_max_bytes: INLINE_MAX_BYTES,
+            message_max_bytes: link.message_max_bytes,
+            datagram_max_bytes: link.datagram_max_bytes,
+            datagram_header_bytes: DATAGRAM_HEADER_BYTES as u32,
+            memory_region_max_bytes: isize::MAX as u64,
+            reads_in_flight_max: READS_MAX,
+            multi_queue_max: MULTI_QUEUE_MAX as u32,
+            // The object and, while they are full, two queues of 64 entries.
+            queue_pair_bytes: (size_of::<QueuePairObject>()
+                + 64 * (size_of::<queue_pair::Send>() + size_of::<receive::Posted>()))
+                as u64,
+            peer_bytes: size_of::<self::core::PeerState>() as u64 + link.peer_bytes,
+        },
+    }
+}
+
+// A budget: a queue pair costs this, besides its queues while they are filled.
+const _: () = assert!(size_of::<QueuePairObject>() <= 512);

@@ -1,0 +1,195 @@
+//! One queue pair: its attributes, its state, and what is under way.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use fabric::{
+    Access, Destination, FabricError, MulticastGroup, Operation, Payload, Qkey, QueuePairAttributes, QueuePairState,
+    ReceiverNotReadyRetry, SendFlags, SendRequest, Transport,
+};
+
+use super::receive::{List, ReceiveQueue};
+use crate::link::LinkPeer;
+
+/// Requests of a queue pair sent and not answered, at most.
+pub const WINDOW_MAX: usize = 1024;
+/// Reads and atomics among them, at most.
+pub(super) const READS_MAX: u32 = 64;
+
+/// An entry of a send queue.
+pub(super) struct Send {
+    pub(super) id: u64,
+    pub(super) operation: Operation,
+    pub(super) list: List,
+    pub(super) inline: Option<Box<[u8]>>,
+    pub(super) destination: Destination,
+    pub(super) flags: SendFlags,
+    pub(super) len_bytes: u64,
+}
+
+impl Send {
+    pub(super) fn of(request: &SendRequest<'_>) -> Self {
+        let (list, inline) = match request.payload {
+            Payload::Memory(list) => (list.into(), None),
+            Payload::Inline(bytes) => (List::new(), Some(bytes.into())),
+        };
+        Self {
+            id: request.id,
+            operation: request.operation,
+            list,
+            inline,
+            destination: request.destination,
+            flags: request.flags,
+            len_bytes: request.payload.len_bytes(),
+        }
+    }
+}
+
+/// How long nothing is sent, and why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Hold {
+    /// The peer has no receive; it tells when it has.
+    UntilReady(Duration),
+    /// The peer is not connected yet.
+    Until(Duration),
+}
+
+impl Hold {
+    pub(super) const fn deadline(self) -> Duration {
+        match self {
+            Self::UntilReady(deadline) | Self::Until(deadline) => deadline,
+        }
+    }
+}
+
+/// A queue pair.
+pub(super) struct QueuePairObject {
+    pub(super) attributes: QueuePairAttributes,
+    pub(super) state: QueuePairState,
+    /// Counts resets, so that what was under way before one is not taken for what came after.
+    pub(super) epoch: u32,
+    pub(super) access: Access,
+    pub(super) qkey: Qkey,
+    pub(super) peer: Option<LinkPeer>,
+    pub(super) remote: u32,
+    pub(super) receiver_not_ready_timer: Duration,
+    pub(super) timeout: Duration,
+    pub(super) retry_count: u8,
+    pub(super) receiver_not_ready_retry: ReceiverNotReadyRetry,
+    pub(super) groups: Vec<MulticastGroup>,
+
+    /// Posted and not complete; the first `started` are sent.
+    pub(super) sends: VecDeque<Send>,
+    pub(super) started: usize,
+    /// Sequence number of the first of `sends`.
+    pub(super) first_sequence: u32,
+    pub(super) reads_in_flight: u32,
+    pub(super) hold: Option<Hold>,
+    pub(super) retries: u8,
+    /// It stands in the adapter's list of queue pairs with something to send.
+    pub(super) listed: bool,
+
+    pub(super) receives: ReceiveQueue,
+    /// Sequence number of the next request of the peer.
+    pub(super) expected: u32,
+    /// Answers made and not sent yet.
+    pub(super) unsent_answers: usize,
+    /// Peers see it in the link's table.
+    pub(super) published: bool,
+}
+
+impl QueuePairObject {
+    pub(super) fn new(attributes: QueuePairAttributes) -> Self {
+        Self {
+            attributes,
+            state: QueuePairState::Reset,
+            epoch: 0,
+            access: Access::LOCAL,
+            qkey: Qkey(0),
+            peer: None,
+            remote: 0,
+            receiver_not_ready_timer: Duration::ZERO,
+            timeout: Duration::ZERO,
+            retry_count: 0,
+            receiver_not_ready_retry: ReceiverNotReadyRetry::Forever,
+            groups: Vec::new(),
+            sends: VecDeque::new(),
+            started: 0,
+            first_sequence: 0,
+            reads_in_flight: 0,
+            hold: None,
+            retries: 0,
+            listed: false,
+            receives: ReceiveQueue::new(attributes.receive_depth, attributes.receive_entries_max),
+            expected: 0,
+            unsent_answers: 0,
+            published: false,
+        }
+    }
+
+    /// Back to the beginning; requests vanish.
+    pub(super) fn reset(&mut self) {
+        let (epoch, listed, unsent_answers) = (self.epoch.wrapping_add(1), self.listed, self.unsent_answers);
+        *self = Self { epoch, listed, unsent_answers, ..Self::new(self.attributes) };
+    }
+
+    /// True if it takes what peers send.
+    pub(super) fn is_taking(&self) -> bool {
+        use QueuePairState::{ReadyToReceive, ReadyToSend, SendQueueDrained};
+        matches!(self.state, ReadyToReceive | ReadyToSend | SendQueueDrained)
+    }
+
+    /// True if it is connected to queue pair `remote` of `peer`.
+    pub(super) fn is_connected_to(&self, peer: LinkPeer, remote: u32) -> bool {
+        self.peer == Some(peer) && self.remote == remote
+    }
+
+    pub(super) fn domain(&self) -> u32 {
+        crate::numbered::number_of(self.attributes.protection_domain.0)
+    }
+
+    /// Whether a request can be posted at all; that it may still fail is another matter.
+    pub(super) fn check(&self, request: &SendRequest<'_>, datagram_max_bytes: u32) -> Result<(), FabricError> {
+        let refuse = |reason| Err(FabricError::InvalidRequest { operation: "post_send", reason });
+        let limit = |what, asked: u64, max: u64| {
+            if asked > max { Err(FabricError::BeyondLimit { what, asked, max }) } else { Ok(()) }
+        };
+        match request.payload {
+            Payload::Memory(list) => {
+                limit("entries of a send", list.len() as u64, self.attributes.send_entries_max.into())?;
+            }
+            Payload::Inline(bytes) => {
+                limit("bytes of an inline payload", bytes.len() as u64, self.attributes.inline_max_bytes.into())?;
+                if request.operation.returns_data() {
+                    return refuse("what a read or an atomic brings needs registered memory");
+                }
+            }
+        }
+        if matches!(request.operation, Operation::FetchAdd { .. } | Operation::CompareSwap { .. })
+            && request.payload.len_bytes() != 8
+        {
+            return refuse("an atomic brings 8 bytes");
+        }
+        match (self.attributes.transport, request.destination) {
+            (Transport::ReliableConnection, Destination::Connected) => Ok(()),
+            (Transport::ReliableConnection, _) => refuse("a connected queue pair has one destination"),
+            (Transport::XrcInitiator, Destination::SharedReceiveQueue(_)) => Ok(()),
+            (Transport::XrcInitiator, Destination::Connected) if !request.operation.takes_receive() => Ok(()),
+            (Transport::XrcInitiator, _) => refuse("XRC sends name a shared receive queue"),
+            (Transport::XrcTarget(_), _) => refuse("the receiving half of XRC does not send"),
+            (Transport::UnreliableDatagram, Destination::Datagram { .. }) => {
+                if !matches!(request.operation, Operation::Send | Operation::SendWithImmediate(_)) {
+                    return refuse("datagrams are sent, nothing else");
+                }
+                limit("bytes of a datagram", request.payload.len_bytes(), datagram_max_bytes.into())
+            }
+            (Transport::UnreliableDatagram, _) => refuse("a datagram has an address"),
+        }
+    }
+
+    /// The index of request `sequence` among those sent, if it is one.
+    pub(super) fn in_flight(&self, sequence: u32) -> Option<usize> {
+        let offset = sequence.wrapping_sub(self.first_sequence) as usize;
+        (offset < self.started).then_some(offset)
+    }
+}

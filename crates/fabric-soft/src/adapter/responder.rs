@@ -1,0 +1,441 @@
+//! The target's half: requests that arrive are checked, placed and answered.
+//!
+//! ```text
+//!   initiator                          target
+//!   request, sequence n ───────────▶   n is expected: check, place, answer; expect n + 1
+//!           ◀─────────── Acknowledge n (and all before), ReadResponse, AtomicResponse
+//!           ◀─────────── Refuse n: not ready  (n is expected still; n + 1 … are dropped until it comes again)
+//!           ◀─────────── Ready                (a receive was posted: come again now)
+//!           ◀─────────── Refuse n: access …   (both queue pairs are in the error state)
+//! ```
+//! Links keep order, so a gap in the sequence only ever follows a refusal.
+
+use base::sync::Ordering;
+use fabric::{
+    CompletionOpcode, CompletionQueue, MulticastGroup, Operation, QpNumber, Transport, WcStatus, WorkCompletion,
+};
+
+use super::core::{Answer, Core, flushed};
+use super::queue_pair::WINDOW_MAX;
+use super::regions::{RemoteUse, behind};
+use crate::copying;
+use crate::link::{HEADER_BYTES, LinkPeer, Placement, Responder};
+use crate::wire::{self, Kind, Packet, Refusal};
+
+/// Bytes in front of a datagram in its receive: the global route header's place.
+pub(super) const DATAGRAM_HEADER_BYTES: usize = 40;
+
+/// What to do when a payload has come.
+pub(super) struct Arriving {
+    qp: u32,
+    epoch: u32,
+    then: Then,
+}
+
+enum Then {
+    /// A receive is filled; `acknowledge`: the request is answered.
+    Receive { completions: CompletionQueue, completion: WorkCompletion, solicited: bool, acknowledge: Option<u32> },
+    /// The request is answered.
+    Acknowledge(u32),
+    /// What our own read asked for.
+    Brought,
+    /// Datagrams for everybody in a group are copied from here.
+    Group { packet: Packet, bytes: Vec<u8> },
+}
+
+impl Responder for Core {
+    fn begin(&mut self, from: LinkPeer, header: &[u8; HEADER_BYTES], payload_bytes: u64) -> Placement {
+        self.peer(from).arriving = None;
+        let packet = wire::parse(header).filter(|packet| {
+            let bytes = if packet.kind == Kind::Read { 0 } else { packet.len_bytes };
+            bytes == payload_bytes
+        });
+        let Some(packet) = packet else {
+            self.refused_packets += 1;
+            return Placement::discard();
+        };
+        let begun = match packet.kind {
+            Kind::Datagram => self.begin_datagram(packet),
+            kind if kind.is_request() => self.begin_request(from, packet),
+            _ => self.begin_answer(from, packet),
+        };
+        let Some((arriving, placement)) = begun else { return Placement::discard() };
+        self.peer(from).arriving = Some(arriving);
+        placement
+    }
+
+    fn finish(&mut self, from: LinkPeer) {
+        let Some(Arriving { qp: number, epoch, then }) = self.peer(from).arriving.take() else { return };
+        let is_alive = self.queue_pairs.get(number).is_some_and(|qp| qp.epoch == epoch && qp.is_taking());
+        match then {
+            Then::Receive { completions, completion, solicited, acknowledge } => {
+                if !is_alive {
+                    // It failed while the bytes came: now that they do not any more, the receive is flushed as the
+                    // others were.
+                    if self.queue_pairs.get(number).is_some_and(|qp| qp.epoch == epoch) {
+                        self.complete(completions, flushed(number, completion.id, completion.opcode), false);
+                    }
+                    return;
+                }
+                self.complete(completions, completion, solicited);
+                if let Some(sequence) = acknowledge {
+                    self.acknowledge(number, sequence);
+                }
+            }
+            Then::Acknowledge(sequence) if is_alive => self.acknowledge(number, sequence),
+            Then::Brought if is_alive => {
+                self.end_send(number, WcStatus::Success);
+                self.list(number);
+            }
+            Then::Acknowledge(_) | Then::Brought => {}
+            Then::Group { packet, bytes } => self.spread(packet, &bytes),
+        }
+    }
+
+    fn lost(&mut self, peer: LinkPeer) {
+        let state = self.peer(peer);
+        state.is_lost = true;
+        state.answers.clear();
+        let arriving = state.arriving.take();
+        if let Some(Arriving { qp, then: Then::Receive { completions, completion, .. }, .. }) = arriving {
+            self.complete(completions, flushed(qp, completion.id, completion.opcode), false);
+        }
+        let its: Vec<u32> =
+            self.queue_pairs.iter().filter(|(_, qp)| qp.peer == Some(peer)).map(|(number, _)| number).collect();
+        for number in its {
+            // The request under way tells why; the others are flushed.
+            let in_flight = self.queue_pairs.get(number).is_some_and(|qp| qp.started > 0);
+            if in_flight {
+                self.end_send(number, WcStatus::TransportRetryExceeded);
+            }
+            self.fail(number);
+        }
+    }
+}
+
+type Begun = Option<(Arriving, Placement)>;
+
+impl Core {
+    fn begin_request(&mut self, from: LinkPeer, packet: Packet) -> Begun {
+        let number = packet.destination;
+        let Some(qp) = self.queue_pairs.get(number) else {
+            self.refuse(from, packet, Refusal::Gone);
+            return None;
+        };
+        if !qp.is_taking() || !qp.is_connected_to(from, packet.source) {
+            use fabric::QueuePairState::{Init, Reset};
+            let is_early = matches!(qp.state, Reset | Init);
+            self.refuse(from, packet, if is_early { Refusal::NotConnected } else { Refusal::Gone });
+            return None;
+        }
+        if packet.sequence != qp.expected {
+            // It follows one that was refused, and comes again after it.
+            return None;
+        }
+        if qp.unsent_answers > WINDOW_MAX {
+            self.refused_packets += 1;
+            self.refuse(from, packet, Refusal::Invalid);
+            self.fail(number);
+            return None;
+        }
+        match packet.kind {
+            Kind::Send => self.begin_send(from, packet),
+            Kind::Write | Kind::WriteWithImmediate => self.begin_write(from, packet),
+            Kind::Read => self.read(from, packet),
+            _ => self.atomic(from, packet),
+        }
+    }
+
+    fn expect_next(&mut self, number: u32) -> u32 {
+        let Some(qp) = self.queue_pairs.get_mut(number) else { return 0 };
+        qp.expected = qp.expected.wrapping_add(1);
+        qp.epoch
+    }
+
+    /// The shared receive queue that an XRC message names, if it may; `Err` if it may not.
+    fn selected(&self, packet: &Packet) -> Result<Option<u32>, Refusal> {
+        let Some(qp) = self.queue_pairs.get(packet.destination) else { return Err(Refusal::Gone) };
+        match qp.attributes.transport {
+            Transport::XrcTarget(domain) => match self.shared.get(packet.selector).and_then(|shared| shared.xrc) {
+                Some((its, _)) if its == crate::numbered::number_of(domain.0) => Ok(Some(packet.selector)),
+                _ => Err(Refusal::Invalid),
+            },
+            Transport::XrcInitiator => Err(Refusal::Invalid),
+            _ => Ok(None),
+        }
+    }
+
+    fn begin_send(&mut self, from: LinkPeer, packet: Packet) -> Begun {
+        let number = packet.destination;
+        let selected = match self.selected(&packet) {
+            Ok(selected) => selected,
+            Err(refusal) => return self.refuse_for_good(from, packet, refusal),
+        };
+        let Some((receive, completions)) = self.take_receive(number, selected) else {
+            return self.not_ready(from, packet, selected);
+        };
+        let mut completion = WorkCompletion {
+            id: receive.id,
+            opcode: CompletionOpcode::Receive,
+            bytes: packet.len_bytes,
+            immediate: packet.immediate,
+            qp: QpNumber(number),
+            ..WorkCompletion::default()
+        };
+        let capacity: u64 = receive.list.iter().map(|entry| u64::from(entry.len_bytes)).sum();
+        let domain = self.receiving_domain(number, selected);
+        let targets = self.regions.targets(domain, &receive.list);
+        let failure = match &targets {
+            Some(_) if capacity >= packet.len_bytes => None,
+            Some(_) => Some((WcStatus::LocalLengthError, Refusal::Invalid)),
+            None => Some((WcStatus::LocalProtectionError, Refusal::Operation)),
+        };
+        if let Some((status, refusal)) = failure {
+            completion = WorkCompletion { status, bytes: 0, immediate: None, ..completion };
+            self.complete(completions, completion, true);
+            return self.refuse_for_good(from, packet, refusal);
+        }
+        let epoch = self.expect_next(number);
+        let (solicited, acknowledge) = (packet.solicited, Some(packet.sequence));
+        let then = Then::Receive { completions, completion, solicited, acknowledge };
+        Some((Arriving { qp: number, epoch, then }, Placement { ranges: targets.unwrap_or_default() }))
+    }
+
+    /// The protection domain of the receives a message through `number` fills.
+    fn receiving_domain(&self, number: u32, selected: Option<u32>) -> u32 {
+        let Some(qp) = self.queue_pairs.get(number) else { return 0 };
+        let shared =
+            selected.or_else(|| qp.attributes.shared_receives.map(|queue| crate::numbered::number_of(queue.0)));
+        shared.and_then(|shared| self.shared.get(shared)).map_or_else(|| qp.domain(), |shared| shared.domain)
+    }
+
+    fn begin_write(&mut self, from: LinkPeer, packet: Packet) -> Begun {
+        let number = packet.destination;
+        let qp = self.queue_pairs.get(number)?;
+        let target =
+            if qp.access.remote_write { self.regions.remote_target(remote(&packet, qp.domain())) } else { None };
+        // Zero bytes name no memory.
+        if target.is_none() && packet.len_bytes > 0 {
+            return self.refuse_for_good(from, packet, Refusal::Access);
+        }
+        let placement = Placement { ranges: target.into_iter().collect() };
+        if packet.kind == Kind::Write {
+            let epoch = self.expect_next(number);
+            return Some((Arriving { qp: number, epoch, then: Then::Acknowledge(packet.sequence) }, placement));
+        }
+        let selected = match self.selected(&packet) {
+            Ok(selected) => selected,
+            Err(refusal) => return self.refuse_for_good(from, packet, refusal),
+        };
+        let Some((receive, completions)) = self.take_receive(number, selected) else {
+            return self.not_ready(from, packet, selected);
+        };
+        let completion = WorkCompletion {
+            id: receive.id,
+            opcode: CompletionOpcode::ReceiveRdmaWithImmediate,
+            bytes: packet.len_bytes,
+            immediate: packet.immediate,
+            qp: QpNumber(number),
+            ..WorkCompletion::default()
+        };
+        let epoch = self.expect_next(number);
+        let (solicited, acknowledge) = (packet.solicited, Some(packet.sequence));
+        let then = Then::Receive { completions, completion, solicited, acknowledge };
+        Some((Arriving { qp: number, epoch, then }, placement))
+    }
+
+    fn read(&mut self, from: LinkPeer, packet: Packet) -> Begun {
+        let number = packet.destination;
+        let qp = self.queue_pairs.get(number)?;
+        let wanted = remote(&packet, qp.domain());
+        let allowed = packet.len_bytes == 0 || qp.access.remote_read && self.regions.remote_source(wanted).is_some();
+        if !allowed {
+            return self.refuse_for_good(from, packet, Refusal::Access);
+        }
+        self.expect_next(number);
+        let mut answer = reply(&packet, Kind::ReadResponse);
+        answer.len_bytes = packet.len_bytes;
+        self.answer(from, Answer { packet: answer, bytes: (packet.len_bytes > 0).then_some(wanted) });
+        None
+    }
+
+    fn atomic(&mut self, from: LinkPeer, packet: Packet) -> Begun {
+        let number = packet.destination;
+        let qp = self.queue_pairs.get(number)?;
+        if !packet.address.is_multiple_of(8) {
+            return self.refuse_for_good(from, packet, Refusal::Invalid);
+        }
+        let word = self.regions.remote_word(remote(&packet, qp.domain())).filter(|_| qp.access.remote_atomic);
+        let Some(word) = word else { return self.refuse_for_good(from, packet, Refusal::Access) };
+        let [first, second] = packet.operands;
+        // AcqRel: what was written before the atomic is seen by whoever sees its effect.
+        let before = match packet.kind {
+            Kind::FetchAdd => word.fetch_add(first, Ordering::AcqRel),
+            _ => match word.compare_exchange(first, second, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(before) | Err(before) => before,
+            },
+        };
+        self.expect_next(number);
+        let mut answer = reply(&packet, Kind::AtomicResponse);
+        answer.operands[0] = before;
+        self.answer(from, Answer { packet: answer, bytes: None });
+        None
+    }
+
+    /// An answer to a request of ours; only what a read brings has a payload.
+    fn begin_answer(&mut self, from: LinkPeer, packet: Packet) -> Begun {
+        let number = packet.destination;
+        let known = self.queue_pairs.get(number).is_some_and(|qp| qp.is_connected_to(from, packet.source));
+        if !known {
+            self.refused_packets += 1;
+            return None;
+        }
+        if packet.kind != Kind::ReadResponse {
+            self.answered(number, &packet);
+            return None;
+        }
+        let offset = self.queue_pairs.get(number)?.in_flight(packet.sequence)?;
+        self.end_sends(number, offset);
+        let qp = self.queue_pairs.get(number)?;
+        let first = qp.sends.front()?;
+        if !matches!(first.operation, Operation::RdmaRead(_)) || first.len_bytes != packet.len_bytes {
+            self.end_send(number, WcStatus::BadResponse);
+            return None;
+        }
+        let Some(targets) = self.regions.targets(qp.domain(), &first.list) else {
+            self.end_send(number, WcStatus::LocalProtectionError);
+            return None;
+        };
+        Some((Arriving { qp: number, epoch: qp.epoch, then: Then::Brought }, Placement { ranges: targets }))
+    }
+
+    fn begin_datagram(&mut self, packet: Packet) -> Begun {
+        if let Some(len) = group_of(&packet).map(|_| packet.len_bytes as usize) {
+            let mut bytes = vec![0u8; len];
+            // SAFETY: the vector's memory stays where it is while it is moved into `Arriving`, which lives until the
+            // link has finished the packet or has forgotten it.
+            let range = unsafe { base::memory::WriteRange::new(bytes.as_mut_ptr(), len) };
+            let then = Then::Group { packet, bytes };
+            return Some((Arriving { qp: 0, epoch: 0, then }, Placement { ranges: [range].into_iter().collect() }));
+        }
+        let number = packet.destination;
+        let (completions, completion, targets) = self.receive_datagram(number, &packet)?;
+        let epoch = self.queue_pairs.get(number)?.epoch;
+        let then = Then::Receive { completions, completion, solicited: packet.solicited, acknowledge: None };
+        Some((Arriving { qp: number, epoch, then }, Placement { ranges: targets }))
+    }
+
+    /// Hands a datagram to every queue pair in its group.
+    fn spread(&mut self, packet: Packet, bytes: &[u8]) {
+        let Some(group) = group_of(&packet) else { return };
+        let members: Vec<u32> =
+            self.queue_pairs.iter().filter(|(_, qp)| qp.groups.contains(&group)).map(|(number, _)| number).collect();
+        for number in members {
+            if let Some((completions, completion, targets)) = self.receive_datagram(number, &packet) {
+                copying::scatter(bytes, &targets);
+                self.complete(completions, completion, packet.solicited);
+            }
+        }
+    }
+
+    /// A receive for a datagram; without one, or with too short a one, the datagram is dropped.
+    fn receive_datagram(
+        &mut self,
+        number: u32,
+        packet: &Packet,
+    ) -> Option<(CompletionQueue, WorkCompletion, super::regions::Targets)> {
+        let qp = self.queue_pairs.get(number)?;
+        let takes =
+            qp.attributes.transport == Transport::UnreliableDatagram && qp.is_taking() && qp.qkey.0 == packet.selector;
+        if !takes {
+            self.refused_packets += 1;
+            return None;
+        }
+        let domain = self.receiving_domain(number, None);
+        let (receive, completions) = self.take_receive(number, None)?;
+        let mut completion = WorkCompletion {
+            id: receive.id,
+            opcode: CompletionOpcode::Receive,
+            bytes: packet.len_bytes + DATAGRAM_HEADER_BYTES as u64,
+            immediate: packet.immediate,
+            qp: QpNumber(number),
+            source: Some(QpNumber(packet.source)),
+            ..WorkCompletion::default()
+        };
+        let capacity: u64 = receive.list.iter().map(|entry| u64::from(entry.len_bytes)).sum();
+        let targets = self.regions.targets(domain, &receive.list);
+        let status = match &targets {
+            Some(_) if capacity >= completion.bytes => WcStatus::Success,
+            Some(_) => WcStatus::LocalLengthError,
+            None => WcStatus::LocalProtectionError,
+        };
+        if status != WcStatus::Success {
+            completion = WorkCompletion { status, bytes: 0, immediate: None, source: None, ..completion };
+            self.complete(completions, completion, true);
+            self.fail(number);
+            return None;
+        }
+        Some((completions, completion, behind(&targets.unwrap_or_default(), DATAGRAM_HEADER_BYTES)))
+    }
+
+    fn acknowledge(&mut self, number: u32, sequence: u32) {
+        let Some(qp) = self.queue_pairs.get(number) else { return };
+        let (Some(peer), packet) = (qp.peer, Packet::new(Kind::Acknowledge, number, qp.remote, sequence)) else {
+            return;
+        };
+        self.answer(peer, Answer { packet, bytes: None });
+    }
+
+    fn not_ready(&mut self, from: LinkPeer, packet: Packet, selected: Option<u32>) -> Begun {
+        let number = packet.destination;
+        if let Some(queue) = self.receive_queue(number, selected) {
+            queue.wait(number);
+        }
+        self.refuse(from, packet, Refusal::ReceiverNotReady);
+        None
+    }
+
+    /// Both queue pairs go to the error state.
+    fn refuse_for_good(&mut self, from: LinkPeer, packet: Packet, refusal: Refusal) -> Begun {
+        self.refuse(from, packet, refusal);
+        self.fail(packet.destination);
+        None
+    }
+
+    fn refuse(&mut self, from: LinkPeer, packet: Packet, refusal: Refusal) {
+        let mut answer = reply(&packet, Kind::Refuse);
+        answer.refusal = refusal;
+        if let Some(qp) = self.queue_pairs.get(packet.destination) {
+            answer.operands[0] = qp.receiver_not_ready_timer.as_nanos() as u64;
+        }
+        self.answer(from, Answer { packet: answer, bytes: None });
+    }
+}
+
+fn reply(packet: &Packet, kind: Kind) -> Packet {
+    Packet::new(kind, packet.destination, packet.source, packet.sequence)
+}
+
+fn remote(packet: &Packet, domain: u32) -> RemoteUse {
+    RemoteUse { domain, rkey: packet.rkey, address: packet.address, len_bytes: packet.len_bytes }
+}
+
+/// The destination that means a group.
+pub(super) const EVERYBODY: u32 = 0x00ff_ffff;
+
+/// Writes a group into a datagram.
+pub(super) fn address_group(packet: &mut Packet, group: MulticastGroup) {
+    let [a, b] = [0, 8].map(|at| u64::from_le_bytes(group.0[at..at + 8].try_into().expect("eight of sixteen bytes")));
+    packet.destination = EVERYBODY;
+    packet.operands = [a, b];
+}
+
+fn group_of(packet: &Packet) -> Option<MulticastGroup> {
+    if packet.destination != EVERYBODY || packet.len_bytes > u64::from(u16::MAX) {
+        return None;
+    }
+    let mut group = [0; 16];
+    group[..8].copy_from_slice(&packet.operands[0].to_le_bytes());
+    group[8..].copy_from_slice(&packet.operands[1].to_le_bytes());
+    Some(MulticastGroup(group))
+}

@@ -1,0 +1,77 @@
+//! Copies between ranges that were promised: the only places where payload bytes are touched in this process.
+
+use base::memory::{ReadRange, WriteRange};
+
+/// Copies `from` to `to`, in order, until either ends; returns the bytes copied. The ranges may overlap.
+pub fn copy(from: &[ReadRange], to: &[WriteRange]) -> u64 {
+    let mut total = 0;
+    let (mut sources, mut targets) = (from.iter().copied(), to.iter().copied());
+    let (mut source, mut target) = (sources.next(), targets.next());
+    while let (Some(here), Some(there)) = (source, target) {
+        let step = here.len_bytes().min(there.len_bytes());
+        // SAFETY: both ranges were promised valid for at least `step` bytes while the request that named them lives.
+        unsafe { std::ptr::copy(here.address() as *const u8, there.address() as *mut u8, step) };
+        total += step as u64;
+        source = rest(here.part(step, here.len_bytes() - step), ReadRange::len_bytes).or_else(|| sources.next());
+        target = rest(there.part(step, there.len_bytes() - step), WriteRange::len_bytes).or_else(|| targets.next());
+    }
+    total
+}
+
+/// The bytes of `from`, copied.
+pub fn gather(from: &[ReadRange]) -> Vec<u8> {
+    let mut bytes = vec![0u8; from.iter().map(|range| range.len_bytes()).sum()];
+    // SAFETY: the vector lives through the copy, which is over when this returns.
+    let target = unsafe { WriteRange::new(bytes.as_mut_ptr(), bytes.len()) };
+    copy(from, &[target]);
+    bytes
+}
+
+/// Copies `bytes` to `to`, as far as they fit.
+pub fn scatter(bytes: &[u8], to: &[WriteRange]) -> u64 {
+    copy(&[borrowed(bytes)], to)
+}
+
+/// `bytes` as a range, for a link that copies before `send` returns.
+pub(crate) fn borrowed(bytes: &[u8]) -> ReadRange {
+    // SAFETY: whoever is given the range uses it while `bytes` is borrowed: links copy what is not lent.
+    unsafe { ReadRange::new(bytes.as_ptr(), bytes.len()) }
+}
+
+fn rest<T>(range: Option<T>, len: impl Fn(T) -> usize) -> Option<T>
+where
+    T: Copy,
+{
+    range.filter(|range| len(*range) > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Against the naive way: all bytes one after the other.
+        #[test]
+        fn pieces_of_any_length_are_copied_in_order(
+            from in prop::collection::vec(0usize..9, 0..6), to in prop::collection::vec(0usize..9, 0..6),
+        ) {
+            let source: Vec<u8> = (0..from.iter().sum::<usize>()).map(|at| at as u8 + 1).collect();
+            let mut target = vec![0u8; to.iter().sum()];
+            let mut at = 0;
+            let from: Vec<_> = from.into_iter().map(|len| { at += len; borrowed(&source[at - len..at]) }).collect();
+            let mut at = 0;
+            let start = target.as_mut_ptr();
+            let to: Vec<_> = to.into_iter().map(|len| {
+                at += len;
+                // SAFETY: the pieces lie one behind the other inside `target`.
+                unsafe { WriteRange::new(start.add(at - len), len) }
+            }).collect();
+            let moved = copy(&from, &to) as usize;
+            prop_assert_eq!(moved, source.len().min(target.len()));
+            prop_assert_eq!(&target[..moved], &source[..moved]);
+            prop_assert!(target[moved..].iter().all(|byte| *byte == 0));
+            prop_assert_eq!(gather(&from), source);
+        }
+    }
+}

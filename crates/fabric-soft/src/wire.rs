@@ -1,0 +1,209 @@
+//! The header of a packet between two software adapters.
+//!
+//! ```text
+//!    0  kind:1  flags:1  status:1  version:1      16  sequence:4
+//!    4  immediate:4                               20  shared receive queue or datagram key:4
+//!    8  destination queue pair:4                  24  remote key:4, zero:4
+//!   12  source queue pair:4                       32  address:8  length:8  operand:8  operand:8
+//! ```
+//! Little endian. [`parse`] takes anything; what it returns has a kind and a status that exist, and nothing more is
+//! known about it.
+
+use crate::link::HEADER_BYTES;
+
+const VERSION: u8 = 1;
+const FLAG_SOLICITED: u8 = 1;
+const FLAG_IMMEDIATE: u8 = 2;
+
+/// What a packet is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Send = 1,
+    Write = 2,
+    /// An RDMA write that consumes a receive.
+    WriteWithImmediate = 3,
+    Read = 4,
+    FetchAdd = 5,
+    CompareSwap = 6,
+    Datagram = 7,
+    /// All requests up to `sequence` are done.
+    Acknowledge = 16,
+    ReadResponse = 17,
+    AtomicResponse = 18,
+    /// Request `sequence` failed; `status` says how.
+    Refuse = 19,
+    /// A receive was posted for a request that was refused for want of one.
+    Ready = 20,
+}
+
+impl Kind {
+    const fn parse(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::Send,
+            2 => Self::Write,
+            3 => Self::WriteWithImmediate,
+            4 => Self::Read,
+            5 => Self::FetchAdd,
+            6 => Self::CompareSwap,
+            7 => Self::Datagram,
+            16 => Self::Acknowledge,
+            17 => Self::ReadResponse,
+            18 => Self::AtomicResponse,
+            19 => Self::Refuse,
+            20 => Self::Ready,
+            _ => return None,
+        })
+    }
+
+    /// True for what a target answers.
+    pub(crate) const fn is_request(self) -> bool {
+        (self as u8) < Self::Datagram as u8
+    }
+}
+
+/// Why a request was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub(crate) enum Refusal {
+    #[default]
+    None = 0,
+    /// No receive is posted.
+    ReceiverNotReady = 1,
+    /// The queue pair is not connected yet.
+    NotConnected = 2,
+    /// The queue pair is gone or has failed.
+    Gone = 3,
+    Invalid = 4,
+    Access = 5,
+    Operation = 6,
+}
+
+impl Refusal {
+    const fn parse(byte: u8) -> Option<Self> {
+        Some(match byte {
+            0 => Self::None,
+            1 => Self::ReceiverNotReady,
+            2 => Self::NotConnected,
+            3 => Self::Gone,
+            4 => Self::Invalid,
+            5 => Self::Access,
+            6 => Self::Operation,
+            _ => return None,
+        })
+    }
+}
+
+/// A header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Packet {
+    pub(crate) kind: Kind,
+    pub(crate) refusal: Refusal,
+    pub(crate) solicited: bool,
+    pub(crate) immediate: Option<u32>,
+    pub(crate) destination: u32,
+    pub(crate) source: u32,
+    pub(crate) sequence: u32,
+    /// Shared receive queue of an XRC request, or key of a datagram.
+    pub(crate) selector: u32,
+    pub(crate) rkey: u32,
+    pub(crate) address: u64,
+    /// Of the message; the payload's, except in a read request.
+    pub(crate) len_bytes: u64,
+    pub(crate) operands: [u64; 2],
+}
+
+impl Packet {
+    pub(crate) fn new(kind: Kind, source: u32, destination: u32, sequence: u32) -> Self {
+        Self {
+            kind,
+            refusal: Refusal::None,
+            solicited: false,
+            immediate: None,
+            destination,
+            source,
+            sequence,
+            selector: 0,
+            rkey: 0,
+            address: 0,
+            len_bytes: 0,
+            operands: [0; 2],
+        }
+    }
+
+    pub(crate) fn to_bytes(self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        let solicited = if self.solicited { FLAG_SOLICITED } else { 0 };
+        let immediate = if self.immediate.is_some() { FLAG_IMMEDIATE } else { 0 };
+        bytes[..4].copy_from_slice(&[self.kind as u8, solicited | immediate, self.refusal as u8, VERSION]);
+        let halves =
+            [self.immediate.unwrap_or(0), self.destination, self.source, self.sequence, self.selector, self.rkey];
+        for (index, half) in halves.into_iter().enumerate() {
+            bytes[4 + index * 4..8 + index * 4].copy_from_slice(&half.to_le_bytes());
+        }
+        let words = [self.address, self.len_bytes, self.operands[0], self.operands[1]];
+        for (index, word) in words.into_iter().enumerate() {
+            bytes[32 + index * 8..40 + index * 8].copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+/// What came from another adapter, if it is a packet of this version.
+pub(crate) fn parse(bytes: &[u8; HEADER_BYTES]) -> Option<Packet> {
+    let half = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let word = |at: usize| u64::from(half(at)) | u64::from(half(at + 4)) << 32;
+    let [kind, flags, refusal, version, ..] = *bytes;
+    if version != VERSION || flags & !(FLAG_SOLICITED | FLAG_IMMEDIATE) != 0 {
+        return None;
+    }
+    Some(Packet {
+        kind: Kind::parse(kind)?,
+        refusal: Refusal::parse(refusal)?,
+        solicited: flags & FLAG_SOLICITED != 0,
+        immediate: (flags & FLAG_IMMEDIATE != 0).then(|| half(4)),
+        destination: half(8),
+        source: half(12),
+        sequence: half(16),
+        selector: half(20),
+        rkey: half(24),
+        address: word(32),
+        len_bytes: word(40),
+        operands: [word(48), word(56)],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_was_written_is_read_again(
+            kind in 0u8..32, refusal in 0u8..8, solicited: bool, immediate: Option<u32>,
+            halves: [u32; 5], words: [u64; 4],
+        ) {
+            let (Some(kind), Some(refusal)) = (Kind::parse(kind), Refusal::parse(refusal)) else { return Ok(()) };
+            let [destination, source, sequence, selector, rkey] = halves;
+            let [address, len_bytes, first, second] = words;
+            let packet = Packet {
+                kind, refusal, solicited, immediate, destination, source, sequence, selector, rkey, address, len_bytes,
+                operands: [first, second],
+            };
+            prop_assert_eq!(parse(&packet.to_bytes()), Some(packet));
+        }
+
+        #[test]
+        fn any_bytes_are_refused_or_understood_once(bytes: [[u8; 32]; 2]) {
+            let mut whole = [0; HEADER_BYTES];
+            whole[..32].copy_from_slice(&bytes[0]);
+            whole[32..].copy_from_slice(&bytes[1]);
+            whole[1] &= 3;
+            whole[3] = VERSION;
+            if let Some(packet) = parse(&whole) {
+                prop_assert_eq!(parse(&packet.to_bytes()), Some(packet));
+            }
+        }
+    }
+}
