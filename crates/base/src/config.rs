@@ -23,6 +23,19 @@ pub enum LargeCopy {
     Staged,
 }
 
+/// Which adapter, port, GID and partition to use for RDMA; `None` leaves it to us.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct VerbsChoice {
+    /// The adapter's name.
+    pub device: Option<String>,
+    /// The port's number, from 1.
+    pub port: Option<u8>,
+    /// Index into the port's GID table.
+    pub gid_index: Option<u32>,
+    /// The partition key, with or without its membership bit.
+    pub partition: Option<u16>,
+}
+
 /// Every setting of the library, with its default.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
@@ -40,6 +53,8 @@ pub struct Config {
     pub shared_copy_min_bytes: usize,
     /// Whether cross-memory attach may be used.
     pub cross_memory: CrossMemory,
+    /// Which adapter to use for RDMA.
+    pub verbs: VerbsChoice,
     /// How often an empty poll is repeated before the waiting thread yields; `None`: by the number of cores.
     pub spin_count: Option<u32>,
     /// How often a waiting thread yields before it sleeps; `None`: by the number of cores.
@@ -62,6 +77,7 @@ impl Default for Config {
             cross_memory_min_bytes: 32 << 10,
             shared_copy_min_bytes: 64 << 10,
             cross_memory: CrossMemory::Auto,
+            verbs: VerbsChoice::default(),
             spin_count: None,
             yield_count: None,
             collectives: String::new(),
@@ -198,6 +214,40 @@ pub const VARIABLES: &[Variable] = &[
         },
     },
     Variable {
+        name: "FERROVIA_VERBS_DEVICE",
+        values: "auto | adapter | adapter:port, as ibv_devices lists them",
+        help: "Adapter and port to use for RDMA.",
+        set: |config, text| {
+            (config.verbs.device, config.verbs.port) = adapter(text)?;
+            Some(())
+        },
+        show: |config| match (&config.verbs.device, config.verbs.port) {
+            (Some(device), Some(port)) => format!("{device}:{port}"),
+            (Some(device), None) => device.clone(),
+            (None, _) => "auto".into(),
+        },
+    },
+    Variable {
+        name: "FERROVIA_VERBS_GID",
+        values: "auto | index, as ibv_devinfo -v lists them",
+        help: "Entry of the port's GID table to use for RDMA.",
+        set: |config, text| {
+            config.verbs.gid_index = auto(text)?;
+            Some(())
+        },
+        show: |config| config.verbs.gid_index.map_or("auto".into(), |n| n.to_string()),
+    },
+    Variable {
+        name: "FERROVIA_VERBS_PARTITION",
+        values: "auto | key, such as 0x8001",
+        help: "Partition to use for RDMA.",
+        set: |config, text| {
+            config.verbs.partition = partition(text)?;
+            Some(())
+        },
+        show: |config| config.verbs.partition.map_or("auto".into(), |key| format!("{key:#06x}")),
+    },
+    Variable {
         name: "FERROVIA_SPIN",
         values: "auto | count",
         help: "Empty polls before a waiting thread yields the processor.",
@@ -304,6 +354,29 @@ fn auto(text: &str) -> Option<Option<u32>> {
     if text == "auto" { Some(None) } else { text.parse().ok().map(Some) }
 }
 
+/// An adapter's name and port.
+fn adapter(text: &str) -> Option<(Option<String>, Option<u8>)> {
+    match text.split_once(':') {
+        _ if text == "auto" => Some((None, None)),
+        None if text.is_empty() => None,
+        None => Some((Some(text.to_owned()), None)),
+        Some(("", _)) => None,
+        Some((device, port)) => Some((Some(device.to_owned()), Some(port.parse().ok().filter(|port| *port > 0)?))),
+    }
+}
+
+/// A partition key; all but the default's membership bit zero names none.
+fn partition(text: &str) -> Option<Option<u16>> {
+    if text == "auto" {
+        return Some(None);
+    }
+    let key = match text.strip_prefix("0x") {
+        Some(digits) => u16::from_str_radix(digits, 16).ok()?,
+        None => text.parse().ok()?,
+    };
+    (key & 0x7fff != 0).then_some(Some(key))
+}
+
 fn nearest(name: &str) -> &'static str {
     let likeness = |known: &str| {
         let shared = known.bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
@@ -341,6 +414,21 @@ mod tests {
     fn an_unknown_name_is_pointed_out_with_the_nearest() {
         let (_, unknown) = parse(&[("FERROVIA_EAGER", "1"), ("PATH", "/")]).expect("only a warning");
         assert_eq!(unknown, ["FERROVIA_EAGER is not a setting; did you mean FERROVIA_EAGER_MAX?"]);
+    }
+
+    #[test]
+    fn an_adapter_is_named_with_or_without_its_port() {
+        let verbs = |pairs: &[(&str, &str)]| parse(pairs).map(|(config, _)| config.verbs);
+        let both = verbs(&[("FERROVIA_VERBS_DEVICE", "mlx5_0:2"), ("FERROVIA_VERBS_PARTITION", "0x8001")]).unwrap();
+        assert_eq!((both.device.as_deref(), both.port, both.partition), (Some("mlx5_0"), Some(2), Some(0x8001)));
+        let one = verbs(&[("FERROVIA_VERBS_DEVICE", "rxe0"), ("FERROVIA_VERBS_GID", "3")]).unwrap();
+        assert_eq!((one.device.as_deref(), one.port, one.gid_index), (Some("rxe0"), None, Some(3)));
+        for bad in ["", ":1", "rxe0:", "rxe0:0", "rxe0:300"] {
+            assert!(verbs(&[("FERROVIA_VERBS_DEVICE", bad)]).is_err(), "{bad:?}");
+        }
+        for bad in ["0", "0x8000", "0x10000", "key"] {
+            assert!(verbs(&[("FERROVIA_VERBS_PARTITION", bad)]).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

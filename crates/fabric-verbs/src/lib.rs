@@ -11,4 +11,19 @@
 //!
 //! Deliberately absent: rdma_cm. Addresses are exchanged by whoever starts the job.
 
+mod address;
+pub mod choice;
+mod completions;
+mod connect;
+mod context;
+mod device;
 pub mod ffi;
+mod limits;
+mod multicast;
+mod objects;
+mod posting;
+mod queues;
+mod status;
+
+pub use context::VerbsContext;
+pub use device::{NoDevice, Survey, VerbsDevice};

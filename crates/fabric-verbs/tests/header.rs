@@ -1,6 +1,6 @@
 //! Our declarations against the header installed here: a C program prints what the compiler makes of it.
 
-use fabric_verbs::ffi::numbers::{self, access, qp_attr, qp_init, send, srq_init, wc, wc_status, wr, xrcd_init};
+use fabric_verbs::ffi::numbers::{self, access, event, qp_attr, qp_init, send, srq_init, wc, wc_status, wr, xrcd_init};
 use fabric_verbs::ffi::*;
 use std::fmt::Write;
 use std::mem::{offset_of, size_of};
@@ -219,7 +219,12 @@ fn constants(all: &mut Vec<Belief>) {
         ("IBV_QP_INIT_ATTR_XRCD", qp_init::XRCD),
         ("IBV_XRCD_INIT_ATTR_FD", xrcd_init::FD),
         ("IBV_XRCD_INIT_ATTR_OFLAGS", xrcd_init::OFLAGS),
-        ("IBV_EVENT_SRQ_LIMIT_REACHED", numbers::EVENT_SRQ_LIMIT_REACHED),
+        ("IBV_EVENT_CQ_ERR", event::CQ_ERR),
+        ("IBV_EVENT_QP_FATAL", event::QP_FATAL),
+        ("IBV_EVENT_QP_REQ_ERR", event::QP_REQ_ERR),
+        ("IBV_EVENT_QP_ACCESS_ERR", event::QP_ACCESS_ERR),
+        ("IBV_EVENT_DEVICE_FATAL", event::DEVICE_FATAL),
+        ("IBV_EVENT_SRQ_LIMIT_REACHED", event::SRQ_LIMIT_REACHED),
     ];
     unsigned.iter().for_each(|&(theirs, ours)| number(theirs, ours.into()));
 }

@@ -5,6 +5,7 @@
 
 mod cargo;
 mod examples;
+mod fabric;
 mod hpcc;
 pub mod interoperation;
 mod launch;
@@ -83,6 +84,7 @@ pub struct Workshop {
     no_build: bool,
     installed: OnceCell<Result<(), String>>,
     peers: OnceCell<Result<PathBuf, String>>,
+    virtual_machine: OnceCell<Result<(), String>>,
     python: OnceCell<Result<python::Environment, String>>,
     programs: programs::Compiled,
 }
@@ -97,6 +99,11 @@ impl Workshop {
     /// The folder with the peer MPI libraries.
     pub fn peers(&self) -> Result<PathBuf> {
         made_once(&self.peers, interoperation::install_peers)
+    }
+
+    /// A virtual machine with an RDMA adapter can be started.
+    pub fn virtual_machine(&self) -> Result<()> {
+        made_once(&self.virtual_machine, fabric::prepare_virtual_machine)
     }
 
     /// Python with mpi4py built against the installation.
@@ -178,6 +185,7 @@ impl Options {
 /// Every test, cheap ones first.
 fn all() -> Result<Vec<Case>> {
     let mut cases = cargo::cases();
+    cases.extend(fabric::cases());
     cases.extend(programs::cases()?);
     cases.extend(examples::cases()?);
     cases.extend(launch::cases());

@@ -173,5 +173,14 @@ pub mod xrcd_init {
     pub const OFLAGS: u32 = 1 << 1;
 }
 
-/// `ibv_event_type`: the shared receive queue fell below its armed limit.
-pub const EVENT_SRQ_LIMIT_REACHED: c_uint = 15;
+/// `ibv_event_type`.
+pub mod event {
+    use super::c_uint;
+
+    pub const CQ_ERR: c_uint = 0;
+    pub const QP_FATAL: c_uint = 1;
+    pub const QP_REQ_ERR: c_uint = 2;
+    pub const QP_ACCESS_ERR: c_uint = 3;
+    pub const DEVICE_FATAL: c_uint = 8;
+    pub const SRQ_LIMIT_REACHED: c_uint = 15;
+}

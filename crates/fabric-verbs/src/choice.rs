@@ -1,0 +1,457 @@
+//! Which adapter, port, GID and partition to use.
+//!
+//! Each process lists what it has as a table of [`PortOffer`]s, best first. The tables of all processes are exchanged
+//! as bytes, and [`choose_together`] finds the network on which everybody has a port; every process computes the same
+//! answer from the same tables. A process alone takes the first line of its own.
+//!
+//! On Ethernet a RoCE v2 GID is preferred to RoCE v1, and a routable address to a link-local one. On InfiniBand a port
+//! with a local identifier is used directly inside its subnet.
+
+use crate::ffi::IbvGid;
+use crate::ffi::numbers::{GID_TYPE_IB, GID_TYPE_ROCE_V1, GID_TYPE_ROCE_V2};
+use std::fmt;
+
+/// Partition of everybody, as a full member.
+pub const DEFAULT_PARTITION: u16 = 0xffff;
+/// Members with this bit may talk to everybody in the partition, those without only to those with it.
+const FULL_MEMBER: u16 = 0x8000;
+
+/// What a port is attached to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinkLayer {
+    /// Local identifiers, a subnet manager.
+    InfiniBand,
+    /// RoCE.
+    Ethernet,
+}
+
+/// How a GID goes onto the wire.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum GidKind {
+    /// RoCE in Ethernet frames.
+    RoceV1,
+    /// RoCE in UDP.
+    RoceV2,
+    /// InfiniBand.
+    InfiniBand,
+}
+
+/// Families of addresses that reach each other.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Family {
+    LinkLocal,
+    Ipv6,
+    Ipv4,
+}
+
+/// One entry of a port's GID table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gid {
+    /// Its place in the table.
+    pub index: u32,
+    /// The identifier, in network order.
+    pub bytes: IbvGid,
+    /// How it goes onto the wire.
+    pub kind: GidKind,
+    /// The network interface behind it, 0 if there is none.
+    pub interface: u32,
+}
+
+/// A port, as it was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Port {
+    /// The adapter's name.
+    pub adapter: String,
+    /// Number of the port, from 1.
+    pub number: u8,
+    /// False while it carries no traffic.
+    pub active: bool,
+    /// What it is attached to; `None` for anything that we do not know.
+    pub link_layer: Option<LinkLayer>,
+    /// Its local identifier, 0 if it has none.
+    pub lid: u16,
+    /// Longest packet, as `ibv_mtu` counts: 1 is 256 bytes, 5 is 4096.
+    pub mtu: u8,
+    /// Valid entries of its GID table.
+    pub gids: Vec<Gid>,
+    /// Its partition table; 0 is an empty entry.
+    pub partitions: Vec<u16>,
+}
+
+/// What the user asked for; `None` leaves it to us.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Wanted {
+    /// The adapter's name.
+    pub adapter: Option<String>,
+    /// The port's number.
+    pub port: Option<u8>,
+    /// The GID's index.
+    pub gid_index: Option<u32>,
+    /// The partition, membership bit or not.
+    pub partition: Option<u16>,
+}
+
+impl From<&base::config::VerbsChoice> for Wanted {
+    fn from(asked: &base::config::VerbsChoice) -> Self {
+        Self { adapter: asked.device.clone(), port: asked.port, gid_index: asked.gid_index, partition: asked.partition }
+    }
+}
+
+/// A way for a process to reach others: one line of its table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortOffer {
+    /// The adapter's name.
+    pub adapter: String,
+    /// Number of the port.
+    pub port: u8,
+    /// What it is attached to.
+    pub link_layer: LinkLayer,
+    /// Its local identifier.
+    pub lid: u16,
+    /// Longest packet, as `ibv_mtu` counts.
+    pub mtu: u8,
+    /// The GID to use.
+    pub gid: Gid,
+    /// The partition to use.
+    pub partition: u16,
+    /// Its place in the port's table.
+    pub partition_index: u16,
+}
+
+/// Why a port is not used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rejection {
+    /// The adapter's name.
+    pub adapter: String,
+    /// Number of the port; `None` if no port was looked at.
+    pub port: Option<u8>,
+    /// One line for the user.
+    pub reason: String,
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.port {
+            Some(port) => write!(f, "{}:{port}: {}", self.adapter, self.reason),
+            None => write!(f, "{}: {}", self.adapter, self.reason),
+        }
+    }
+}
+
+/// The lines that `ports` make, best first, and why others make none.
+pub fn offers(ports: &[Port], wanted: &Wanted) -> (Vec<PortOffer>, Vec<Rejection>) {
+    let (mut offers, mut rejections) = (Vec::new(), Vec::new());
+    for port in ports {
+        match offers_of(port, wanted) {
+            Ok(found) => offers.extend(found),
+            Err(reason) => {
+                rejections.push(Rejection { adapter: port.adapter.clone(), port: Some(port.number), reason });
+            }
+        }
+    }
+    // Stable: among equals the order in which the system lists its adapters decides.
+    offers.sort_by_key(|offer| std::cmp::Reverse(offer.rank()));
+    (offers, rejections)
+}
+
+fn offers_of(port: &Port, wanted: &Wanted) -> Result<Vec<PortOffer>, String> {
+    if wanted.adapter.as_ref().is_some_and(|adapter| *adapter != port.adapter)
+        || wanted.port.is_some_and(|number| number != port.number)
+    {
+        return Err("FERROVIA_VERBS_DEVICE asks for another".to_owned());
+    }
+    if !port.active {
+        return Err("the port is not active".to_owned());
+    }
+    let link_layer = port.link_layer.ok_or("neither InfiniBand nor Ethernet")?;
+    if link_layer == LinkLayer::InfiniBand && port.lid == 0 {
+        return Err("the subnet manager has given it no local identifier".to_owned());
+    }
+    let (partition_index, partition) = partition_of(port, wanted)?;
+    let gids: Vec<Gid> = match wanted.gid_index {
+        Some(index) => port.gids.iter().filter(|gid| gid.index == index).copied().collect(),
+        None => port.gids.iter().filter(|gid| gid.bytes != [0; 16]).copied().collect(),
+    };
+    if gids.is_empty() {
+        return Err(match wanted.gid_index {
+            Some(index) => format!("no GID at index {index} (FERROVIA_VERBS_GID)"),
+            None => "no GID: the network interface has no address".to_owned(),
+        });
+    }
+    let offer = |gid| PortOffer {
+        adapter: port.adapter.clone(),
+        port: port.number,
+        link_layer,
+        lid: port.lid,
+        mtu: port.mtu,
+        gid,
+        partition,
+        partition_index,
+    };
+    Ok(gids.into_iter().map(offer).collect())
+}
+
+/// The partition asked for, else the default one, else the first of the table.
+fn partition_of(port: &Port, wanted: &Wanted) -> Result<(u16, u16), String> {
+    let entries = || (0u16..).zip(port.partitions.iter().copied()).filter(|(_, key)| *key != 0);
+    let found = match wanted.partition {
+        Some(asked) => entries().find(|(_, key)| key & !FULL_MEMBER == asked & !FULL_MEMBER),
+        None => entries().find(|(_, key)| *key == DEFAULT_PARTITION).or_else(|| entries().next()),
+    };
+    found.ok_or_else(|| match wanted.partition {
+        Some(asked) => format!("not a member of partition {asked:#06x} (FERROVIA_VERBS_PARTITION)"),
+        None => "member of no partition".to_owned(),
+    })
+}
+
+impl PortOffer {
+    fn family(&self) -> Family {
+        match self.gid.bytes {
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, ..] => Family::Ipv4,
+            [0xfe, second, ..] if second & 0xc0 == 0x80 => Family::LinkLocal,
+            _ => Family::Ipv6,
+        }
+    }
+
+    /// InfiniBand before Ethernet, RoCE v2 before v1, IPv4 before other addresses, link-local last.
+    fn rank(&self) -> (bool, GidKind, Family) {
+        (self.link_layer == LinkLayer::InfiniBand, self.gid.kind, self.family())
+    }
+
+    /// What two offers must share to reach each other. A subnet's prefix counts on InfiniBand only: on Ethernet,
+    /// addresses are routed.
+    fn network(&self) -> (LinkLayer, GidKind, Option<Family>, [u8; 8], u16) {
+        let (family, prefix) = match self.link_layer {
+            LinkLayer::InfiniBand => (None, self.gid.bytes[..8].try_into().expect("8 of 16")),
+            LinkLayer::Ethernet => (Some(self.family()), [0; 8]),
+        };
+        (self.link_layer, self.gid.kind, family, prefix, self.partition & !FULL_MEMBER)
+    }
+
+    fn reaches(&self, other: &Self) -> bool {
+        self.network() == other.network() && (self.partition | other.partition) & FULL_MEMBER != 0
+    }
+}
+
+/// For each process the place in its table of the port to use, so that all reach each other; the best network of the
+/// first process that everybody is on. `None` if there is none.
+pub fn choose_together(tables: &[Vec<PortOffer>]) -> Option<Vec<usize>> {
+    let first = tables.first()?;
+    first.iter().enumerate().find_map(|(place, candidate)| {
+        let others = tables[1..].iter().map(|table| table.iter().position(|offer| offer.reaches(candidate)));
+        let chosen: Vec<usize> = std::iter::once(Some(place)).chain(others).collect::<Option<_>>()?;
+        // Limited members of a partition reach full ones only, so every pair is looked at.
+        let offer = |rank: usize| &tables[rank][chosen[rank]];
+        let limited = (0..chosen.len()).filter(|rank| offer(*rank).partition & FULL_MEMBER == 0).count();
+        (limited < 2).then_some(chosen)
+    })
+}
+
+/// Lines of an exchanged table; more ports than any machine has.
+const TABLE_MAX: usize = 64;
+const OFFER_BYTES: usize = 32;
+
+/// The bytes to send to the other processes. Names of adapters stay at home.
+pub fn table_to_bytes(offers: &[PortOffer]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for offer in offers.iter().take(TABLE_MAX) {
+        let link_layer = if offer.link_layer == LinkLayer::InfiniBand { 1 } else { 2 };
+        let kind = match offer.gid.kind {
+            GidKind::InfiniBand => GID_TYPE_IB,
+            GidKind::RoceV1 => GID_TYPE_ROCE_V1,
+            GidKind::RoceV2 => GID_TYPE_ROCE_V2,
+        };
+        bytes.extend_from_slice(&[offer.port, link_layer, offer.mtu, kind as u8]);
+        bytes.extend_from_slice(&offer.lid.to_le_bytes());
+        bytes.extend_from_slice(&offer.partition.to_le_bytes());
+        bytes.extend_from_slice(&offer.partition_index.to_le_bytes());
+        bytes.extend_from_slice(&[0; 2]);
+        bytes.extend_from_slice(&offer.gid.index.to_le_bytes());
+        bytes.extend_from_slice(&offer.gid.bytes);
+    }
+    bytes
+}
+
+/// The table that a peer sent; `None` if it is none.
+pub fn table_from_bytes(bytes: &[u8]) -> Option<Vec<PortOffer>> {
+    if !bytes.len().is_multiple_of(OFFER_BYTES) || bytes.len() / OFFER_BYTES > TABLE_MAX {
+        return None;
+    }
+    bytes.chunks_exact(OFFER_BYTES).map(offer_from_bytes).collect()
+}
+
+fn offer_from_bytes(bytes: &[u8]) -> Option<PortOffer> {
+    let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+    let link_layer = match bytes[1] {
+        1 => LinkLayer::InfiniBand,
+        2 => LinkLayer::Ethernet,
+        _ => return None,
+    };
+    let gid = Gid {
+        index: u32::from_le_bytes(bytes[12..16].try_into().ok()?),
+        bytes: bytes[16..32].try_into().ok()?,
+        kind: gid_kind(bytes[3].into())?,
+        interface: 0,
+    };
+    if !(1..=5).contains(&bytes[2]) || bytes[10..12] != [0; 2] {
+        return None;
+    }
+    Some(PortOffer {
+        adapter: String::new(),
+        port: bytes[0],
+        link_layer,
+        lid: half(4),
+        mtu: bytes[2],
+        gid,
+        partition: half(6),
+        partition_index: half(8),
+    })
+}
+
+/// The library's number of a kind of GID.
+pub(crate) fn gid_kind(number: u32) -> Option<GidKind> {
+    match number {
+        GID_TYPE_IB => Some(GidKind::InfiniBand),
+        GID_TYPE_ROCE_V1 => Some(GidKind::RoceV1),
+        GID_TYPE_ROCE_V2 => Some(GidKind::RoceV2),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gid(index: u32, kind: GidKind, bytes: &[u8]) -> Gid {
+        let mut whole = [0; 16];
+        whole[16 - bytes.len()..].copy_from_slice(bytes);
+        Gid { index, bytes: whole, kind, interface: 3 }
+    }
+
+    fn ipv4(index: u32, kind: GidKind, last: u8) -> Gid {
+        gid(index, kind, &[0xff, 0xff, 10, 0, 0, last])
+    }
+
+    fn link_local(index: u32, kind: GidKind) -> Gid {
+        gid(index, kind, &[0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9])
+    }
+
+    fn ethernet(adapter: &str, gids: Vec<Gid>) -> Port {
+        Port {
+            adapter: adapter.into(),
+            number: 1,
+            active: true,
+            link_layer: Some(LinkLayer::Ethernet),
+            lid: 0,
+            mtu: 3,
+            gids,
+            partitions: vec![0xffff],
+        }
+    }
+
+    fn infiniband(adapter: &str, subnet: u8, partitions: Vec<u16>) -> Port {
+        let gids = vec![gid(0, GidKind::InfiniBand, &[0xfe, 0x80, 0, 0, 0, 0, 0, subnet, 0, 0, 0, 0, 0, 0, 0, 1])];
+        Port { link_layer: Some(LinkLayer::InfiniBand), lid: 7, partitions, ..ethernet(adapter, gids) }
+    }
+
+    fn table(ports: &[Port]) -> Vec<PortOffer> {
+        offers(ports, &Wanted::default()).0
+    }
+
+    #[test]
+    fn roce_v2_with_an_ipv4_address_comes_first_and_link_local_last() {
+        let gids = vec![
+            link_local(0, GidKind::RoceV1),
+            link_local(1, GidKind::RoceV2),
+            ipv4(2, GidKind::RoceV1, 1),
+            ipv4(3, GidKind::RoceV2, 1),
+            gid(4, GidKind::RoceV2, &[0x20, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]),
+        ];
+        let order: Vec<u32> = table(&[ethernet("mlx5_0", gids)]).iter().map(|offer| offer.gid.index).collect();
+        assert_eq!(order, [3, 4, 1, 2, 0]);
+    }
+
+    #[test]
+    fn each_rejected_port_says_why() {
+        let wanted = |wanted: Wanted, port: Port| {
+            let (offers, rejections) = offers(&[port], &wanted);
+            assert!(offers.is_empty(), "{offers:?}");
+            rejections[0].to_string()
+        };
+        let good = || ethernet("rxe0", vec![ipv4(1, GidKind::RoceV2, 1)]);
+        let check = |text: String, expected: &str| assert!(text.contains(expected), "{text}");
+        let none = Wanted::default;
+        check(wanted(none(), Port { active: false, ..good() }), "rxe0:1: the port is not active");
+        check(wanted(none(), Port { link_layer: None, ..good() }), "neither InfiniBand nor Ethernet");
+        check(wanted(none(), Port { gids: vec![], ..good() }), "no GID");
+        check(wanted(none(), Port { gids: vec![gid(0, GidKind::RoceV2, &[])], ..good() }), "no GID");
+        check(wanted(none(), Port { partitions: vec![0], ..good() }), "no partition");
+        check(wanted(none(), Port { lid: 0, ..infiniband("mlx4_0", 0, vec![0xffff]) }), "no local identifier");
+        check(wanted(Wanted { adapter: Some("mlx5_0".into()), ..none() }, good()), "asks for another");
+        check(wanted(Wanted { port: Some(2), ..none() }, good()), "asks for another");
+        check(wanted(Wanted { gid_index: Some(5), ..none() }, good()), "index 5");
+        check(wanted(Wanted { partition: Some(0x8001), ..none() }, good()), "0x8001");
+    }
+
+    #[test]
+    fn a_partition_is_found_with_or_without_its_membership_bit() {
+        let port = infiniband("mlx5_0", 0, vec![0xffff, 0, 0x8003, 0x0004]);
+        for (asked, found) in [(None, (0, 0xffff)), (Some(0x0003), (2, 0x8003)), (Some(0x8004), (3, 0x0004))] {
+            assert_eq!(partition_of(&port, &Wanted { partition: asked, ..Wanted::default() }), Ok(found));
+        }
+    }
+
+    #[test]
+    fn all_take_the_best_network_that_everybody_is_on() {
+        let both = table(&[infiniband("ib", 0, vec![0xffff]), ethernet("eth", vec![ipv4(3, GidKind::RoceV2, 1)])]);
+        let roce = table(&[ethernet("eth", vec![link_local(1, GidKind::RoceV2), ipv4(5, GidKind::RoceV2, 2)])]);
+        let elsewhere = table(&[infiniband("ib", 1, vec![0xffff])]);
+        assert_eq!(choose_together(&[both.clone(), both.clone()]), Some(vec![0, 0]));
+        assert_eq!(choose_together(&[both.clone(), roce.clone(), both.clone()]), Some(vec![1, 0, 1]));
+        assert_eq!(choose_together(&[both.clone(), elsewhere.clone()]), None, "another subnet");
+        assert_eq!(choose_together(&[both.clone(), roce, elsewhere]), None);
+        assert_eq!(choose_together(std::slice::from_ref(&both)), Some(vec![0]));
+        assert_eq!(choose_together(&[both, vec![]]), None);
+        assert_eq!(choose_together(&[]), None);
+    }
+
+    #[test]
+    fn limited_members_of_a_partition_reach_full_ones_only() {
+        let member = |key| table(&[infiniband("ib", 0, vec![key])]);
+        assert_eq!(choose_together(&[member(0x8001), member(0x0001)]), Some(vec![0, 0]));
+        assert_eq!(choose_together(&[member(0x0001), member(0x0001)]), None);
+        assert_eq!(choose_together(&[member(0x8001), member(0x0001), member(0x0001)]), None);
+        assert_eq!(choose_together(&[member(0x8001), member(0x8002)]), None);
+    }
+
+    #[test]
+    fn tables_survive_the_wire_but_for_names() {
+        let mut mine = table(&[
+            infiniband("ib", 4, vec![0xffff]),
+            ethernet("eth", vec![ipv4(3, GidKind::RoceV2, 1), ipv4(2, GidKind::RoceV1, 1)]),
+        ]);
+        let bytes = table_to_bytes(&mine);
+        mine.iter_mut().for_each(|offer| {
+            offer.adapter.clear();
+            offer.gid.interface = 0;
+        });
+        assert_eq!(table_from_bytes(&bytes), Some(mine));
+    }
+
+    #[test]
+    fn damaged_tables_are_refused_or_mean_what_they_say() {
+        let bytes = table_to_bytes(&table(&[ethernet("eth", vec![ipv4(3, GidKind::RoceV2, 1)])]));
+        assert_eq!(table_from_bytes(&bytes[1..]), None);
+        assert_eq!(table_from_bytes(&bytes.repeat(TABLE_MAX + 1)), None);
+        assert_eq!(table_from_bytes(&[]), Some(vec![]));
+        for at in 0..bytes.len() {
+            for byte in 0..=255u8 {
+                let mut damaged = bytes.clone();
+                damaged[at] = byte;
+                if let Some(read) = table_from_bytes(&damaged) {
+                    assert_eq!(table_to_bytes(&read), damaged);
+                }
+            }
+        }
+    }
+}

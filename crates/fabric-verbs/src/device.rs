@@ -1,0 +1,200 @@
+//! Adapters that are there, and the one to use.
+
+use crate::choice::{Gid, LinkLayer, Port, PortOffer, Rejection, Wanted, gid_kind, offers};
+use crate::context::VerbsContext;
+use crate::ffi::numbers::{LINK_LAYER_ETHERNET, LINK_LAYER_INFINIBAND, PORT_ACTIVE, TRANSPORT_IB};
+use crate::ffi::{IbvGidEntry, IbvPortAttr, LoadError, Verbs};
+use crate::objects::{Adapter, system};
+use fabric::{Capabilities, Context, Device, FabricError};
+use std::ffi::CStr;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Ports of one adapter that are looked at; adapters have one or two.
+const PORTS_MAX: u8 = 32;
+
+/// Why there is no adapter to use. Each is one line for the user.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoDevice {
+    /// rdma-core is not installed.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The kernel knows of no adapter.
+    #[error("no RDMA adapter on this machine")]
+    NoAdapter,
+    /// There are some, and none will do.
+    #[error("{}", listed(.0))]
+    AllRejected(Vec<Rejection>),
+    /// The library failed.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
+}
+
+fn listed(rejections: &[Rejection]) -> String {
+    rejections.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// The adapters of this machine, looked at and not yet in use.
+pub struct Survey {
+    adapters: Vec<(String, Arc<Adapter>)>,
+    offers: Vec<PortOffer>,
+    rejections: Vec<Rejection>,
+}
+
+impl Survey {
+    /// Looks at every port of every adapter.
+    ///
+    /// # Errors
+    /// [`NoDevice::Load`] and [`NoDevice::NoAdapter`].
+    pub fn new(wanted: &Wanted) -> Result<Self, NoDevice> {
+        let verbs = Verbs::load()?;
+        let (adapters, mut rejections) = open_all(verbs)?;
+        let mut ports = Vec::new();
+        for (name, adapter) in &adapters {
+            match ports_of(name, adapter) {
+                Ok(found) => ports.extend(found),
+                Err(error) => {
+                    rejections.push(Rejection { adapter: name.clone(), port: None, reason: error.to_string() });
+                }
+            }
+        }
+        let (offers, refused) = offers(&ports, wanted);
+        rejections.extend(refused);
+        Ok(Self { adapters, offers, rejections })
+    }
+
+    /// Ways to reach others, best first: the table that processes exchange.
+    pub fn offers(&self) -> &[PortOffer] {
+        &self.offers
+    }
+
+    /// Ports that are not used.
+    pub fn rejections(&self) -> &[Rejection] {
+        &self.rejections
+    }
+
+    /// The device behind line `place` of the table.
+    ///
+    /// # Errors
+    /// [`NoDevice::AllRejected`] if there is no such line; [`NoDevice::Fabric`] if the adapter refuses to tell its
+    /// limits.
+    pub fn device(&self, place: usize) -> Result<VerbsDevice, NoDevice> {
+        let offer = self.offers.get(place).ok_or_else(|| NoDevice::AllRejected(self.rejections.clone()))?;
+        let (_, adapter) =
+            self.adapters.iter().find(|(name, _)| *name == offer.adapter).expect("offers come from here");
+        let capabilities = crate::limits::capabilities(adapter, offer)?;
+        Ok(VerbsDevice { adapter: Arc::clone(adapter), offer: offer.clone(), capabilities })
+    }
+}
+
+/// One port of one adapter, found and not yet in use.
+pub struct VerbsDevice {
+    adapter: Arc<Adapter>,
+    offer: PortOffer,
+    capabilities: Capabilities,
+}
+
+impl VerbsDevice {
+    /// The best port of this machine that `wanted` allows.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn find(wanted: &Wanted) -> Result<Self, NoDevice> {
+        Survey::new(wanted)?.device(0)
+    }
+
+    /// The way it reaches others.
+    pub fn offer(&self) -> &PortOffer {
+        &self.offer
+    }
+}
+
+impl Device for VerbsDevice {
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities.clone()
+    }
+
+    fn open(self: Box<Self>) -> Result<Box<dyn Context>, FabricError> {
+        Ok(Box::new(VerbsContext::new(self.adapter, self.offer, self.capabilities)?))
+    }
+}
+
+/// Opens every adapter; those that cannot be opened are rejected.
+#[expect(clippy::type_complexity, reason = "two lists, taken apart at once")]
+fn open_all(verbs: &'static Verbs) -> Result<(Vec<(String, Arc<Adapter>)>, Vec<Rejection>), NoDevice> {
+    let mut count = 0;
+    // SAFETY: the library gives a list of so many adapters, or nothing.
+    let list = unsafe { (verbs.get_device_list)(&raw mut count) };
+    if list.is_null() {
+        let code = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOSYS);
+        // A kernel without RDMA is a machine without adapters.
+        return Err(if code == libc::ENOSYS {
+            NoDevice::NoAdapter
+        } else {
+            system("ibv_get_device_list", code).into()
+        });
+    }
+    let (mut adapters, mut rejections) = (Vec::new(), Vec::new());
+    for place in 0..usize::try_from(count).unwrap_or(0) {
+        // SAFETY: the list has so many entries.
+        let device = unsafe { *list.add(place) };
+        // SAFETY: devices of the list live until it is freed, and their names end in zero.
+        let name = unsafe { CStr::from_ptr((*device).name.as_ptr()) }.to_string_lossy().into_owned();
+        // SAFETY: as above.
+        let transport = unsafe { (*device).transport_type };
+        if transport != TRANSPORT_IB {
+            let reason = "neither InfiniBand nor RoCE (connections need rdma_cm)".to_owned();
+            rejections.push(Rejection { adapter: name, port: None, reason });
+            continue;
+        }
+        // SAFETY: as above; an open context outlives the list.
+        match NonNull::new(unsafe { (verbs.open_device)(device) }) {
+            // SAFETY: just opened by this library.
+            Some(raw) => adapters.push((name, Arc::new(unsafe { Adapter::from_raw(verbs, raw) }))),
+            None => {
+                let reason = format!("cannot be opened: {}", std::io::Error::last_os_error());
+                rejections.push(Rejection { adapter: name, port: None, reason });
+            }
+        }
+    }
+    // SAFETY: the list was made above and is freed once; opened devices hold what they need.
+    unsafe { (verbs.free_device_list)(list) };
+    if adapters.is_empty() && rejections.is_empty() { Err(NoDevice::NoAdapter) } else { Ok((adapters, rejections)) }
+}
+
+fn ports_of(name: &str, adapter: &Adapter) -> Result<Vec<Port>, FabricError> {
+    let count = adapter.attributes()?.phys_port_cnt.min(PORTS_MAX);
+    let found: Vec<(u8, IbvPortAttr)> =
+        (1..=count).map(|number| Ok((number, adapter.port(number)?))).collect::<Result<_, FabricError>>()?;
+    let entries_max = found.iter().map(|(_, port)| usize::try_from(port.gid_tbl_len).unwrap_or(0)).sum();
+    let gids = adapter.gids(entries_max)?;
+    Ok(found.into_iter().map(|(number, port)| described(name, adapter, number, &port, &gids)).collect())
+}
+
+fn described(name: &str, adapter: &Adapter, number: u8, port: &IbvPortAttr, gids: &[IbvGidEntry]) -> Port {
+    let gid = |entry: &IbvGidEntry| {
+        Some(Gid {
+            index: entry.gid_index,
+            bytes: entry.gid,
+            kind: gid_kind(entry.gid_type)?,
+            interface: entry.ndev_ifindex,
+        })
+    };
+    Port {
+        adapter: name.to_owned(),
+        number,
+        active: port.state == PORT_ACTIVE,
+        link_layer: match port.link_layer {
+            LINK_LAYER_INFINIBAND => Some(LinkLayer::InfiniBand),
+            LINK_LAYER_ETHERNET => Some(LinkLayer::Ethernet),
+            // Providers from before RoCE leave it unspecified.
+            0 => Some(LinkLayer::InfiniBand),
+            _ => None,
+        },
+        lid: port.lid,
+        mtu: u8::try_from(port.active_mtu).unwrap_or(1).clamp(1, 5),
+        gids: gids.iter().filter(|entry| entry.port_num == u32::from(number)).filter_map(gid).collect(),
+        partitions: adapter.partitions(number, port.pkey_tbl_len),
+    }
+}

@@ -1,0 +1,90 @@
+//! The adapters' device against a real kernel driver: on an adapter of this machine where there is one, else on
+//! Soft-RoCE in a virtual machine (`tools/rdma-vm.sh`), alone and with a second one on the same wire.
+
+use super::{Case, Verdict, Workshop};
+use crate::command::{Finished, Program};
+use crate::paths;
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What a test prints that found no adapter.
+const NO_DEVICE: &str = "skipped: no RDMA device";
+
+/// The structures, one machine, two machines.
+pub fn cases() -> Vec<Case> {
+    vec![
+        Case::that_may_skip("fabric/verbs-header", |_| header()),
+        Case::that_may_skip("fabric/verbs", one_machine),
+        Case::that_may_skip("fabric/verbs-two-machines", two_machines),
+    ]
+}
+
+/// Our declarations against the installed header.
+fn header() -> Result<Verdict> {
+    let finished = Program::new(executable("header")?).arg("--nocapture").run_successfully()?;
+    let skipped = finished.stdout.lines().find_map(|line| line.split_once("skipped: "));
+    Ok(skipped.map_or(Verdict::Passed, |(_, why)| Verdict::Skipped(why.to_owned())))
+}
+
+fn one_machine(workshop: &Workshop) -> Result<Verdict> {
+    let live = executable("live")?;
+    let arguments = ["--test-threads=1", "--nocapture"];
+    let here = Program::new(&live).args(arguments).run_successfully()?;
+    if !here.stdout.contains(NO_DEVICE) {
+        return Ok(Verdict::Passed);
+    }
+    in_virtual_machines(workshop, 1, Program::new(&live).args(arguments))
+}
+
+fn two_machines(workshop: &Workshop) -> Result<Verdict> {
+    let live = executable("live")?;
+    in_virtual_machines(workshop, 2, Program::new(live).args(["--test-threads=1", "--nocapture", "two_machines"]))
+}
+
+fn in_virtual_machines(workshop: &Workshop, count: u32, program: Program) -> Result<Verdict> {
+    if let Err(error) = workshop.virtual_machine() {
+        let last = error.to_string().lines().last().unwrap_or_default().to_owned();
+        return Ok(Verdict::Skipped(format!("no RDMA device: no adapter here, and no virtual machine: {last}")));
+    }
+    let count = count.to_string();
+    let script = paths::root().join("tools/rdma-vm.sh");
+    let words = [script.as_os_str(), "--vms".as_ref(), count.as_ref(), "--cpus".as_ref(), "2".as_ref(), "--".as_ref()];
+    let finished = program.under(words).limit(Duration::from_secs(300)).run_successfully()?;
+    // The machines have an adapter, so that a test which finds none has failed.
+    if finished.stdout.contains(NO_DEVICE) || !passed_some(&finished) {
+        return Err(finished.complain("the tests should have used the machine's adapter"));
+    }
+    Ok(Verdict::Passed)
+}
+
+fn passed_some(finished: &Finished) -> bool {
+    finished.stdout.contains("test result: ok.") && !finished.stdout.contains("ok. 0 passed")
+}
+
+/// Fetches what the virtual machine is made of, unless it is there; the error says why that cannot be.
+pub fn prepare_virtual_machine() -> Result<()> {
+    if !cfg!(target_arch = "x86_64") {
+        bail!("it is made for x86-64");
+    }
+    let script = paths::root().join("tools/rdma-vm.sh");
+    let finished = Program::new(script).arg("--setup").limit(Duration::from_secs(600)).run()?;
+    match finished.success() {
+        true => Ok(()),
+        false => bail!("{}", finished.stderr.trim().lines().last().unwrap_or("tools/rdma-vm.sh --setup failed")),
+    }
+}
+
+/// The test program `name` of the crate, built.
+fn executable(name: &str) -> Result<PathBuf> {
+    let finished = Program::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["test", "--package=fabric-verbs", "--test", name, "--no-run", "--message-format=json"])
+        .limit(Duration::from_secs(900))
+        .run_successfully()?;
+    let artifacts = finished.stdout.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let executable = artifacts
+        .filter(|artifact| artifact["target"]["name"] == name)
+        .find_map(|artifact| artifact["executable"].as_str().map(PathBuf::from));
+    executable.with_context(|| format!("cargo built no test program {name}"))
+}
