@@ -20,10 +20,12 @@
 
 #![forbid(unsafe_code)]
 
+mod devices;
 mod local;
 mod manager;
 mod start;
 
+pub use devices::{DeviceReport, devices};
 pub use local::local_engines;
 pub use start::{Job, configuration, connect, start};
 

@@ -1,4 +1,4 @@
-//! `ferrovia info`: version, library, settings, coverage.
+//! `ferrovia info`: version, library, settings, coverage, devices.
 
 use crate::library::Library;
 use anyhow::Result;
@@ -15,6 +15,9 @@ pub struct Options {
     /// Which procedures of MPI 5 the library implements
     #[arg(long)]
     coverage: bool,
+    /// Which devices carry RDMA here: what they can do, or why they are not used
+    #[arg(long)]
+    fabric: bool,
     /// The same as JSON
     #[arg(long)]
     json: bool,
@@ -59,6 +62,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     } else if options.coverage {
         let coverage = coverage()?;
         if options.json { print_json(&coverage)? } else { print_coverage(&coverage) }
+    } else if options.fabric {
+        let devices = crate::fabric::devices()?;
+        if options.json { print_json(&devices)? } else { crate::fabric::print(&devices) }
     } else {
         let summary = summary()?;
         if options.json { print_json(&summary)? } else { print_summary(&summary) }
@@ -128,6 +134,7 @@ fn print_summary(summary: &Summary) {
     println!("cores     {}", summary.cores);
     println!("\nferrovia info --config    every setting");
     println!("ferrovia info --coverage  which procedures are implemented");
+    println!("ferrovia info --fabric    which devices carry RDMA here");
     println!("ferrovia doctor           what stands in the way on this machine");
 }
 

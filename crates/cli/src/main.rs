@@ -9,6 +9,7 @@
 //! Deliberately absent: launching (`mpiexec` does that), measuring.
 
 mod doctor;
+mod fabric;
 mod info;
 mod library;
 

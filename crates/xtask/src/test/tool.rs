@@ -11,6 +11,7 @@ pub fn cases() -> Vec<Case> {
         Case::new("ferrovia/info", info).quick(true),
         Case::new("ferrovia/coverage", coverage),
         Case::new("ferrovia/config", config),
+        Case::new("ferrovia/fabric", fabric),
         Case::new("ferrovia/doctor", |workshop| {
             workshop.installation()?;
             installed("ferrovia").arg("doctor").run_successfully().map(drop)
@@ -62,6 +63,27 @@ fn config(workshop: &Workshop) -> Result<()> {
         .run_successfully()?;
     if !finished.stdout.contains("FERROVIA_LOG=debug") || !finished.stderr.contains("FERROVIA_LOGG") {
         return Err(finished.complain("expected the setting and a warning"));
+    }
+    Ok(())
+}
+
+/// Each device is there with its limits, or says why not; a wish that cannot be met is a reason.
+fn fabric(workshop: &Workshop) -> Result<()> {
+    for device in json(workshop, &["--fabric"])?.as_array().context("a list of devices")? {
+        let explained = match device["available"].as_bool() {
+            Some(true) => device["limits"]["message_max_bytes"].as_u64().is_some_and(|bytes| bytes > 0),
+            _ => device["rejected"].as_str().is_some_and(|why| !why.is_empty()),
+        };
+        if !explained {
+            bail!("neither limits nor a reason: {device}");
+        }
+    }
+    let wish = installed("ferrovia")
+        .args(["info", "--fabric"])
+        .env("FERROVIA_VERBS_DEVICE", "no_such_adapter:1")
+        .run_successfully()?;
+    if !wish.stdout.contains("verbs  not used: ") {
+        return Err(wish.complain("an adapter that is not there cannot be used"));
     }
     Ok(())
 }

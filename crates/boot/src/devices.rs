@@ -1,0 +1,35 @@
+//! What of each kind of device is found on this machine, for people to look at.
+
+use base::Config;
+use fabric::{Capabilities, Device};
+use fabric_verbs::Survey;
+use fabric_verbs::choice::Wanted;
+
+/// One kind of device.
+pub struct DeviceReport {
+    /// Its short name.
+    pub name: &'static str,
+    /// What it can do, or why it is not used.
+    pub found: Result<Capabilities, String>,
+    /// What else was seen: ports that are not used, and why.
+    pub notes: Vec<String>,
+}
+
+/// Looks for devices, as `config` would have them used. Nothing is opened for traffic.
+pub fn devices(config: &Config) -> Vec<DeviceReport> {
+    vec![verbs(config)]
+}
+
+fn verbs(config: &Config) -> DeviceReport {
+    let (found, notes) = match Survey::new(&Wanted::from(&config.verbs)) {
+        Err(why) => (Err(why.to_string()), Vec::new()),
+        Ok(survey) => {
+            let device = survey.device(0);
+            // With no device the rejections are the reason already.
+            let notes =
+                if device.is_ok() { survey.rejections().iter().map(ToString::to_string).collect() } else { vec![] };
+            (device.map(|device| device.capabilities()).map_err(|why| why.to_string()), notes)
+        }
+    };
+    DeviceReport { name: "verbs", found, notes }
+}
