@@ -78,6 +78,10 @@ impl One<'_> {
         if parameter.base.contains("_function") {
             return self.callback(plan);
         }
+        let is_named = matches!(parameter.base.as_str(), "char" | "void");
+        if self.function.is_tool_call() && parameter.direction != Direction::In && !is_named {
+            return format!("OptionalOut::new({})", self.name);
+        }
         match parameter.base.as_str() {
             "MPI_Win" | "MPI_File" => self.undecoded(plan),
             "MPI_Request" => self.request(plan),
@@ -401,6 +405,9 @@ impl One<'_> {
 
     fn memory(&self, plan: &mut Plan) -> String {
         let (n, name) = self.n_name();
+        if self.function.is_tool_call() && self.parameter.kind == "C_BUFFER" {
+            return format!("{name}.cast::<u8>()");
+        }
         if self.parameter.direction == Direction::Out && ADDRESS_OUT.contains(&self.parameter.kind.as_str()) {
             self.not_null(plan);
             return format!("Out::new({name}.cast::<*mut c_void>())");

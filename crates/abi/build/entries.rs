@@ -27,8 +27,7 @@ pub fn entry(function: &Function, chapter: Option<&str>) -> String {
     let mut text = head(function);
     let parameters: Vec<String> =
         function.parameters.iter().map(|parameter| format!("\"{}\"", parameter.name)).collect();
-    let is_tool_call = function.name.starts_with("MPI_T_");
-    let any_time = is_tool_call || ANY_TIME.contains(&function.name.trim_end_matches("_c"));
+    let any_time = function.is_tool_call() || ANY_TIME.contains(&function.name.trim_end_matches("_c"));
     let call = format!(
         "static CALL: Call = Call {{ name: \"{}\", parameters: &[{}], any_time: {any_time} }};",
         function.name,
@@ -43,12 +42,14 @@ pub fn entry(function: &Function, chapter: Option<&str>) -> String {
     line(&mut text, 1, enter);
     let given = given(function);
     match chapter {
-        // Tools get numbers: no error handler is asked.
-        None if is_tool_call => line(&mut text, 1, "face.code(&face.unsupported())"),
+        None if function.is_tool_call() => line(&mut text, 1, "face.finish_tool(Err(face.unsupported()))"),
         None => line(&mut text, 1, &format!("face.fail(face.unsupported(), {given})")),
         Some(chapter) => {
             body(&mut text, function, chapter);
-            line(&mut text, 1, &format!("face.finish(body(), {given})"));
+            match function.is_tool_call() {
+                true => line(&mut text, 1, "face.finish_tool(body())"),
+                false => line(&mut text, 1, &format!("face.finish(body(), {given})")),
+            }
         }
     }
     text.push_str("}\n");
@@ -60,6 +61,9 @@ fn body(text: &mut String, function: &Function, chapter: &str) {
     plan.statements.sort_by_key(|(stage, _)| *stage);
     line(text, 1, "// SAFETY: the program has passed what the standard demands of each pointer.");
     line(text, 1, "let body = || -> Result<()> { unsafe {");
+    if function.is_tool_call() && function.name != "MPI_T_init_thread" {
+        line(text, 2, "face.process().tool.check_initialized()?;");
+    }
     for (_, statement) in &plan.statements {
         line(text, 2, statement);
     }

@@ -144,6 +144,11 @@ impl Function {
         name.trim_start_matches("MPI_").to_lowercase()
     }
 
+    /// True for the calls of the tool interface, which return numbers and ask no error handler.
+    pub fn is_tool_call(&self) -> bool {
+        self.name.starts_with("MPI_T_")
+    }
+
     /// Number (counted from 1) and declaration of a parameter by name.
     pub fn find(&self, name: &str) -> Option<(usize, &Parameter)> {
         let at = self.parameters.iter().position(|parameter| parameter.name == name)?;

@@ -37,7 +37,7 @@ pub mod types {
 
     use crate::face::{CStatus, File, Handle, Session, Win};
 
-    /// Handles of the tool interface: no objects yet.
+    /// Handles of the tool interface, made by `mpi_core::tool`.
     pub type ToolHandle = *mut c_void;
 
     include!(concat!(env!("OUT_DIR"), "/types.rs"));

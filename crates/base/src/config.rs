@@ -99,7 +99,47 @@ pub struct Variable {
     show: fn(&Config) -> String,
 }
 
+/// What kind of value a variable has, as `values` says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A number of bytes.
+    Bytes,
+    /// A number, or `auto`.
+    Number,
+    /// One of these words.
+    Choice(Vec<&'static str>),
+    /// Anything.
+    Text,
+}
+
 impl Variable {
+    /// What kind of value the variable has.
+    pub fn kind(&self) -> Kind {
+        let words: Vec<&'static str> = self.values.split(" | ").collect();
+        let takes = |text: &str| (self.set)(&mut Config::default(), text).is_some();
+        if self.values.starts_with("bytes") {
+            Kind::Bytes
+        } else if words.last().is_some_and(|word| word.starts_with("count")) && takes("1") {
+            Kind::Number
+        } else if words.len() > 1 && words.iter().all(|word| takes(word)) {
+            Kind::Choice(words)
+        } else {
+            Kind::Text
+        }
+    }
+
+    /// Sets the variable in `config`.
+    ///
+    /// # Errors
+    /// If the value is not understood.
+    pub fn assign(&self, config: &mut Config, value: &str) -> Result<(), ConfigError> {
+        (self.set)(config, value.trim()).ok_or(ConfigError::Value {
+            name: self.name,
+            value: value.to_owned(),
+            expected: self.values,
+        })
+    }
+
     /// The value that `config` holds for this variable, as the user would write it.
     pub fn value(&self, config: &Config) -> String {
         (self.show)(config)
@@ -326,16 +366,17 @@ impl Config {
                 continue;
             }
             match VARIABLES.iter().find(|variable| variable.name == name) {
-                Some(variable) => (variable.set)(&mut config, value.trim()).ok_or(ConfigError::Value {
-                    name: variable.name,
-                    value,
-                    expected: variable.values,
-                })?,
+                Some(variable) => variable.assign(&mut config, &value)?,
                 None => unknown.push(format!("{name} is not a setting; did you mean {}?", nearest(&name))),
             }
         }
-        config.eager_max_bytes = config.eager_max_bytes.min(config.channel_bytes / 8 * 3);
+        config.bound();
         Ok((config, unknown))
+    }
+
+    /// Brings settings that depend on each other within their bounds.
+    pub fn bound(&mut self) {
+        self.eager_max_bytes = self.eager_max_bytes.min(self.channel_bytes / 8 * 3);
     }
 }
 
@@ -402,6 +443,16 @@ mod tests {
             assert_eq!(config, Config::default(), "{}", variable.name);
             assert!(unknown.is_empty());
         }
+    }
+
+    #[test]
+    fn kinds_are_told_from_what_may_be_written() {
+        let kind = |name: &str| VARIABLES.iter().find(|variable| variable.name == name).map(Variable::kind);
+        assert_eq!(kind("FERROVIA_EAGER_MAX"), Some(Kind::Bytes));
+        assert_eq!(kind("FERROVIA_SPIN"), Some(Kind::Number));
+        assert_eq!(kind("FERROVIA_STATS"), Some(Kind::Choice(vec!["0", "1"])));
+        assert_eq!(kind("FERROVIA_LARGE_COPY"), Some(Kind::Choice(vec!["both", "read", "staged"])));
+        assert_eq!(kind("FERROVIA_COLLECTIVES"), Some(Kind::Text));
     }
 
     #[test]

@@ -129,6 +129,16 @@ impl<T> Slab<T> {
         }
     }
 
+    /// All live entries with their keys, to change, in slot order.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (SlabKey, &mut T)> {
+        self.slots.iter_mut().enumerate().filter_map(|(index, slot)| match slot {
+            Slot::Occupied { generation, value } => {
+                Some((SlabKey { index: index as u32, generation: *generation }, value))
+            }
+            Slot::Vacant { .. } => None,
+        })
+    }
+
     /// All live entries with their keys, in slot order.
     pub fn iter(&self) -> impl Iterator<Item = (SlabKey, &T)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| match slot {
@@ -167,5 +177,7 @@ mod tests {
         assert_eq!(slab.get(SlabKey::from_bits(0)), None);
         assert_eq!(slab.get(SlabKey::from_bits(u64::MAX)), None);
         assert_eq!(slab.iter().count(), 100);
+        slab.iter_mut().for_each(|(_, n)| *n += 1);
+        assert!(keys.iter().enumerate().all(|(n, key)| slab.get(*key) == Some(&(n + 1))));
     }
 }

@@ -27,7 +27,7 @@ mod start;
 
 pub use devices::{DeviceReport, devices};
 pub use local::local_engines;
-pub use start::{Job, configuration, connect, start};
+pub use start::{Job, configuration, configuration_with, connect, start};
 
 /// What kept a world from starting. Each is one line for the user.
 #[derive(Debug, thiserror::Error)]

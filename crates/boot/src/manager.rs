@@ -108,7 +108,7 @@ impl ProcessManager for Manager {
 /// The counters as a table, without the rows that are zero.
 fn stats_text(rank: u32, stats: &Stats) -> String {
     let mut text = format!("ferrovia[{rank}]: messages and protocols\n");
-    for (name, value) in stats.rows().into_iter().filter(|(_, value)| *value > 0) {
+    for (name, value) in stats.rows().filter(|(_, value)| *value > 0) {
         text.push_str(&format!("ferrovia[{rank}]:   {name:<28}{value:>14}\n"));
     }
     text

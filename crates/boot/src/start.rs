@@ -20,9 +20,17 @@ use crate::manager::Manager;
 /// # Errors
 /// The first setting that is not understood.
 pub fn configuration() -> Result<Config, BootError> {
+    configuration_with(&[])
+}
+
+/// As [`configuration`], with `overrides` (names and values) in place of what the environment says.
+///
+/// # Errors
+/// As [`configuration`].
+pub fn configuration_with(overrides: &[(String, String)]) -> Result<Config, BootError> {
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let (config, unknown) = Config::parse(variables)?;
+    let (config, unknown) = Config::parse(variables.chain(overrides.iter().cloned()))?;
     for line in unknown {
         Log::new(config.log, None).say(Level::Warn, format_args!("{line}"));
     }
@@ -34,7 +42,7 @@ pub fn configuration() -> Result<Config, BootError> {
 /// # Errors
 /// One line that says what is in the way.
 pub fn start(thread_level: ThreadLevel) -> Result<World, BootError> {
-    connect()?.start(thread_level)
+    connect()?.start(thread_level, &[])
 }
 
 /// Greets the launcher, if there is one; no other process is waited for.
@@ -69,12 +77,16 @@ impl Job {
         &self.manager
     }
 
-    /// Meets the other processes of the job; returns once all of them have come.
+    /// Meets the other processes of the job; returns once all of them have come. Settings named in `overrides`
+    /// have these values in place of those of the environment.
     ///
     /// # Errors
     /// One line that says what is in the way.
-    pub fn start(self, thread_level: ThreadLevel) -> Result<World, BootError> {
-        let Job { config, manager } = self;
+    pub fn start(self, thread_level: ThreadLevel, overrides: &[(String, String)]) -> Result<World, BootError> {
+        let Job { mut config, manager } = self;
+        if !overrides.is_empty() {
+            config = configuration_with(overrides)?;
+        }
         let engine = start_engine(&manager, &config)?;
         let mut selection = Selection::default();
         selection.oversubscribed = manager.size() > core_count();

@@ -21,6 +21,7 @@ use crate::request::{
 };
 use crate::stats::Stats;
 use crate::wait::{WaitPolicy, Waiter};
+use crate::watch::{Event, EventKind, Watch};
 
 /// The engine of one process.
 pub struct Engine {
@@ -65,6 +66,21 @@ pub(crate) struct Core {
     pub(crate) unexpected_max_bytes: usize,
     pub(crate) holding_back: bool,
     pub(crate) stats: Stats,
+    /// Most unexpected bytes held at once since this was asked last.
+    pub(crate) recent_peak_bytes: usize,
+    /// Set while somebody watches.
+    pub(crate) watch: Option<Box<Watch>>,
+}
+
+/// The sizes at which protocols change, as configured.
+fn thresholds(config: &Config) -> Thresholds {
+    Thresholds {
+        eager_max_bytes: config.eager_max_bytes.min(lockfree::block::payload_max_bytes(config.channel_bytes)),
+        cross_memory_min_bytes: config.cross_memory_min_bytes as u64,
+        shared_min_bytes: config.shared_copy_min_bytes as u64,
+        read_step_bytes: 256 << 10,
+        large_copy: config.large_copy,
+    }
 }
 
 /// The match key on the wire: context and tag. The source is whose channel it came through.
@@ -85,18 +101,11 @@ impl Engine {
             .mapped(MappedArea::Introductions { owner: me })
             .ok_or(EngineError::NoMappedPeers(context.name()))?;
         let waiter = Arc::new(Waiter::new(context.wakeup(), policy));
-        let thresholds = Thresholds {
-            eager_max_bytes: config.eager_max_bytes.min(lockfree::block::payload_max_bytes(config.channel_bytes)),
-            cross_memory_min_bytes: config.cross_memory_min_bytes as u64,
-            shared_min_bytes: config.shared_copy_min_bytes as u64,
-            read_step_bytes: 256 << 10,
-            large_copy: config.large_copy,
-        };
         let core = Core {
             me: me.0,
             size,
             channel_bytes: config.channel_bytes,
-            thresholds,
+            thresholds: thresholds(config),
             requests: Slab::new(),
             posted: PostedQueue::new(),
             unexpected: UnexpectedQueue::new(),
@@ -112,6 +121,8 @@ impl Engine {
             unexpected_max_bytes: config.unexpected_max_bytes,
             holding_back: false,
             stats: Stats::default(),
+            recent_peak_bytes: 0,
+            watch: None,
             context,
         };
         let discovered = vec![0; (size as usize).div_ceil(64)];
@@ -141,6 +152,41 @@ impl Engine {
     /// The sizes at which protocols change.
     pub fn thresholds(&self) -> Thresholds {
         self.core.thresholds
+    }
+
+    /// Takes over the settings that can change while messages are under way: sizes, budget, who copies.
+    pub fn adopt(&mut self, config: &Config) {
+        self.core.thresholds = thresholds(&Config { channel_bytes: self.core.channel_bytes, ..config.clone() });
+        self.core.unexpected_max_bytes = config.unexpected_max_bytes;
+    }
+
+    /// Watches these kinds of events, timed by `clock`; none ends the watch.
+    pub fn watch(&mut self, kinds: &[EventKind], clock: fn() -> u64) {
+        match &mut self.core.watch {
+            _ if kinds.is_empty() => self.core.watch = None,
+            Some(watch) => watch.choose(kinds),
+            None => self.core.watch = Some(Box::new(Watch::new(kinds, clock))),
+        }
+    }
+
+    /// The earliest event that was not fetched.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.core.watch.as_mut()?.next()
+    }
+
+    /// How many events of a kind found no room since this was asked last.
+    pub fn take_dropped_events(&mut self, kind: EventKind) -> u64 {
+        self.core.watch.as_mut().map_or(0, |watch| watch.take_dropped(kind))
+    }
+
+    /// Bytes of unexpected data held now.
+    pub fn unexpected_bytes(&self) -> u64 {
+        self.core.unexpected_bytes as u64
+    }
+
+    /// Most bytes of unexpected data held at once since this was asked last.
+    pub fn take_unexpected_peak(&mut self) -> u64 {
+        std::mem::replace(&mut self.core.recent_peak_bytes, self.core.unexpected_bytes) as u64
     }
 
     /// How to wait for this engine without holding it.
@@ -291,8 +337,17 @@ impl Core {
         RequestId(self.requests.insert(Request { state, detached: false }))
     }
 
+    /// Notes an event if somebody watches.
+    #[inline]
+    pub(crate) fn note(&mut self, kind: EventKind, envelope: Envelope) {
+        if let Some(watch) = &mut self.watch {
+            watch.note(kind, Some(envelope), envelope.len_bytes);
+        }
+    }
+
     /// Ends a request.
     pub(crate) fn complete(&mut self, key: SlabKey, completion: Completion) {
+        self.note(EventKind::RequestCompleted, completion.envelope);
         let Some(request) = self.requests.get_mut(key) else { return };
         if request.detached {
             self.requests.remove(key);
@@ -367,6 +422,7 @@ impl Core {
             return Ok(RequestId(id));
         }
         self.stats.rendezvous_sent += 1;
+        self.note(EventKind::RendezvousStarted, envelope);
         let memory = region.map(|region| RemoteMemory { address: region.address, rkey: region.rkey });
         let offer = RendezvousOffer { len_bytes: envelope.len_bytes, memory };
         self.send_control(to, Message::Request { key, send: id.to_bits(), offer });
@@ -388,6 +444,9 @@ impl Core {
         let pushed = self.push_eager_request(to, id, false);
         if !pushed {
             self.stats.eager_waited += 1;
+            if let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) {
+                self.note(EventKind::EagerWaited, send.envelope);
+            }
             if let Some(Some(peer)) = self.peers.get_mut(to as usize) {
                 peer.link.queue_eager(id.to_bits());
             }

@@ -14,6 +14,7 @@ use crate::request::{
     Completion, ContextId, Envelope, Incoming, IncomingWay, Outcome, OutgoingSend, PeerId, Request, RequestId, State,
     Tag,
 };
+use crate::watch::EventKind;
 
 /// A message that came before its receive.
 pub(crate) struct Unexpected {
@@ -42,7 +43,16 @@ impl Core {
             Some(Message::Clear { send, receive }) => self.arrive_clear(peer, send, receive),
             Some(Message::ClearShared { send, receive, copy }) => self.arrive_clear_shared(peer, send, receive, copy),
             Some(Message::Finished { send } | Message::Acknowledge { send }) => self.arrive_finished(peer, send),
-            None => self.stats.refused_records += 1,
+            None => self.refuse(),
+        }
+    }
+
+    /// Drops a record that makes no sense.
+    #[cold]
+    fn refuse(&mut self) {
+        self.stats.refused_records += 1;
+        if let Some(watch) = &mut self.watch {
+            watch.note(EventKind::RecordRefused, None, 0);
         }
     }
 
@@ -104,8 +114,10 @@ impl Core {
         if let Content::Eager { data, .. } = &message.content {
             self.unexpected_bytes += data.len();
             self.stats.unexpected_peak_bytes = self.stats.unexpected_peak_bytes.max(self.unexpected_bytes as u64);
+            self.recent_peak_bytes = self.recent_peak_bytes.max(self.unexpected_bytes);
         }
         self.stats.unexpected += 1;
+        self.note(EventKind::MessageUnexpected, message.envelope);
         self.unexpected.push(context, message.envelope.peer, message.envelope.tag, message);
     }
 
@@ -207,13 +219,13 @@ impl Core {
     fn arrive_data(&mut self, peer: PeerId, receive: u64, offset: u64, last: bool, data: &[u8]) {
         let key = SlabKey::from_bits(receive);
         let Some(Request { state: State::Incoming(incoming), .. }) = self.requests.get_mut(key) else {
-            self.stats.refused_records += 1;
+            self.refuse();
             return;
         };
         let total = incoming.envelope.len_bytes;
         let fits = offset.checked_add(data.len() as u64).is_some_and(|end| end <= total);
         if incoming.envelope.peer != peer || !fits {
-            self.stats.refused_records += 1;
+            self.refuse();
             return;
         }
         incoming.buf.unpack_at(offset, data);
@@ -234,7 +246,7 @@ impl Core {
                 }
             }
             IncomingWay::Shared { .. } => {}
-            IncomingWay::Read { .. } => self.stats.refused_records += 1,
+            IncomingWay::Read { .. } => self.refuse(),
         }
     }
 
@@ -242,7 +254,7 @@ impl Core {
     fn arrive_clear(&mut self, peer: PeerId, send: u64, receive: u64) {
         let key = SlabKey::from_bits(send);
         let Some(send) = self.outgoing_to(peer, key) else {
-            self.stats.refused_records += 1;
+            self.refuse();
             return;
         };
         let end = send.envelope.len_bytes;
@@ -266,14 +278,14 @@ impl Core {
                     chunks,
                 });
             }
-            _ => self.stats.refused_records += 1,
+            _ => self.refuse(),
         }
     }
 
     fn arrive_finished(&mut self, peer: PeerId, send: u64) {
         let key = SlabKey::from_bits(send);
         let Some(send) = self.outgoing_to(peer, key) else {
-            self.stats.refused_records += 1;
+            self.refuse();
             return;
         };
         let envelope = send.envelope;

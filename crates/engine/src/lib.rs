@@ -22,13 +22,15 @@ mod progress;
 mod request;
 mod stats;
 mod wait;
+mod watch;
 
 pub use crate::core::Engine;
 pub use request::{
     Completion, ContextId, Envelope, MessageId, Outcome, PeerId, RequestId, SendMode, Source, Tag, TagPattern,
 };
-pub use stats::Stats;
+pub use stats::{Counter, CounterKind, Stats};
 pub use wait::{Backoff, Pause, Ticket, WaitPolicy, Waiter};
+pub use watch::{EVENTS_MAX, Event, EventKind};
 
 /// What can be wrong with a call of the engine.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

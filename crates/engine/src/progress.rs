@@ -10,6 +10,7 @@ use protocol::wire::{self, Message};
 
 use crate::core::{Core, Engine, Receiver, write_all};
 use crate::request::{Completion, IncomingWay, Outcome, PeerId, Request, State};
+use crate::watch::EventKind;
 
 /// Records taken from one channel before the next is looked at.
 const RECORDS_PER_TURN: usize = 64;
@@ -101,6 +102,9 @@ impl Engine {
         }
         core.holding_back = hold;
         core.stats.held_back += u64::from(hold);
+        if let Some(watch) = core.watch.as_mut().filter(|_| hold) {
+            watch.note(EventKind::SendersHeldBack, None, core.unexpected_bytes as u64);
+        }
         for receiver in &self.receivers {
             receiver.channel.set_hint(hold.into());
         }

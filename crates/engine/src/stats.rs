@@ -29,22 +29,64 @@ pub struct Stats {
     pub refused_records: u64,
 }
 
+/// How a counter changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CounterKind {
+    /// It only grows.
+    Total,
+    /// It is the greatest value so far of something that rises and falls.
+    Peak,
+}
+
+/// One counter: what it is called and where it stands.
+pub struct Counter {
+    /// A few words.
+    pub name: &'static str,
+    /// One sentence.
+    pub help: &'static str,
+    /// How it changes.
+    pub kind: CounterKind,
+    /// Its value.
+    pub value: fn(&Stats) -> u64,
+}
+
+const fn total(name: &'static str, help: &'static str, value: fn(&Stats) -> u64) -> Counter {
+    Counter { name, help, kind: CounterKind::Total, value }
+}
+
+const fn peak(name: &'static str, help: &'static str, value: fn(&Stats) -> u64) -> Counter {
+    Counter { name, help, kind: CounterKind::Peak, value }
+}
+
 impl Stats {
-    /// Every counter with its name, in the order a reader wants them.
-    pub fn rows(&self) -> [(&'static str, u64); 12] {
-        [
-            ("eager sends", self.eager_sent),
-            ("eager sends that waited", self.eager_waited),
-            ("rendezvous sends", self.rendezvous_sent),
-            ("sends to self", self.self_sent),
-            ("receives read", self.read_received),
-            ("receives copied by both", self.shared_received),
-            ("chunks copied for receivers", self.chunks_written),
-            ("receives staged", self.staged_received),
-            ("unexpected messages", self.unexpected),
-            ("unexpected bytes, peak", self.unexpected_peak_bytes),
-            ("senders held back, times", self.held_back),
-            ("refused records", self.refused_records),
-        ]
+    /// Every counter, in the order a reader wants them.
+    pub const COUNTERS: &[Counter] = &[
+        total("eager sends", "Messages sent eagerly at once.", |stats| stats.eager_sent),
+        total("eager sends that waited", "Eager messages that waited for room in the channel.", |stats| {
+            stats.eager_waited
+        }),
+        total("rendezvous sends", "Messages sent by rendezvous.", |stats| stats.rendezvous_sent),
+        total("sends to self", "Messages to this process itself.", |stats| stats.self_sent),
+        total("receives read", "Long messages that the receiver copied alone.", |stats| stats.read_received),
+        total("receives copied by both", "Long messages that both sides copied.", |stats| stats.shared_received),
+        total("chunks copied for receivers", "Chunks that this process wrote for a receiver.", |stats| {
+            stats.chunks_written
+        }),
+        total("receives staged", "Long messages taken through the channel piece by piece.", |stats| {
+            stats.staged_received
+        }),
+        total("unexpected messages", "Messages that came before their receive.", |stats| stats.unexpected),
+        peak("unexpected bytes, peak", "Most bytes of unexpected data held at once.", |stats| {
+            stats.unexpected_peak_bytes
+        }),
+        total("senders held back, times", "Times senders were held back because the budget was used up.", |stats| {
+            stats.held_back
+        }),
+        total("refused records", "Records that made no sense and were dropped.", |stats| stats.refused_records),
+    ];
+
+    /// Every counter's name and value.
+    pub fn rows(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Self::COUNTERS.iter().map(|counter| (counter.name, (counter.value)(self)))
     }
 }

@@ -42,6 +42,7 @@ pub mod point_to_point;
 pub mod request;
 pub mod session;
 pub mod status;
+pub mod tool;
 pub mod topology;
 pub mod world;
 

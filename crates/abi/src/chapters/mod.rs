@@ -49,6 +49,7 @@
 //! | window, file handles | `Handle<Win>`, `Handle<File>`, undecoded |
 //! | anything of which there is only a large-count form | `Option<…>`, `None` from the small form |
 //! | `argc`, `argv`, arrays of strings | as in C |
+//! | in `MPI_T_*`: whatever is written, strings aside | `OptionalOut<…>` (nothing happens if null) |
 //!
 //! **Not significant arguments** do not arrive: arrays that matter at the root only are empty
 //! elsewhere, and send counts, displacements and types are empty if the send buffer is
@@ -92,4 +93,7 @@ pub(crate) mod partitioned;
 pub(crate) mod request;
 pub(crate) mod session;
 pub(crate) mod status;
+pub(crate) mod tool;
+pub(crate) mod tool_event;
+pub(crate) mod tool_performance;
 pub(crate) mod topology;

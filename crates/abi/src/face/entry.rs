@@ -153,6 +153,17 @@ impl Face {
         }
     }
 
+    /// Ends a call of the tool interface: no error handler is asked, and only its own errors are returned.
+    pub(crate) fn finish_tool(&self, result: Result<()>) -> c_int {
+        match result {
+            Ok(()) => 0,
+            Err(error) if error.class >= ErrorClass::ToolCannotInit => error.class as c_int,
+            Err(error) if error.class == ErrorClass::UnsupportedOperation => ErrorClass::ToolNotSupported as c_int,
+            Err(error) if error.class == ErrorClass::NoMem => ErrorClass::ToolMemory as c_int,
+            Err(_) => ErrorClass::ToolInvalid as c_int,
+        }
+    }
+
     /// The running world.
     ///
     /// # Panics

@@ -24,7 +24,9 @@ pub use objects::{File, InOutHandle, MessageInOut, OutHandle, Win};
 pub use requests::Requests;
 pub use status::{CStatus, StatusOut, StatusesOut};
 pub use table::Held;
-pub use values::{CountInOut, CountOut, Counts, CountsOut, IN_PLACE, Out, OutArray, StringOut, is_in_place};
+pub use values::{
+    CountInOut, CountOut, Counts, CountsOut, IN_PLACE, OptionalOut, Out, OutArray, StringOut, is_in_place,
+};
 
 use crate::types::{MPI_User_function, MPI_User_function_c};
 

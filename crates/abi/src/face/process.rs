@@ -12,6 +12,7 @@ use mpi_core::error::ErrorRegistry;
 use mpi_core::group::Group;
 use mpi_core::info::Info;
 use mpi_core::point_to_point::Message;
+use mpi_core::tool::Tool;
 use mpi_core::{Comm, Request, Session, ThreadLevel, World};
 
 use super::handle::Kind;
@@ -37,6 +38,8 @@ pub struct Process {
     pub type_keys: Keys<Datatype>,
     /// Attributes of datatypes.
     pub type_attributes: AttributeTable<Datatype>,
+    /// The tool interface.
+    pub tool: Tool,
     /// What a Fortran program has told of its compiler.
     pub(crate) fortran_booleans: Cell<Option<FortranBooleans>>,
     /// Taken by calls that are legal at any time, from any thread, while the world's gate is no lock.
@@ -86,6 +89,7 @@ impl Process {
             comm_keys: Keys::new(FIRST_COMM_KEY),
             type_keys: Keys::new(FIRST_TYPE_KEY),
             type_attributes: AttributeTable::default(),
+            tool: Tool::new(|world| Process::this().tool.deliver(world)),
             fortran_booleans: Cell::new(None),
             early_gate: Gate::new(true),
             comms: Table::new(Kind::Comm, MPI_COMM_NULL, 3),
@@ -145,7 +149,7 @@ impl Process {
     }
 
     /// The world once it has started, also while nobody uses MPI.
-    pub(super) fn world_even_if_closed(&self) -> Option<&World> {
+    pub(crate) fn world_even_if_closed(&self) -> Option<&World> {
         self.world.get()
     }
 

@@ -154,7 +154,10 @@ impl Process {
         }
         let known = self.stage.job().take();
         let job = known.map_or_else(boot::connect, Ok).map_err(boot_error)?;
-        self.set_world(job.start(level).map_err(boot_error)?);
+        self.set_world(job.start(level, &self.tool.overrides()).map_err(boot_error)?);
+        if let Some(world) = self.world_even_if_closed() {
+            self.tool.world_begins(world);
+        }
         Ok(())
     }
 

@@ -44,6 +44,57 @@ impl Out<i32> {
     }
 }
 
+/// Where one value or several may be written, or nothing is wanted; so in the tool interface.
+pub struct OptionalOut<T>(*mut T);
+
+impl<T> OptionalOut<T> {
+    /// # Safety
+    /// `at` must be null or valid for reading and writing, as far as the chapter function does that, for
+    /// the length of the call.
+    pub(crate) unsafe fn new(at: *mut T) -> Self {
+        OptionalOut(at)
+    }
+
+    /// True if nothing is wanted.
+    pub fn is_null(&self) -> bool {
+        self.0.is_null()
+    }
+
+    /// Writes the value, if it is wanted.
+    pub fn set(&self, value: T) {
+        self.set_at(0, value);
+    }
+
+    /// Writes the value at `index`, if it is wanted.
+    pub fn set_at(&self, index: usize, value: T) {
+        if !self.0.is_null() {
+            // SAFETY: not null, so valid for what the chapter writes by the contract of `new`.
+            unsafe { self.0.add(index).write_unaligned(value) }
+        }
+    }
+
+    /// The value that stands there.
+    pub fn value(&self) -> Option<T>
+    where
+        T: Copy,
+    {
+        // SAFETY: null or valid for reading by the contract of `new`.
+        unsafe { self.0.as_ref() }.copied()
+    }
+}
+
+impl OptionalOut<i32> {
+    /// Gives a string the way the tool interface does: cut to what there is room for, its whole length
+    /// with the terminating zero in the place of the room.
+    pub fn set_text(&self, place: &StringOut<'_>, text: &str) {
+        let Some(room) = self.value() else { return };
+        if room > 0 {
+            place.set_within(text, room as usize);
+        }
+        self.set(text.len() as i32 + 1);
+    }
+}
+
 /// Where `len` values may be written.
 pub struct OutArray<T> {
     start: *mut T,

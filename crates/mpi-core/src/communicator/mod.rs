@@ -220,6 +220,12 @@ impl Comm {
         (sequence * TAG_OFFSETS_MAX) as i32
     }
 
+    /// Number of collective operations this process has started here; it repeats after 2³².
+    pub fn collectives_started(&self) -> u64 {
+        // Relaxed: a number to look at.
+        self.collective_count.load(Ordering::Relaxed).into()
+    }
+
     /// The tag of a creation by group in which the user chose `tag`.
     pub(crate) fn creation_tag(tag: i32) -> i32 {
         CREATION_TAGS | tag

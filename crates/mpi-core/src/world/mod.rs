@@ -20,7 +20,7 @@ use std::sync::Arc;
 use base::{Gate, GateGuard};
 use collectives::Selection;
 use datatype::Scratch;
-use engine::{Completion, Engine, EngineError, PeerId, RequestId, Waiter};
+use engine::{Completion, Engine, EngineError, Event, EventKind, PeerId, RequestId, Waiter};
 
 use crate::communicator::{Comm, Commons};
 use crate::error::{Error, ErrorClass};
@@ -86,6 +86,8 @@ pub struct World {
     gate: Gate,
     /// Threads of this process that pause inside a wait. Changed inside the gate only.
     pausing: Cell<u32>,
+    /// Called after polls while events of the engine are watched.
+    watcher: Cell<Option<fn(&World)>>,
     thread_level: ThreadLevel,
     process: Box<dyn ProcessManager>,
     comm_world: Arc<Comm>,
@@ -112,6 +114,7 @@ impl World {
             orphans: RefCell::default(),
             gate: Gate::new(thread_level == ThreadLevel::Multiple),
             pausing: Cell::new(0),
+            watcher: Cell::new(None),
             thread_level,
             process,
             comm_world: Comm::predefined_world(rank, size, &commons),
@@ -210,10 +213,24 @@ impl World {
 
     fn depart(&self) -> crate::Result<()> {
         self.wait_until(|world| (world.engine.borrow().pending_sends() == 0).then_some(()));
+        if let Some(watcher) = self.watcher.get() {
+            watcher(self);
+        }
         self.process.report(&self.engine.borrow().stats());
         self.process
             .finalize()
             .map_err(|why| ErrorClass::Other.error(format!("the process manager could not be told of the end: {why}")))
+    }
+
+    /// Has the engine note these kinds of events, and `watcher` called after polls to fetch them.
+    pub(crate) fn watch(&self, kinds: &[EventKind], clock: fn() -> u64, watcher: fn(&World)) {
+        self.engine.borrow_mut().watch(kinds, clock);
+        self.watcher.set((!kinds.is_empty()).then_some(watcher));
+    }
+
+    /// The earliest event that was not fetched.
+    pub(crate) fn next_event(&self) -> Option<Event> {
+        self.engine.borrow_mut().next_event()
     }
 
     /// Waits for one request of the engine.

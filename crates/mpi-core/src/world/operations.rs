@@ -56,6 +56,11 @@ impl Operations {
         self.unfinished.get() == 0
     }
 
+    /// Number of operations under way.
+    pub fn unfinished_count(&self) -> usize {
+        self.unfinished.get()
+    }
+
     /// True if nothing is left that the end of the world waits for.
     pub fn none_awaited(&self) -> bool {
         self.awaited.get() == 0

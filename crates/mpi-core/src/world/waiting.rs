@@ -26,6 +26,9 @@ impl World {
             self.reap_orphans();
             self.wake_sleepers();
         }
+        if let Some(watcher) = self.watcher.get() {
+            watcher(self);
+        }
         moved
     }
 
