@@ -4,9 +4,9 @@
 //!
 //! **Invariants**
 //! - What it says about the library comes from the library it found, not from this program's own build.
-//! - It changes nothing, and starts no MPI.
+//! - It changes nothing and joins no job; only `ferrovia bench` starts any.
 //!
-//! Deliberately absent: launching (`mpiexec` does that), measuring.
+//! Deliberately absent: launching (`mpiexec` does that); measuring itself (`bench` does that).
 
 mod doctor;
 mod fabric;
@@ -27,6 +27,8 @@ struct Arguments {
 enum Task {
     /// Version, library and settings
     Info(info::Options),
+    /// Measure MPI libraries beside each other and the machine's floor, compare runs, write reports
+    Bench(Box<bench::Options>),
     /// Look for what would slow programs down or stop them on this machine
     Doctor,
 }
@@ -34,6 +36,7 @@ enum Task {
 fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Info(options) => info::run(&options),
+        Task::Bench(options) => bench::run(&options),
         Task::Doctor => doctor::run(),
     };
     match result {

@@ -1,9 +1,12 @@
 //! The command `ferrovia`: what it says is well formed and true of the installation it belongs to.
 
 use super::{Case, Workshop};
+use crate::command::Program;
 use crate::install::installed;
+use crate::paths;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use std::time::Duration;
 
 /// Each thing it can be asked.
 pub fn cases() -> Vec<Case> {
@@ -16,6 +19,9 @@ pub fn cases() -> Vec<Case> {
             workshop.installation()?;
             installed("ferrovia").arg("doctor").run_successfully().map(drop)
         }),
+        Case::new("ferrovia/bench-mpi", |workshop| bench_runs(workshop, "mpi", "64")).quick(true),
+        Case::new("ferrovia/bench-app", |workshop| bench_runs(workshop, "app", "16")),
+        Case::new("ferrovia/bench-wrong-data", bench_finds_wrong_data),
     ]
 }
 
@@ -84,6 +90,61 @@ fn fabric(workshop: &Workshop) -> Result<()> {
         .run_successfully()?;
     if !wish.stdout.contains("verbs  not used: ") {
         return Err(wish.complain("an adapter that is not there cannot be used"));
+    }
+    Ok(())
+}
+
+/// `ferrovia bench`, over the installed library alone, as short as it can be.
+fn bench(words: &[&str]) -> Program {
+    installed("ferrovia")
+        .arg("bench")
+        .args(words)
+        .args(["--lib", "ours", "--repetitions", "1", "--seconds", "0.001", "--samples", "10", "--no-floor"])
+        .args(["--set", "milliseconds=20", "--set", "depth=0,16", "--set", "threads=2"])
+        .limit(Duration::from_secs(120))
+}
+
+/// Every test of a suite runs, verifies what it moves, and leaves a point.
+fn bench_runs(workshop: &Workshop, level: &str, sizes: &str) -> Result<()> {
+    workshop.installation()?;
+    let listed = installed("ferrovia").args(["bench", "list", "--json"]).run_successfully()?;
+    let suites: Value = serde_json::from_str(&listed.stdout).with_context(|| listed.report())?;
+    let finished = bench(&[level, "all", "-n", "2", "--sizes", sizes, "--json"]).run_successfully()?;
+    let records: Vec<Value> = finished
+        .stdout
+        .lines()
+        .map(serde_json::from_str)
+        .collect::<Result<_, _>>()
+        .with_context(|| finished.report())?;
+    for test in suites[level]["test"].as_array().into_iter().flatten() {
+        let of_test = |record: &&Value| record["kind"] == "point" && record["test"] == test["name"];
+        let Some(point) = records.iter().find(of_test) else {
+            return Err(finished.complain(format!("{} left no point", test["name"])));
+        };
+        if !point["median"].as_f64().is_some_and(|median| median >= 0.0) {
+            bail!("{point} has no median");
+        }
+    }
+    Ok(())
+}
+
+/// A library that damages a byte of what is received is found out; no figure comes of it.
+fn bench_finds_wrong_data(workshop: &Workshop) -> Result<()> {
+    workshop.installation()?;
+    let folder = paths::target().join("programs");
+    std::fs::create_dir_all(&folder)?;
+    let (source, library) = (folder.join("damage.c"), folder.join("damage.so"));
+    let text = "#include <mpi.h>\n\
+        int MPI_Recv(void *data, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status *status) {\n\
+            int code = PMPI_Recv(data, count, type, from, tag, comm, status);\n\
+            if (type == MPI_BYTE && count > 60) ((char *)data)[60] ^= 1;\n\
+            return code;\n\
+        }\n";
+    std::fs::write(&source, text)?;
+    installed("mpicc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).run_successfully()?;
+    let finished = bench(&["mpi", "latency", "--sizes", "64", "--json"]).env("LD_PRELOAD", &library).run()?;
+    if finished.success() || !finished.said().contains("wrong data") || finished.stdout.contains("\"kind\":\"point\"") {
+        return Err(finished.complain("the damage was not found"));
     }
     Ok(())
 }

@@ -35,8 +35,8 @@ const HOUSE: [Room; 19] = [
     room(11, "abi", true),
     room(11, "ferrovia", true),
     room(11, "launcher", true),
-    room(11, "cli", true),
-    room(12, "bench", true),
+    room(11, "bench", false),
+    room(12, "cli", true),
     room(12, "xtask", false),
 ];
 

@@ -1,0 +1,72 @@
+//! `ferrovia bench`: what every layer costs, beside its rivals and its floor, in one run.
+//!
+//! Floor: faces. Uses no other crate of the workspace: what it measures it starts as a user would.
+//!
+//! The programs that are timed are C over the standard ABI (`bench/programs`), so that the same binary runs on any
+//! library; they take samples and judge nothing. What is run stands in suites (`bench/suites`, TOML). This crate plans
+//! the run ([`plan`]), starts each process ([`job`]), turns samples into records ([`record`], format in
+//! `bench/schema.json`), and reads records to show, compare and draw them.
+//!
+//! **Invariants**
+//! - Libraries take turns within a run, in an order drawn from a recorded seed, so that what happens to the machine
+//!   happens to all of them.
+//! - Nothing is thrown away silently: warm-up samples are counted, outliers are counted and kept, failures are records.
+//! - The unit of evidence is the process: samples of one process are not independent, so intervals and tests of
+//!   significance rest on the medians of processes.
+//! - A payload is checked before and after it is timed; a job with a wrong byte has no result.
+//!
+//! Deliberately absent: timing in this process (but for whole jobs), building libraries, installing peers.
+//!
+//! ```
+//! let suite = bench::suite::Suite::builtin(bench::suite::Level::Mpi).unwrap();
+//! assert_eq!(suite.choose(&["latency".to_owned()]).unwrap().len(), 1);
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod compare;
+pub mod environment;
+pub mod job;
+pub mod library;
+pub mod measure;
+pub mod plan;
+pub mod programs;
+pub mod record;
+pub mod statistics;
+pub mod suite;
+pub mod table;
+
+use anyhow::Result;
+use std::process::ExitCode;
+
+/// What `ferrovia bench` is asked to do.
+#[derive(clap::Args)]
+pub struct Options {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(clap::Subcommand)]
+enum Task {
+    /// What can be measured
+    List(suite::ListOptions),
+    /// Measure MPI libraries
+    Mpi(measure::Options),
+    /// Measure application kernels on MPI libraries
+    App(measure::Options),
+    /// Say whether B is slower or faster than A; ends with 1 if it is slower, 2 if that cannot be told
+    Compare(compare::Options),
+}
+
+/// Does what the options ask for.
+///
+/// # Errors
+/// If something is named that does not exist, or a file cannot be read or written.
+pub fn run(options: &Options) -> Result<ExitCode> {
+    match &options.task {
+        Task::List(options) => suite::list(options),
+        Task::Mpi(options) => measure::run(suite::Level::Mpi, options),
+        Task::App(options) => measure::run(suite::Level::App, options),
+        Task::Compare(options) => compare::run(options),
+    }
+}
