@@ -273,7 +273,7 @@ mod tests {
             *sample += (i % 7) as f64 * 0.01;
         }
         samples[400] = 1e6;
-        assert_eq!(warm_up(&samples).1, true);
+        assert!(warm_up(&samples).1);
         assert!(warm_up(&samples).0 <= 250);
         assert_eq!(
             outlier_count(&{
