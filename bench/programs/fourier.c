@@ -65,7 +65,10 @@ static void check(void) {
     const double turn = 2 * acos(-1.0) / (double)side;
     const long kx = 3 % side, ky = side - 1;
     for (long r = 0; r < rows; r++)
-        for (long c = 0; c < side; c++) matrix[r * side + c] = cexp(I * turn * (double)((kx * c + ky * (rank * rows + r)) % side));
+        for (long c = 0; c < side; c++) {
+            long turns = (kx * c + ky * (rank * rows + r)) % side;
+            matrix[r * side + c] = cexp(I * turn * (double)turns);
+        }
     transforms(1);
     for (long r = 0; r < rows; r++)
         for (long c = 0; c < side; c++) {

@@ -149,7 +149,8 @@ struct samples measure(operation *run, enum who who, double sample_ns) {
     samples.per_sample = operations(run, told, &each);
     if (together) samples.per_sample = 1;
     double count = options.seconds * 1e9 / (each * samples.per_sample);
-    samples.count = count < SAMPLES_MIN ? SAMPLES_MIN : count > options.samples_max ? options.samples_max : (long)count;
+    if (count > (double)options.samples_max) count = (double)options.samples_max;
+    samples.count = count < SAMPLES_MIN ? SAMPLES_MIN : (long)count;
     double *mine = calloc(samples.count, sizeof *mine);
     MPI_Barrier(MPI_COMM_WORLD);
     for (long i = 0; i < samples.count; i++) {
