@@ -88,8 +88,8 @@ void open_results(void) {
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
     int length;
     MPI_Get_library_version(version, &length);
-    fprintf(results, "{\"clock_ns\":%.1f,\"offset_max_ns\":%.0f,\"offset_error_max_ns\":%.0f,\"library\":\"", clock_cost,
-            worst[0], worst[1]);
+    fprintf(results, "{\"clock_ns\":%.1f,\"offset_max_ns\":%.0f,", clock_cost, worst[0]);
+    fprintf(results, "\"offset_error_max_ns\":%.0f,\"library\":\"", worst[1]);
     for (char *c = version; *c && *c != '\n'; c++)
         if (*c >= ' ' && *c != '"' && *c != '\\') fputc(*c, results);
     fprintf(results, "\"}\n");

@@ -32,6 +32,7 @@ pub mod measure;
 pub mod plan;
 pub mod programs;
 pub mod record;
+pub mod report;
 pub mod statistics;
 pub mod suite;
 pub mod table;
@@ -56,6 +57,8 @@ enum Task {
     App(measure::Options),
     /// Say whether B is slower or faster than A; ends with 1 if it is slower, 2 if that cannot be told
     Compare(compare::Options),
+    /// Draw a page, or write Markdown, from records
+    Report(report::Options),
 }
 
 /// Does what the options ask for.
@@ -68,5 +71,6 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Task::Mpi(options) => measure::run(suite::Level::Mpi, options),
         Task::App(options) => measure::run(suite::Level::App, options),
         Task::Compare(options) => compare::run(options),
+        Task::Report(options) => report::run(options),
     }
 }

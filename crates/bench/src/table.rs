@@ -135,6 +135,17 @@ pub fn tables(records: &Records, suite: &Suite, markdown: bool, long: bool) -> S
     if let Some(line) = records.floor("line", 0) {
         let _ = writeln!(text, "A cache line from one process to another takes {} us.", shown(line));
     }
+    text.push_str(&tables_of(records, suite, markdown, long));
+    let libraries = records.libraries();
+    if libraries.len() > 1 {
+        let _ = write!(text, "\n{}", standing(&records.rows(), &libraries));
+    }
+    text
+}
+
+/// The tables alone.
+pub fn tables_of(records: &Records, suite: &Suite, markdown: bool, long: bool) -> String {
+    let mut text = String::new();
     let libraries = records.libraries();
     let rows = records.rows();
     let mut start = 0;
@@ -149,9 +160,6 @@ pub fn tables(records: &Records, suite: &Suite, markdown: bool, long: bool) -> S
             let _ = writeln!(text, "\n{}", details(&rows[start..end], &libraries, markdown));
         }
         start = end;
-    }
-    if libraries.len() > 1 {
-        let _ = write!(text, "\n{}", standing(&rows, &libraries));
     }
     text
 }
