@@ -62,7 +62,7 @@ pub fn figures(records: &Records, suite: &Suite) -> Vec<Figure> {
         let same = |row: &Row| row.test == first.test && row.unit == first.unit;
         let end = start + rows[start..].iter().take_while(|(row, _)| same(row)).count();
         let axis = axis(&rows[start..end]);
-        let mut by_rest: BTreeMap<(u32, u64, BTreeMap<String, String>), Vec<&(Row, Summaries)>> = BTreeMap::new();
+        let mut by_rest: BTreeMap<Rest, Vec<&(Row, Summaries)>> = BTreeMap::new();
         for entry in &rows[start..end] {
             by_rest.entry(rest(&entry.0, &axis)).or_default().push(entry);
         }
@@ -75,6 +75,8 @@ pub fn figures(records: &Records, suite: &Suite) -> Vec<Figure> {
 }
 
 type Summaries = BTreeMap<String, Summary>;
+/// Ranks, bytes and parameters, without what stands on the axis.
+type Rest = (u32, u64, BTreeMap<String, String>);
 
 /// What varies and is a number: sizes first, then a parameter, then ranks.
 fn axis(rows: &[(Row, Summaries)]) -> String {
@@ -93,7 +95,7 @@ fn axis(rows: &[(Row, Summaries)]) -> String {
 }
 
 /// What is left of a row without its value on the axis.
-fn rest(row: &Row, axis: &str) -> (u32, u64, BTreeMap<String, String>) {
+fn rest(row: &Row, axis: &str) -> Rest {
     let mut parameters = row.parameters.clone();
     parameters.remove(axis);
     let ranks = if axis == "ranks" { 0 } else { row.ranks };

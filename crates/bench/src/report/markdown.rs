@@ -21,7 +21,7 @@ pub fn document(title: &str, records: &Records, suite: &Suite) -> String {
     }
     let (rows, libraries) = (records.rows(), records.libraries());
     if libraries.len() > 1 {
-        let _ = write!(text, "\n## Where {} is behind\n\n", libraries[0]);
+        let _ = writeln!(text, "\n## Where {} is behind\n", libraries[0]);
         behind(&mut text, &rows, &libraries);
     }
     for failure in &records.failures {

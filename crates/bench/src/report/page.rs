@@ -31,7 +31,7 @@ pub fn page(title: &str, records: &Records, suite: &Suite) -> String {
             }
             test = &figure.test;
             let (name, about) = (escaped(test), escaped(&figure.title));
-            let _ = write!(text, "<section id=\"{name}\"><h2>{name}</h2><p>{about}</p><div class=\"figures\">\n");
+            let _ = writeln!(text, "<section id=\"{name}\"><h2>{name}</h2><p>{about}</p><div class=\"figures\">");
         }
         picture(&mut text, figure);
     }
@@ -39,7 +39,7 @@ pub fn page(title: &str, records: &Records, suite: &Suite) -> String {
         text.push_str("</div></section>\n");
     }
     failures(&mut text, records);
-    let _ = write!(text, "<div id=\"tip\" role=\"status\" hidden></div><script>{SCRIPT}</script></body></html>\n");
+    let _ = writeln!(text, "<div id=\"tip\" role=\"status\" hidden></div><script>{SCRIPT}</script></body></html>");
     text
 }
 
@@ -49,11 +49,11 @@ fn circumstances(text: &mut String, records: &Records) {
         for (name, value) in &run.environment.notes {
             let _ = write!(text, "; {} {}", escaped(name), escaped(value));
         }
-        let _ = write!(text, "; seed {}. <code>{}</code></p>\n", run.seed, escaped(&run.command.join(" ")));
+        let _ = writeln!(text, "; seed {}. <code>{}</code></p>", run.seed, escaped(&run.command.join(" ")));
     }
     let (rows, libraries) = (records.rows(), records.libraries());
     if libraries.len() > 1 {
-        let _ = write!(text, "<pre class=\"standing\">{}</pre>\n", escaped(&table::standing(&rows, &libraries)));
+        let _ = writeln!(text, "<pre class=\"standing\">{}</pre>", escaped(&table::standing(&rows, &libraries)));
     }
 }
 
