@@ -1,6 +1,7 @@
 //! Copies between ranges that were promised: the only places where payload bytes are touched in this process.
 
 use base::memory::{ReadRange, WriteRange};
+use smallvec::SmallVec;
 
 /// Copies `from` to `to`, in order, until either ends; returns the bytes copied. The ranges may overlap.
 pub fn copy(from: &[ReadRange], to: &[WriteRange]) -> u64 {
@@ -30,6 +31,30 @@ pub fn gather(from: &[ReadRange]) -> Vec<u8> {
 /// Copies `bytes` to `to`, as far as they fit.
 pub fn scatter(bytes: &[u8], to: &[WriteRange]) -> u64 {
     copy(&[borrowed(bytes)], to)
+}
+
+/// Fills `space` with the bytes of `from` behind the first `skip`.
+pub fn read_behind(from: &[ReadRange], mut skip: usize, space: &mut [u8]) {
+    let mut rest: SmallVec<[ReadRange; 4]> = SmallVec::new();
+    for range in from {
+        let here = skip.min(range.len_bytes());
+        skip -= here;
+        rest.extend(range.part(here, range.len_bytes() - here));
+    }
+    // SAFETY: the space is borrowed through the copy, which is over when this returns.
+    let target = unsafe { WriteRange::new(space.as_mut_ptr(), space.len()) };
+    copy(&rest, &[target]);
+}
+
+/// What is left of `ranges` behind their first `skip` bytes.
+pub fn behind(ranges: &[WriteRange], mut skip: usize) -> SmallVec<[WriteRange; 4]> {
+    let mut rest = SmallVec::new();
+    for range in ranges {
+        let here = skip.min(range.len_bytes());
+        skip -= here;
+        rest.extend(range.part(here, range.len_bytes() - here).filter(|range| range.len_bytes() > 0));
+    }
+    rest
 }
 
 /// `bytes` as a range, for a link that copies before `send` returns.
@@ -71,7 +96,16 @@ mod tests {
             prop_assert_eq!(moved, source.len().min(target.len()));
             prop_assert_eq!(&target[..moved], &source[..moved]);
             prop_assert!(target[moved..].iter().all(|byte| *byte == 0));
-            prop_assert_eq!(gather(&from), source);
+            prop_assert_eq!(gather(&from), &source[..]);
+            for skip in 0..=source.len() {
+                let mut rest = vec![0; source.len() - skip];
+                read_behind(&from, skip, &mut rest);
+                prop_assert_eq!(&rest, &source[skip..]);
+            }
+            let skip = target.len() / 2;
+            scatter(&vec![0xee; target.len()], &behind(&to, skip));
+            prop_assert!(target[skip..].iter().all(|byte| *byte == 0xee));
+            prop_assert!(target[..skip].iter().all(|byte| *byte != 0xee));
         }
     }
 }

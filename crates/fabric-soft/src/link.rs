@@ -70,11 +70,13 @@ pub struct Outgoing<'a> {
     pub ranges: &'a [ReadRange],
     /// True if they may be read after `send` has returned; see the module.
     pub lent: bool,
+    /// True if they are what a peer's read asked for: their owner may deregister them at any moment, and is right.
+    pub is_answer: bool,
 }
 
 impl Outgoing<'_> {
     /// No payload.
-    pub const NONE: Self = Self { ranges: &[], lent: false };
+    pub const NONE: Self = Self { ranges: &[], lent: false, is_answer: false };
 
     /// Bytes in all.
     pub fn len_bytes(&self) -> u64 {
@@ -146,6 +148,11 @@ pub trait Link: Send {
     /// sent from there is copied now; payload that would still be placed there is thrown away. Links that keep nothing
     /// have nothing to do.
     fn recall(&mut self, address: u64, len_bytes: u64);
+
+    /// The next moment at which [`Link::progress`] should be called though nothing has come, to look after peers.
+    fn deadline(&self) -> Option<Duration> {
+        None
+    }
 
     /// Every other adapter that a multicast reaches; `None` if there is no such thing.
     fn everyone(&mut self) -> Option<Vec<LinkPeer>> {

@@ -1,7 +1,8 @@
 //! The rules of `fabric`, on the software adapter over each of its links.
 
-use fabric::Context;
+use fabric::{Context, PeerIndex};
 use fabric_conformance::Fixture;
+use fabric_soft::shm::{Segment, Shape, ShmLink, probe_cross_memory};
 use fabric_soft::{LoopbackHub, SoftContext};
 
 struct Loopback;
@@ -24,6 +25,48 @@ impl Fixture for Loopback {
 #[test]
 fn loopback() {
     let report = fabric_conformance::run(&mut Loopback, |_| true);
+    println!("{report}");
+    assert!(report.skipped.is_empty(), "the software adapter can do everything");
+}
+
+/// Shared memory, both ends in this process.
+struct Shm {
+    channel_bytes: usize,
+    cross_memory: Result<(), String>,
+}
+
+impl Fixture for Shm {
+    fn name(&self) -> &'static str {
+        "shm"
+    }
+
+    fn open(&mut self) -> Result<[Box<dyn Context>; 2], String> {
+        let shape = Shape { process_count: 2, channel_bytes: self.channel_bytes };
+        let segment = Segment::create(shape).map_err(|error| error.to_string())?;
+        let open = |place| -> Result<Box<dyn Context>, String> {
+            let link = ShmLink::join(segment.clone(), PeerIndex(place), self.cross_memory.clone());
+            Ok(Box::new(SoftContext::new(link.map_err(|error| error.to_string())?)))
+        };
+        Ok([open(0)?, open(1)?])
+    }
+}
+
+#[test]
+fn shm() {
+    let cross_memory = probe_cross_memory();
+    if let Err(why) = &cross_memory {
+        println!("skipped: the case in which memory is copied once: {why}");
+        return;
+    }
+    let report = fabric_conformance::run(&mut Shm { channel_bytes: 64 << 10, cross_memory }, |_| true);
+    println!("{report}");
+    assert!(report.skipped.is_empty(), "the software adapter can do everything");
+}
+
+#[test]
+fn shm_staged_through_a_small_channel() {
+    let cross_memory = Err("switched off by the test".into());
+    let report = fabric_conformance::run(&mut Shm { channel_bytes: 4 << 10, cross_memory }, |_| true);
     println!("{report}");
     assert!(report.skipped.is_empty(), "the software adapter can do everything");
 }

@@ -1,5 +1,6 @@
 //! Structures laid out over given, shared memory: the block between two processes, the doorbell a sleeper is
-//! woken by, and the claim cell by which two processes share the copying of one message.
+//! woken by, the claim cell by which two processes share the copying of one message, and entries that peers act on
+//! without asking their owner.
 //!
 //! Floor: ground. Uses `base`.
 //!
@@ -26,12 +27,14 @@
 pub mod block;
 pub mod claim;
 pub mod doorbell;
+pub mod published;
 pub mod shared;
 pub mod streaming;
 
 pub use block::{BlockReceiver, BlockSender, Record};
 pub use claim::ClaimCell;
 pub use doorbell::{Doorbell, Ticket};
+pub use published::{Engagement, PublishedTable};
 pub use shared::SharedMemory;
 pub use streaming::copy_to_shared;
 

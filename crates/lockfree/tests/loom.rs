@@ -4,7 +4,7 @@
 #![cfg(loom)]
 
 use base::sync::Ordering;
-use lockfree::{BlockReceiver, BlockSender, ClaimCell, Doorbell, Record, SharedMemory};
+use lockfree::{BlockReceiver, BlockSender, ClaimCell, Doorbell, Engagement, PublishedTable, Record, SharedMemory};
 use loom::thread;
 
 /// A model with at most two forced switches of thread: enough for every known kind of ordering bug, and finite.
@@ -101,5 +101,33 @@ fn chunks_are_claimed_once_and_counted() {
         }
         assert_eq!(claimed + other.join().unwrap(), 2);
         assert_eq!(cell.done(), 2);
+    });
+}
+
+#[test]
+fn nobody_acts_on_an_entry_whose_owner_found_nobody_engaged() {
+    model(|| {
+        let table = PublishedTable::new(SharedMemory::private(PublishedTable::footprint(2)), 2);
+        let engagement = Engagement::new(SharedMemory::private(Engagement::FOOTPRINT));
+        // Stands for the memory the entry is about: 0 while it is registered, 1 once its owner has it back.
+        let owned = SharedMemory::private(64);
+        table.publish(1, 1, [10, 20, 30]);
+        let peer = {
+            let (table, engagement, owned) = (table.clone(), engagement.clone(), owned.clone());
+            thread::spawn(move || {
+                engagement.engage(9);
+                if let Some(words) = table.look(1, 1) {
+                    assert_eq!(words, [10, 20, 30], "never a mixture with the next entry");
+                    assert_eq!(owned.word(0).load(Ordering::SeqCst), 0, "the memory is its owner's again");
+                }
+                engagement.release();
+            })
+        };
+        table.withdraw(1);
+        if !engagement.is_with(9) {
+            owned.word(0).store(1, Ordering::SeqCst);
+            table.publish(1, 2, [11, 21, 31]);
+        }
+        peer.join().unwrap();
     });
 }

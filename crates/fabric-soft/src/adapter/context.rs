@@ -106,7 +106,8 @@ impl<L: Link> Context for SoftContext<L> {
     fn arm(&mut self, queue: CompletionQueue, on: NotifyOn) -> Result<(), FabricError> {
         let notifier = self.completion_queue(queue)?.notifier(self.link.descriptor())?;
         let now = self.link.now();
-        notifier.wake_after(self.core.next_deadline().map(|deadline| deadline.saturating_sub(now)));
+        let deadline = [self.core.next_deadline(), self.link.deadline()].into_iter().flatten().min();
+        notifier.wake_after(deadline.map(|deadline| deadline.saturating_sub(now)));
         self.core.arm(queue, on);
         self.link.prepare_sleep()
     }

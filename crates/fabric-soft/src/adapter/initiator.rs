@@ -83,7 +83,7 @@ impl Core {
             (None, false) => self.regions.sources(domain, &send.list),
         };
         let Some(sources) = sources else { return fail(self, WcStatus::LocalProtectionError) };
-        let outgoing = Outgoing { ranges: &sources, lent: send.inline.is_none() };
+        let outgoing = Outgoing { ranges: &sources, lent: send.inline.is_none(), is_answer: false };
         if let Destination::Datagram { address, qp: to, qkey } = send.destination {
             let mut packet = request(send, number, to.0, 0);
             packet.kind = Kind::Datagram;
@@ -104,6 +104,10 @@ impl Core {
         let (Some(peer), remote) = (qp.peer, qp.remote) else { return Started::Stop };
         if alone && self.start_directly(link, number, peer, &sources) {
             self.end_send(number, WcStatus::Success);
+            if let Some(qp) = self.queue_pairs.get_mut(number) {
+                // The target has not seen it: its number goes to the next.
+                qp.first_sequence = qp.first_sequence.wrapping_sub(1);
+            }
             return Started::Next;
         }
         let Some(send) = self.queue_pairs.get(number).and_then(|qp| qp.sends.get(qp.started)) else {
@@ -206,7 +210,7 @@ impl Core {
                     }
                 }
             }
-            let outgoing = Outgoing { ranges: &ranges, lent: true };
+            let outgoing = Outgoing { ranges: &ranges, lent: true, is_answer: true };
             match self.send_packet(link, peer, &answer.packet, outgoing) {
                 SendOutcome::Full => {
                     self.peer(peer).answers.push_front(answer);

@@ -138,17 +138,6 @@ fn inside(region: &Region, address: u64, len: u64) -> Option<(usize, usize)> {
     Some((usize::try_from(offset).ok()?, usize::try_from(len).ok()?))
 }
 
-/// What is left of `ranges` behind their first `skip` bytes.
-pub(super) fn behind(ranges: &[WriteRange], mut skip: usize) -> Targets {
-    let mut rest = Targets::new();
-    for range in ranges {
-        let here = skip.min(range.len_bytes());
-        skip -= here;
-        rest.extend(range.part(here, range.len_bytes() - here).filter(|range| range.len_bytes() > 0));
-    }
-    rest
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,7 +17,7 @@ use fabric::{
 
 use super::core::{Answer, Core, flushed};
 use super::queue_pair::WINDOW_MAX;
-use super::regions::{RemoteUse, behind};
+use super::regions::RemoteUse;
 use crate::copying;
 use crate::link::{HEADER_BYTES, LinkPeer, Placement, Responder};
 use crate::wire::{self, Kind, Packet, Refusal};
@@ -375,7 +375,7 @@ impl Core {
             self.fail(number);
             return None;
         }
-        Some((completions, completion, behind(&targets.unwrap_or_default(), DATAGRAM_HEADER_BYTES)))
+        Some((completions, completion, copying::behind(&targets.unwrap_or_default(), DATAGRAM_HEADER_BYTES)))
     }
 
     fn acknowledge(&mut self, number: u32, sequence: u32) {

@@ -1,21 +1,29 @@
-//! The shared-memory device.
+//! Shared memory: the mapped peers of a host, and the link of its software adapters.
 //!
 //! One segment per host and job holds a *part* per process:
 //!
 //! ```text
 //!   segment = header | part 0 | part 1 | …
-//!   part    = doorbell | identity | memory-region table | claim cells | introductions | channel from 0 | channel from 1 | …
+//!   part    = doorbell | identity | memory-region table | claim cells | introductions | reach | engagement
+//!           | published regions | published queue pairs | channel from 0 | channel from 1 | …
 //! ```
-//! The segment is sparse: a channel costs memory when its first message is written.
+//! The segment is sparse: a channel, or a table, costs memory when it is first written. [`ShmPeers`] and [`ShmLink`]
+//! use channels and doorbells each in its own way, so each has a segment of its own.
 
 mod cross_memory;
+mod direct;
 mod exchange;
+mod life;
+mod link;
+mod packets;
 mod peers;
 mod region_table;
 mod segment;
+mod sleeper;
 mod wakeup;
 
 pub use cross_memory::probe as probe_cross_memory;
 pub use exchange::{SegmentServer, join};
+pub use link::ShmLink;
 pub use peers::ShmPeers;
 pub use segment::{Segment, Shape};

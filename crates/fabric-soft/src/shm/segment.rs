@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use fabric::{FabricError, MappedArea, PeerIndex, SharedMemory};
-use lockfree::{BlockSender, CACHE_LINE_BYTES, ClaimCell, Doorbell};
+use lockfree::{BlockSender, CACHE_LINE_BYTES, ClaimCell, Doorbell, Engagement, PublishedTable};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
@@ -14,7 +14,9 @@ use super::region_table;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ferrovia");
 /// Changes with the layout, so that two builds that differ never share a segment.
-const LAYOUT_VERSION: u64 = 1;
+const LAYOUT_VERSION: u64 = 2;
+/// Where the header holds the segment's random number.
+const ID: usize = 32;
 const HEADER_BYTES: usize = 4096;
 const PAGE_BYTES: usize = 4096;
 
@@ -31,6 +33,8 @@ impl Shape {
     const IDENTITY: usize = Doorbell::FOOTPRINT;
     const REGIONS: usize = Self::IDENTITY + CACHE_LINE_BYTES;
     const CELLS: usize = Self::REGIONS + region_table::FOOTPRINT;
+    /// Regions and queue pairs of a software adapter that its peers may use directly, each.
+    pub(super) const PUBLISHED_MAX: u32 = 1 << 12;
     const INTRODUCTIONS: usize = Self::CELLS + MappedArea::CLAIM_CELLS_MAX as usize * ClaimCell::FOOTPRINT;
 
     fn channel_stride(&self) -> usize {
@@ -41,8 +45,25 @@ impl Shape {
         (self.process_count as usize).div_ceil(64).next_multiple_of(8) * 8
     }
 
-    fn channels(&self) -> usize {
+    /// What this process can reach of each other: a word per process.
+    fn reach(&self) -> usize {
         Self::INTRODUCTIONS + self.introductions_bytes()
+    }
+
+    fn reach_bytes(&self) -> usize {
+        (self.process_count as usize * 8).next_multiple_of(CACHE_LINE_BYTES)
+    }
+
+    fn engagement(&self) -> usize {
+        self.reach() + self.reach_bytes()
+    }
+
+    fn published(&self) -> usize {
+        self.engagement() + Engagement::FOOTPRINT
+    }
+
+    fn channels(&self) -> usize {
+        self.published() + 2 * PublishedTable::footprint(Self::PUBLISHED_MAX)
     }
 
     fn part_bytes(&self) -> usize {
@@ -96,6 +117,7 @@ impl Segment {
         memory.word(8).store(LAYOUT_VERSION, Relaxed);
         memory.word(16).store(shape.process_count.into(), Relaxed);
         memory.word(24).store(shape.channel_bytes as u64, Relaxed);
+        memory.word(ID).store(std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0), Relaxed);
         memory.word(0).store(MAGIC, base::sync::Ordering::Release);
         Ok(Self { shape, memory, fd: Some(Arc::new(fd)) })
     }
@@ -131,6 +153,37 @@ impl Segment {
             // Release: a peer that sees the process id may use it. Pairs with the load in `process_id`.
             identity.half(0).store(process_id, base::sync::Ordering::Release);
         }
+    }
+
+    /// A random number that no other segment has.
+    pub(super) fn id(&self) -> u64 {
+        self.memory.word(ID).load(base::sync::Ordering::Relaxed)
+    }
+
+    /// What `process` found out about reaching others: a word each.
+    pub(super) fn reach(&self, process: u32) -> Option<SharedMemory> {
+        self.part(process, self.shape.reach(), self.shape.reach_bytes())
+    }
+
+    /// What `process` is engaged with.
+    pub(super) fn engagement(&self, process: u32) -> Option<Engagement> {
+        self.part(process, self.shape.engagement(), Engagement::FOOTPRINT).map(Engagement::new)
+    }
+
+    /// The regions that `process` shows.
+    pub(super) fn published_regions(&self, process: u32) -> Option<PublishedTable> {
+        self.published(process, 0)
+    }
+
+    /// The queue pairs that `process` shows.
+    pub(super) fn published_queue_pairs(&self, process: u32) -> Option<PublishedTable> {
+        self.published(process, 1)
+    }
+
+    fn published(&self, process: u32, which: usize) -> Option<PublishedTable> {
+        let len = PublishedTable::footprint(Shape::PUBLISHED_MAX);
+        let memory = self.part(process, self.shape.published() + which * len, len)?;
+        Some(PublishedTable::new(memory, Shape::PUBLISHED_MAX))
     }
 
     /// The descriptor, while this process hands it out.

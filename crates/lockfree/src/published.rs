@@ -1,0 +1,138 @@
+//! Entries that an owner shows to its peers, who act on them without asking: keys of memory, say. A peer says what it
+//! is engaged with while it acts, so that the owner, having withdrawn an entry, can tell when the last one is through.
+//!
+//! ```text
+//!   owner                                  peer
+//!   state = generation | 1                 engaged = mark         (SeqCst)
+//!   …                                      look: state as expected? words? state again?
+//!   withdraw: state = 0      (SeqCst)        ──no──▶ engaged = 0, gone
+//!   engaged == mark ? not yet : free       act; engaged = 0       (Release)
+//! ```
+//! Either the peer's look sees that the entry is withdrawn or the owner sees that the peer is engaged: the SeqCst
+//! accesses can not both miss. The mark stands in the peer's own memory, so a peer that dies while engaged is told by
+//! its death.
+
+use base::sync::{Ordering, fence};
+
+use crate::{CACHE_LINE_BYTES, SharedMemory};
+
+const ENTRY_BYTES: usize = 32;
+const LIVE: u64 = 1;
+
+/// A table of entries of three words each.
+#[derive(Clone)]
+pub struct PublishedTable {
+    memory: SharedMemory,
+    entries: u32,
+}
+
+impl PublishedTable {
+    /// Bytes of a table of `entries`.
+    pub const fn footprint(entries: u32) -> usize {
+        (entries as usize * ENTRY_BYTES).next_multiple_of(CACHE_LINE_BYTES)
+    }
+
+    /// The table in `memory`, zeroed before its first use.
+    ///
+    /// # Panics
+    /// If `memory` is too short.
+    pub fn new(memory: SharedMemory, entries: u32) -> Self {
+        assert!(memory.len_bytes() >= Self::footprint(entries), "the table fits its memory");
+        Self { memory, entries }
+    }
+
+    /// The owner shows an entry under `generation`; false if the table has no such place.
+    pub fn publish(&self, index: u32, generation: u32, words: [u64; 3]) -> bool {
+        let Some(at) = self.offset(index) else { return false };
+        for (slot, word) in words.into_iter().enumerate() {
+            self.memory.word(at + 8 + slot * 8).store(word, Ordering::Relaxed);
+        }
+        // Release: who sees the state sees the words. Pairs with the first load in `look`.
+        self.memory.word(at).store(u64::from(generation) << 32 | LIVE, Ordering::Release);
+        true
+    }
+
+    /// The owner takes it back. Peers that are engaged with it may still act; see [`Engagement::is_with`].
+    pub fn withdraw(&self, index: u32) {
+        if let Some(at) = self.offset(index) {
+            self.memory.word(at).store(0, Ordering::SeqCst);
+            // Pairs with the fence in `Engagement::engage`. It also keeps the words of the next entry behind this.
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// What a peer, engaged with it, sees; `None` if it is not there under `generation`.
+    #[inline]
+    pub fn look(&self, index: u32, generation: u32) -> Option<[u64; 3]> {
+        let at = self.offset(index)?;
+        let state = self.memory.word(at).load(Ordering::Acquire);
+        if state != u64::from(generation) << 32 | LIVE {
+            return None;
+        }
+        let words = [8, 16, 24].map(|slot| self.memory.word(at + slot).load(Ordering::Relaxed));
+        // The loads above are done before the state is looked at again.
+        fence(Ordering::Acquire);
+        (self.memory.word(at).load(Ordering::Relaxed) == state).then_some(words)
+    }
+
+    fn offset(&self, index: u32) -> Option<usize> {
+        (index < self.entries).then_some(index as usize * ENTRY_BYTES)
+    }
+}
+
+/// What a peer is engaged with, in its own memory: one thing at a time.
+#[derive(Clone)]
+pub struct Engagement {
+    memory: SharedMemory,
+}
+
+impl Engagement {
+    /// Bytes it takes.
+    pub const FOOTPRINT: usize = CACHE_LINE_BYTES;
+
+    /// The engagement in `memory`, zeroed before its first use.
+    ///
+    /// # Panics
+    /// If `memory` is too short.
+    pub fn new(memory: SharedMemory) -> Self {
+        assert!(memory.len_bytes() >= Self::FOOTPRINT, "an engagement takes a cache line");
+        Self { memory }
+    }
+
+    /// The peer says what it is about to act on; `mark` is not 0.
+    #[inline]
+    pub fn engage(&self, mark: u64) {
+        self.memory.word(0).store(mark, Ordering::SeqCst);
+        // Pairs with the fence in `PublishedTable::withdraw`.
+        fence(Ordering::SeqCst);
+    }
+
+    /// The peer is through.
+    #[inline]
+    pub fn release(&self) {
+        // Release: what the peer did is done. Pairs with the load in `is_with`.
+        self.memory.word(0).store(0, Ordering::Release);
+    }
+
+    /// True if the peer is engaged with `mark`; asked by an owner that has withdrawn it.
+    pub fn is_with(&self, mark: u64) -> bool {
+        self.memory.word(0).load(Ordering::Acquire) == mark
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_seen_under_its_generation_only() {
+        let table = PublishedTable::new(SharedMemory::private(PublishedTable::footprint(3)), 3);
+        assert!(table.publish(2, 7, [1, 2, 3]));
+        assert_eq!(table.look(2, 7), Some([1, 2, 3]));
+        assert_eq!((table.look(2, 6), table.look(1, 7), table.look(0, 0)), (None, None, None));
+        assert!(!table.publish(3, 1, [0; 3]) && table.look(3, 1).is_none(), "outside");
+        table.withdraw(2);
+        assert_eq!((table.look(2, 7), table.look(2, 0)), (None, None));
+        table.withdraw(100);
+    }
+}
