@@ -3,7 +3,7 @@
 
 use crate::ctypes::object_of;
 use crate::standard::{Direction, Function, Parameter};
-use crate::tables::{may_be_null, receives, rust_name};
+use crate::tables::{leader_side, may_be_null, receives, rust_name};
 
 /// When a statement is to be executed: later ones rely on what earlier ones have made.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,6 +104,8 @@ impl One<'_> {
         let mut terms = Vec::new();
         if self.parameter.root_only {
             terms.push("at_root");
+        } else if let Some(term) = self.significance_between_groups() {
+            terms.push(term);
         }
         let collective = self.function.find("sendbuf").is_some() && self.function.find("dest").is_none();
         let scatters = self.function.name.to_lowercase().contains("scatter") && self.function.find("op").is_none();
@@ -123,6 +125,22 @@ impl One<'_> {
             terms.push("check::source_count(&comm)? > 0");
         }
         (!terms.is_empty()).then(|| terms.join(" && "))
+    }
+
+    /// On intercommunicators data matters in one group and, of the other, at the root.
+    fn significance_between_groups(&self) -> Option<&'static str> {
+        let is_rooted = self.function.find("root").is_some() && self.function.find("comm").is_some();
+        let is_data = ["buf", "count", "type", "op"].iter().any(|part| self.name.contains(part));
+        if !is_rooted || !is_data {
+            return None;
+        }
+        let has_root_only = self.function.parameters.iter().any(|parameter| parameter.root_only);
+        let is_shared = matches!(self.name.as_str(), "buffer" | "count" | "datatype" | "op");
+        Some(if is_shared || !has_root_only {
+            "check::takes_part(root, &comm)"
+        } else {
+            "check::is_member(root, &comm)"
+        })
     }
 
     /// The statement, executed only if the argument is significant.
@@ -154,6 +172,10 @@ impl One<'_> {
                 self.parameter.kind.as_str(),
                 "POLYXFER_NUM_ELEM_NNI" | "POLYDISPLACEMENT" | "DATATYPE" | "DISPLACEMENT"
             );
+        if per_process && self.function.name.contains("educe_scatter") {
+            // Of two groups, the own one is who gets a part each.
+            return Some("comm.size() as usize".to_owned());
+        }
         per_process.then(|| match (self.over_neighbours(), self.name.starts_with('s')) {
             (false, _) => "check::peer_count(&comm) as usize".to_owned(),
             (true, true) => "check::destination_count(&comm)?".to_owned(),
@@ -311,10 +333,21 @@ impl One<'_> {
                     plan.at(stage, format!("let {name} = check::object_or_null::<{object}>(&face, {n}, {name})?;"));
                     return format!("{name}.as_deref()");
                 }
+                if let Some(leader_side) = leader_side(&self.function.name, name) {
+                    let rank = format!("{leader_side}.rank()");
+                    let find = format!("check::at_leader(&face, {n}, {name}, local_leader, {rank})?");
+                    plan.at(Stage::Memory, format!("let {name} = {find};"));
+                    return format!("{name}.as_deref()");
+                }
                 let find = format!("check::object::<{object}>(&face, {n}, {name})?");
-                let find = match self.significance().filter(|_| object == "Datatype") {
-                    Some(condition) => {
-                        format!("if {condition} {{ {find} }} else {{ check::insignificant_datatype(&face, {name}) }}")
+                let lenient = match object {
+                    "Datatype" => Some("check::insignificant_datatype"),
+                    "Op" => Some("check::insignificant_op"),
+                    _ => None,
+                };
+                let find = match self.significance().zip(lenient) {
+                    Some((condition, lenient)) => {
+                        format!("if {condition} {{ {find} }} else {{ {lenient}(&face, {name}) }}")
                     }
                     None => find,
                 };

@@ -89,6 +89,15 @@ pub fn may_be_null(function: &str, parameter: &str) -> bool {
     ) || function.starts_with("MPI_T_")
 }
 
+/// For a handle that matters at the local leader only, the parameter whose rank tells who that is.
+pub fn leader_side(function: &str, parameter: &str) -> Option<&'static str> {
+    match (function, parameter) {
+        ("MPI_Intercomm_create", "peer_comm") => Some("local_comm"),
+        ("MPI_Intercomm_create_from_groups", "remote_group") => Some("local_group"),
+        _ => None,
+    }
+}
+
 /// Rust has reserved words that C has not.
 pub fn rust_name(name: &str) -> String {
     match name {

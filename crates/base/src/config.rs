@@ -61,6 +61,8 @@ pub struct Config {
     pub yield_count: Option<u32>,
     /// Collective algorithms asked for by name, e.g. `allreduce=ring,bcast=binomial`.
     pub collectives: String,
+    /// Numbers that tell the communicators of a job apart; each process deals out an equal part of them.
+    pub context_ids_max: u32,
     /// How much is said on standard error.
     pub log: Level,
     /// Print message and protocol counters of every rank at finalize.
@@ -81,11 +83,15 @@ impl Default for Config {
             spin_count: None,
             yield_count: None,
             collectives: String::new(),
+            context_ids_max: CONTEXT_IDS_MAX,
             log: Level::Warn,
             stats: false,
         }
     }
 }
+
+/// As many context ids as a match key has room for.
+const CONTEXT_IDS_MAX: u32 = 1 << 30;
 
 /// One row of the registry.
 pub struct Variable {
@@ -316,6 +322,16 @@ pub const VARIABLES: &[Variable] = &[
             Some(())
         },
         show: |config| config.collectives.clone(),
+    },
+    Variable {
+        name: "FERROVIA_CONTEXT_IDS_MAX",
+        values: "count, 1 to 1073741824",
+        help: "Numbers that tell communicators apart, shared out evenly among the processes of a job.",
+        set: |config, text| {
+            config.context_ids_max = text.parse().ok().filter(|max| (1..=CONTEXT_IDS_MAX).contains(max))?;
+            Some(())
+        },
+        show: |config| config.context_ids_max.to_string(),
     },
     Variable {
         name: "FERROVIA_LOG",

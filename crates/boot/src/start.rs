@@ -91,7 +91,9 @@ impl Job {
         let mut selection = Selection::default();
         selection.oversubscribed = manager.size() > core_count();
         selection.apply(&config.collectives)?;
-        Ok(World::new(engine, Box::new(manager), thread_level, selection))
+        let world = World::new(engine, Box::new(manager), thread_level, selection);
+        world.limit_context_ids(config.context_ids_max);
+        Ok(world)
     }
 }
 

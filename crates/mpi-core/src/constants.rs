@@ -8,6 +8,8 @@ pub const ANY_SOURCE: i32 = -1;
 pub const ANY_TAG: i32 = -2;
 /// `MPI_PROC_NULL`: the rank of nobody; communication with it completes at once and moves nothing.
 pub const PROC_NULL: i32 = -3;
+/// `MPI_ROOT`: says of itself to be the root of a collective over an intercommunicator.
+pub const ROOT: i32 = -4;
 /// `MPI_UNDEFINED`: no colour, no index, no rank.
 pub const UNDEFINED: i32 = -32766;
 /// `MPI_BSEND_OVERHEAD`: what one buffered message costs beyond its packed bytes.

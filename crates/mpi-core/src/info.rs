@@ -78,6 +78,15 @@ impl Info {
         Ok(())
     }
 
+    /// Sets all that `other` has; other keys stay as they are.
+    ///
+    /// # Errors
+    /// As [`Info::set`].
+    pub fn update(&self, other: &Info) -> Result<()> {
+        let pairs = other.lock().clone();
+        pairs.iter().try_for_each(|Entry { key, value }| self.set(key, value))
+    }
+
     /// Removes a key and its value.
     ///
     /// # Errors

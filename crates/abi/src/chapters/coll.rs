@@ -13,7 +13,7 @@ use datatype::{Datatype, Op, RecvBuf, SendBuf, UserMemory, UserMemoryMut};
 use mpi_core::collective::{Arguments, Blocks, Buffer, Parts, Reduction};
 use mpi_core::{Comm, ErrorClass, Result};
 
-use crate::face::{Counts, Face, is_in_place};
+use crate::face::{Counts, Face, check, is_in_place};
 
 pub(crate) fn barrier(face: &Face, comm: &Arc<Comm>) -> Result<()> {
     face.world().collective(comm, &Arguments::Barrier)
@@ -74,7 +74,7 @@ pub(super) unsafe fn gather_arguments(
     root: i32,
     comm: &Comm,
 ) -> Arguments {
-    let is_root = comm.rank() as i32 == root;
+    let is_root = check::is_root(root, comm);
     // SAFETY: by the contract of the caller.
     let send = unsafe { send_block(sendbuf, sendcount, sendtype) };
     // SAFETY: as above.
@@ -116,7 +116,7 @@ pub(super) unsafe fn gatherv_arguments(
     root: i32,
     comm: &Comm,
 ) -> Arguments {
-    let is_root = comm.rank() as i32 == root;
+    let is_root = check::is_root(root, comm);
     // SAFETY: by the contract of the caller.
     let send = unsafe { send_block(sendbuf, sendcount, sendtype) };
     // SAFETY: as above.
@@ -156,7 +156,7 @@ pub(super) unsafe fn scatter_arguments(
     root: i32,
     comm: &Comm,
 ) -> Arguments {
-    let is_root = comm.rank() as i32 == root;
+    let is_root = check::is_root(root, comm);
     // SAFETY: by the contract of the caller.
     let send = if is_root { unsafe { send_block(sendbuf, sendcount, sendtype) } } else { None };
     // SAFETY: as above.
@@ -198,7 +198,7 @@ pub(super) unsafe fn scatterv_arguments(
     root: i32,
     comm: &Comm,
 ) -> Arguments {
-    let is_root = comm.rank() as i32 == root;
+    let is_root = check::is_root(root, comm);
     // SAFETY: by the contract of the caller.
     let send = if is_root { unsafe { send_blocks(sendbuf, &sendcounts, &displs, sendtype) } } else { None };
     // SAFETY: as above.
@@ -424,7 +424,7 @@ pub(super) unsafe fn reduce_arguments(
     root: i32,
     comm: &Comm,
 ) -> Arguments {
-    let is_root = comm.rank() as i32 == root;
+    let is_root = check::is_root(root, comm);
     // SAFETY: by the contract of the caller.
     let mut data = unsafe { reduction(sendbuf, recvbuf, count, datatype, op) };
     if !is_root {

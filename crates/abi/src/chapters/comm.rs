@@ -50,16 +50,59 @@ pub(crate) fn comm_test_inter(_face: &Face, comm: &Arc<Comm>, flag: Out<i32>) ->
     Ok(())
 }
 
-pub(crate) fn comm_remote_size(_face: &Face, comm: &Arc<Comm>, _size: Out<i32>) -> Result<()> {
-    no_remote_group(comm)
+pub(crate) fn comm_remote_size(_face: &Face, comm: &Arc<Comm>, size: Out<i32>) -> Result<()> {
+    size.set(remote_group(comm)?.size() as i32);
+    Ok(())
 }
 
-pub(crate) fn comm_remote_group(_face: &Face, comm: &Arc<Comm>, _group: OutHandle<Group>) -> Result<()> {
-    no_remote_group(comm)
+pub(crate) fn comm_remote_group(face: &Face, comm: &Arc<Comm>, group: OutHandle<Group>) -> Result<()> {
+    group.set(face, Arc::clone(remote_group(comm)?))
 }
 
-fn no_remote_group(comm: &Comm) -> Result<()> {
-    ErrorClass::Comm.fail(format!("{comm} is an intracommunicator and has no remote group"))
+fn remote_group(comm: &Comm) -> Result<&Arc<Group>> {
+    let no_remote_group = || ErrorClass::Comm.error(format!("{comm} is an intracommunicator and has no remote group"));
+    comm.remote_group().ok_or_else(no_remote_group)
+}
+
+pub(crate) fn intercomm_create(
+    face: &Face,
+    local_comm: &Arc<Comm>,
+    local_leader: i32,
+    peer_comm: Option<&Arc<Comm>>,
+    remote_leader: i32,
+    tag: i32,
+    newintercomm: OutHandle<Comm>,
+) -> Result<()> {
+    let peer = peer_comm.map(|peer_comm| (peer_comm, remote_leader));
+    newintercomm.set(face, face.world().intercomm_create(local_comm, local_leader, peer, tag)?)
+}
+
+#[allow(clippy::too_many_arguments, reason = "the parameters of the call")]
+pub(crate) fn intercomm_create_from_groups(
+    face: &Face,
+    local_group: &Arc<Group>,
+    local_leader: i32,
+    remote_group: Option<&Arc<Group>>,
+    remote_leader: i32,
+    stringtag: &CStr,
+    info: Option<&Arc<Info>>,
+    errhandler: &Arc<ErrorHandler>,
+    newintercomm: OutHandle<Comm>,
+) -> Result<()> {
+    let remote = remote_group.map(|remote_group| (&**remote_group, remote_leader));
+    let name = stringtag.to_string_lossy();
+    let (info, handler) = (own(info), Arc::clone(errhandler));
+    let new = face.world().intercomm_create_from_groups(local_group, local_leader, remote, &name, info, handler)?;
+    newintercomm.set(face, new)
+}
+
+pub(crate) fn intercomm_merge(
+    face: &Face,
+    intercomm: &Arc<Comm>,
+    high: bool,
+    newintracomm: OutHandle<Comm>,
+) -> Result<()> {
+    newintracomm.set(face, face.world().intercomm_merge(intercomm, high)?)
 }
 
 pub(crate) fn comm_dup(face: &Face, comm: &Arc<Comm>, newcomm: OutHandle<Comm>) -> Result<()> {
@@ -180,8 +223,7 @@ pub(crate) fn comm_get_name(
 }
 
 pub(crate) fn comm_set_info(_face: &Face, comm: &Arc<Comm>, info: Option<&Arc<Info>>) -> Result<()> {
-    comm.set_info(own(info));
-    Ok(())
+    info.map_or(Ok(()), |info| comm.update_info(info))
 }
 
 pub(crate) fn comm_get_info(face: &Face, comm: &Arc<Comm>, info_used: OutHandle<Info>) -> Result<()> {

@@ -54,7 +54,8 @@
 //! **Not significant arguments** do not arrive: arrays that matter at the root only are empty
 //! elsewhere, and send counts, displacements and types are empty if the send buffer is
 //! `MPI_IN_PLACE`; scalar ones arrive as given but unchecked (a datatype that is not significant is
-//! decoded leniently: `MPI_BYTE` if it is not a datatype).
+//! decoded leniently: `MPI_BYTE` if it is not a datatype); a handle that matters at a leader only is
+//! `None` elsewhere.
 //!
 //! **What is already checked** when a function is called: the library is initialised and not
 //! finalised, or a session is open (except for the calls of the table `ANY_TIME` in `build/tables.rs`;

@@ -6,7 +6,7 @@
 use std::ffi::{CStr, c_char};
 use std::sync::Arc;
 
-use datatype::{Basic, Datatype};
+use datatype::{Basic, Datatype, Op};
 use mpi_core::constants::{ANY_SOURCE, ANY_TAG, PROC_NULL, TAG_UB};
 use mpi_core::{Comm, Error, ErrorClass, Request, Result};
 
@@ -15,13 +15,50 @@ use super::handle::{Handle, PREDEFINED_MAX};
 use super::objects::Object;
 use super::table::{Held, Lookup};
 use super::values::is_in_place;
-use crate::constants::{HANDLE_NAMES, MPI_REQUEST_NULL, MPI_ROOT};
+use crate::constants::{HANDLE_NAMES, MPI_REQUEST_NULL, MPI_ROOT, MPI_SUM};
 
 /// The object of a handle.
 #[inline(always)]
 pub(crate) fn object<K: Object>(face: &Face, n: usize, handle: Handle<K>) -> Result<Held<K::Value>> {
-    K::table(face.process()).hold(handle.value).map_err(|why| parameter_object::<K>(face, n, handle.value, why))
+    match K::table(face.process()).hold(handle.value) {
+        Ok(held) => Ok(held),
+        Err(why) => object_at_last::<K>(face, n, handle.value, why),
+    }
 }
+
+/// The object of a handle that did not lead to it before, because the object was being made.
+#[cold]
+#[inline(never)]
+fn object_at_last<K: Object>(face: &Face, n: usize, handle: usize, why: Lookup) -> Result<Held<K::Value>> {
+    let table = K::table(face.process());
+    let held = match why {
+        Lookup::Dormant if table.wake(handle, K::is_ready) => table.hold(handle),
+        Lookup::Dormant if LOOKS_ONLY.contains(&face.call()) => table.hold_dormant(handle),
+        why => Err(why),
+    };
+    held.map_err(|why| parameter_object::<K>(face, n, handle, why))
+}
+
+/// Calls that need no other process and may look at a communicator that is still being made: programs do,
+/// although the standard has them wait.
+const LOOKS_ONLY: &[&str] = &[
+    "MPI_Comm_rank",
+    "MPI_Comm_size",
+    "MPI_Comm_remote_size",
+    "MPI_Comm_group",
+    "MPI_Comm_remote_group",
+    "MPI_Comm_test_inter",
+    "MPI_Comm_compare",
+    "MPI_Comm_get_name",
+    "MPI_Comm_set_name",
+    "MPI_Comm_get_errhandler",
+    "MPI_Comm_set_errhandler",
+    "MPI_Comm_get_attr",
+    "MPI_Comm_set_attr",
+    "MPI_Comm_delete_attr",
+    "MPI_Comm_get_info",
+    "MPI_Topo_test",
+];
 
 /// The object of a handle that may be null.
 #[inline]
@@ -32,10 +69,30 @@ pub(crate) fn object_or_null<K: Object>(face: &Face, n: usize, handle: Handle<K>
     object(face, n, handle).map(Some)
 }
 
+/// The object of a handle that matters only at the leader of a group.
+pub(crate) fn at_leader<K: Object>(
+    face: &Face,
+    n: usize,
+    handle: Handle<K>,
+    leader: i32,
+    rank: impl Into<Option<u32>>,
+) -> Result<Option<Held<K::Value>>> {
+    if rank.into().is_none_or(|rank| i64::from(rank) != i64::from(leader)) {
+        return Ok(None);
+    }
+    object(face, n, handle).map(Some)
+}
+
 /// A datatype that is not significant in this call: `MPI_BYTE` if it is not even one.
 pub(crate) fn insignificant_datatype(face: &Face, handle: Handle<Datatype>) -> Held<Arc<Datatype>> {
     let process = face.process();
     process.datatypes.hold(handle.value).unwrap_or_else(|_| process.basic_datatype(Basic::Byte))
+}
+
+/// An operation that is not significant in this call: `MPI_SUM` if it is not even one.
+pub(crate) fn insignificant_op(face: &Face, handle: Handle<Op>) -> Held<Op> {
+    let ops = &face.process().ops;
+    ops.hold(handle.value).or_else(|_| ops.hold(MPI_SUM)).expect("the sum is predefined")
 }
 
 /// Datatypes of an array; `counts` says which of them matter.
@@ -143,6 +200,19 @@ pub(crate) fn is_root(rank: i32, comm: &Comm) -> bool {
     if comm.is_inter() { rank == MPI_ROOT } else { rank == comm.rank() as i32 }
 }
 
+/// True if the arguments of those who are not the root matter here; the root of an intracommunicator
+/// is one of them, too.
+#[inline]
+pub(crate) fn is_member(root: i32, comm: &Comm) -> bool {
+    !comm.is_inter() || root >= 0
+}
+
+/// True if any argument matters here.
+#[inline]
+pub(crate) fn takes_part(root: i32, comm: &Comm) -> bool {
+    !comm.is_inter() || root != PROC_NULL
+}
+
 /// The tag of a message to be sent.
 #[inline]
 pub(crate) fn tag(face: &Face, n: usize, tag: i32) -> Result<()> {
@@ -164,7 +234,7 @@ pub(crate) fn tag_or_any(face: &Face, n: usize, tag: i32) -> Result<()> {
 /// Number of processes a collective call exchanges blocks with.
 #[inline]
 pub(crate) fn peer_count(comm: &Comm) -> u32 {
-    comm.size()
+    comm.peer_count()
 }
 
 /// Number of processes that send to this one in a neighbourhood collective.
@@ -246,6 +316,9 @@ pub(crate) fn bad_object<K: Object>(value: usize, why: Lookup) -> Error {
     let wanted = K::KIND.noun();
     let name = handle_name(value);
     K::CLASS.error(match why {
+        Lookup::Dormant => {
+            format!("{name} is a {wanted} that is still being made; the request of the call that makes it comes first")
+        }
         Lookup::Freed => format!("{name} is a {wanted} that was freed"),
         Lookup::OtherKind(kind) => format!("{name} is the handle of a {}, not of a {wanted}", kind.noun()),
         Lookup::NotPredefined if value <= PREDEFINED_MAX => format!("{name} is not a {wanted}"),
@@ -310,11 +383,12 @@ fn in_place(face: &Face, n: usize) -> Error {
 #[inline(never)]
 fn no_rank(face: &Face, n: usize, rank: i32, comm: &Comm, class: ErrorClass) -> Error {
     class.error(format!(
-        "{} = {} is not a rank of {} (size {})",
+        "{} = {} is not a rank of {}{} (size {})",
         parameter(face, n),
         rank_name(rank),
+        if comm.is_inter() { "the remote group of " } else { "" },
         describe(comm),
-        comm.size()
+        comm.peer_count()
     ))
 }
 

@@ -42,6 +42,11 @@ pub trait Object: Sized + 'static {
         None
     }
 
+    /// False while the object is still being made.
+    fn is_ready(_value: &Self::Value) -> bool {
+        true
+    }
+
     /// Where the object remembers its handle.
     fn cookie(_value: &Self::Value) -> Option<&AtomicUsize> {
         None
@@ -58,6 +63,10 @@ impl Object for Comm {
     #[inline]
     fn table(process: &'static Process) -> &'static Table<Arc<Comm>> {
         &process.comms
+    }
+
+    fn is_ready(comm: &Arc<Comm>) -> bool {
+        comm.id().is_some()
     }
 
     fn cookie(comm: &Arc<Comm>) -> Option<&AtomicUsize> {
@@ -216,7 +225,9 @@ impl Process {
                 cookie.store(handle, Ordering::Relaxed);
             }
         };
-        match table.insert(value, remember) {
+        let handle =
+            if K::is_ready(&value) { table.insert(value, remember) } else { table.insert_dormant(value, remember) };
+        match handle {
             Some(handle) => Ok(handle),
             None => ErrorClass::NoMem.fail(format!("there are too many objects of the kind {}", K::KIND.noun())),
         }

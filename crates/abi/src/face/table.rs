@@ -3,6 +3,7 @@
 //! **Invariants**
 //! - A slot never moves and is never given back to the system: tables live as long as the process.
 //! - An object is dropped once its handle has been released *and* nobody holds it ([`Held`]).
+//! - An object that is still being made has a handle that leads nowhere until it is awoken.
 //! - A generation is used for one object; a handle of another generation is stale.
 //! - Everything here happens inside the gate: cells need no locks.
 
@@ -30,12 +31,20 @@ pub(crate) struct Slot<T> {
     references: Cell<u32>,
     /// How many calls are looking at the object.
     holders: Cell<u32>,
+    /// The object is still being made: no handle leads to it, and nobody has let go of one.
+    dormant: Cell<bool>,
     value: RefCell<Option<T>>,
 }
 
 impl<T> Slot<T> {
     fn empty() -> Self {
-        Slot { generation: Cell::new(0), references: Cell::new(0), holders: Cell::new(0), value: RefCell::new(None) }
+        Slot {
+            generation: Cell::new(0),
+            references: Cell::new(0),
+            holders: Cell::new(0),
+            dormant: Cell::new(false),
+            value: RefCell::new(None),
+        }
     }
 }
 
@@ -48,6 +57,8 @@ pub(crate) enum Lookup {
     NotPredefined,
     /// The handle of an object of another kind.
     OtherKind(Kind),
+    /// The object is still being made.
+    Dormant,
     /// Never given out.
     Unknown,
 }
@@ -86,6 +97,42 @@ impl<T: 'static> Table<T> {
         slot.references.set(1);
         *slot.value.borrow_mut() = Some(value);
         Some(handle)
+    }
+
+    /// As [`Table::insert`], for an object that is not to be used before [`Table::wake`].
+    pub fn insert_dormant(&self, value: T, tell: impl FnOnce(&T, usize)) -> Option<usize> {
+        let handle = self.insert(value, tell)?;
+        if let Ok(slot) = self.slot(handle) {
+            slot.references.set(0);
+            slot.dormant.set(true);
+        }
+        Some(handle)
+    }
+
+    /// Makes a handle lead to its object if that is ready now; false if it is not.
+    #[cold]
+    pub fn wake(&self, handle: usize, is_ready: impl FnOnce(&T) -> bool) -> bool {
+        let Some(slot) = self.dormant_slot(handle) else { return false };
+        let is_ready = slot.value.borrow().as_ref().is_some_and(is_ready);
+        if is_ready {
+            slot.dormant.set(false);
+            slot.references.set(1);
+        }
+        is_ready
+    }
+
+    /// The object of a handle, held although it is still being made.
+    #[cold]
+    pub fn hold_dormant(&'static self, handle: usize) -> Result<Held<T>, Lookup> {
+        let Some(slot) = self.dormant_slot(handle) else { return self.hold(handle) };
+        slot.holders.set(slot.holders.get() + 1);
+        Ok(Held { table: self, slot, handle })
+    }
+
+    fn dormant_slot(&self, handle: usize) -> Option<&'static Slot<T>> {
+        let parts = Parts::decode(handle);
+        let slot = self.slot_at(parts.slot).filter(|_| parts.kind == self.kind as u8 && handle > PREDEFINED_MAX)?;
+        (slot.generation.get() == parts.generation && slot.dormant.get()).then_some(slot)
     }
 
     /// One more handle for an object that has one already; false if that one is not live.
@@ -186,6 +233,7 @@ impl<T: 'static> Table<T> {
             return parts.known_kind().map_or(Lookup::Unknown, Lookup::OtherKind);
         }
         match self.slot_at(parts.slot) {
+            Some(slot) if parts.generation == slot.generation.get() && slot.dormant.get() => Lookup::Dormant,
             Some(slot) if parts.generation <= slot.generation.get() => Lookup::Freed,
             _ => Lookup::Unknown,
         }
@@ -261,6 +309,9 @@ impl<T> Held<T> {
     /// The last holder of an object whose handles were released lets it go.
     #[cold]
     fn drop_object(&self) {
+        if self.slot.dormant.get() {
+            return;
+        }
         let value = self.slot.value.take();
         self.table.recycle(self.slot, self.handle);
         drop(value);
@@ -315,6 +366,23 @@ mod tests {
         assert_eq!((**held, Rc::strong_count(&object)), (8, 2));
         drop(held);
         assert_eq!(Rc::strong_count(&object), 1);
+    }
+
+    #[test]
+    fn a_dormant_object_is_found_once_awake() {
+        let table = table();
+        let handle = table.insert_dormant(Rc::new(8), |_, _| ()).unwrap();
+        assert_eq!(table.hold(handle).err(), Some(Lookup::Dormant));
+        assert_eq!(table.release(handle), Err(Lookup::Dormant));
+        assert!(!table.wake(handle, |_| false));
+        assert_eq!(**table.hold_dormant(handle).unwrap(), 8, "and stays when it is let go");
+        assert_eq!(table.hold(handle).err(), Some(Lookup::Dormant));
+        assert!(table.wake(handle, |value| **value == 8));
+        assert_eq!(**table.hold(handle).unwrap(), 8);
+        assert!(!table.wake(handle, |_| true), "awake already");
+        table.release(handle).unwrap();
+        assert_eq!(table.hold(handle).err(), Some(Lookup::Freed));
+        assert!(!table.wake(handle, |_| true), "gone");
     }
 
     #[test]

@@ -216,6 +216,33 @@ impl Arguments {
         }
     }
 
+    /// The root as the user gave it, if the call has one.
+    pub(crate) fn root(&self) -> Option<i32> {
+        match self {
+            Arguments::Bcast { root, .. }
+            | Arguments::Gather { root, .. }
+            | Arguments::Gatherv { root, .. }
+            | Arguments::Scatter { root, .. }
+            | Arguments::Scatterv { root, .. }
+            | Arguments::Reduce { root, .. } => Some(*root),
+            _ => None,
+        }
+    }
+
+    /// True if the data of this rank is said to stand in place, where it is significant between groups.
+    pub(crate) fn is_in_place_between_groups(&self, at_root: bool) -> bool {
+        match self {
+            Arguments::Gather { send, .. } => !at_root && send.is_none(),
+            Arguments::Gatherv { send, .. } => !at_root && send.is_none(),
+            Arguments::Scatter { recv, .. } | Arguments::Scatterv { recv, .. } => !at_root && recv.is_none(),
+            Arguments::Allgather { send, .. } | Arguments::Alltoall { send, .. } => send.is_none(),
+            Arguments::Allgatherv { send, .. } => send.is_none(),
+            Arguments::Alltoallv { send, .. } => send.is_none(),
+            Arguments::Alltoallw { send, .. } => send.is_none(),
+            _ => !at_root && self.reduction().is_some_and(|data| data.input.is_none()),
+        }
+    }
+
     /// Names of the call: blocking, non-blocking, persistent.
     #[inline]
     pub(crate) fn names(&self) -> [&'static str; 3] {

@@ -161,7 +161,7 @@ impl Host for Stage<'_> {
 
 impl Stage<'_> {
     fn address(&self, rank: u32, tag_offset: u32) -> (PeerId, engine::ContextId, i32) {
-        (self.comm.peer_of(rank), self.comm.collective(), self.tag + tag_offset as i32)
+        (self.comm.participant(rank), self.comm.collective(), self.tag + tag_offset as i32)
     }
 
     fn send_buf(&self, region: Region) -> SendBuf {
@@ -204,7 +204,7 @@ impl Stage<'_> {
 
     #[cold]
     fn blame(&self, peer: PeerId, outcome: Outcome) -> Error {
-        let (me, other) = (self.comm.describe_rank(self.comm.rank()), self.comm.describe_peer(peer));
+        let (me, other) = (self.comm.describe_self(), self.comm.describe_peer(peer));
         let (call, comm) = (self.call, self.comm);
         match outcome {
             Outcome::Truncated { sent_bytes, capacity_bytes } => ErrorClass::Truncate.error(format!(

@@ -2,17 +2,38 @@
 
 use std::sync::Arc;
 
-use collectives::{BuildError, Call, Data, Part, Schedule, TypeShape, Vector};
+use collectives::{BuildError, Call, Data, Inter, Part, Schedule, Side, TypeShape, Vector};
 use datatype::Datatype;
 
 use super::arguments::{Arguments, Blocks, Buffer, Parts, Reduction};
 use crate::communicator::Comm;
+use crate::constants::{PROC_NULL, ROOT};
 use crate::error::{ErrorClass, Result};
 
 /// Checks the arguments and finds or writes the schedule of this rank.
 pub(crate) fn schedule_of(comm: &Comm, arguments: &Arguments) -> Result<Arc<Schedule>> {
-    let call = translate(comm, arguments)?;
+    let call = if comm.is_inter() { translate_inter(comm, arguments)? } else { translate(comm, arguments)? };
     comm.schedules().schedule(&call).map_err(build_error)
+}
+
+/// The same between two groups.
+#[cold]
+fn translate_inter(comm: &Comm, arguments: &Arguments) -> Result<Call> {
+    let side = match arguments.root() {
+        None => Side::Both,
+        Some(ROOT) => Side::Root,
+        Some(PROC_NULL) => Side::Beside,
+        Some(_) => Side::Opposite,
+    };
+    if side != Side::Beside && arguments.is_in_place_between_groups(side == Side::Root) {
+        return ErrorClass::Buffer.fail(format!("MPI_IN_PLACE is not legal on {comm}, an intercommunicator"));
+    }
+    let call = match side {
+        // Nothing but the root is significant.
+        Side::Beside => Call::Barrier(collectives::Barrier),
+        _ => translate(comm, arguments)?,
+    };
+    Ok(Call::Inter(Box::new(Inter { remote_size: comm.peer_count(), side, call })))
 }
 
 /// What the schedule depends on: all but memory and the operation itself.
@@ -145,10 +166,13 @@ fn shape(datatype: &Datatype) -> TypeShape {
 }
 
 fn root_rank(comm: &Comm, root: i32) -> Result<u32> {
-    if (0..comm.size() as i32).contains(&root) {
+    if (0..comm.peer_count() as i32).contains(&root) {
         return Ok(root as u32);
     }
-    ErrorClass::Root.fail(format!("root {root} is no rank of {comm}, whose size is {}", comm.size()))
+    if comm.is_inter() && root == ROOT {
+        return Ok(0);
+    }
+    ErrorClass::Root.fail(format!("root {root} is no rank of {comm}, whose size is {}", comm.peer_count()))
 }
 
 fn build_error(error: BuildError) -> crate::Error {
@@ -156,6 +180,7 @@ fn build_error(error: BuildError) -> crate::Error {
         BuildError::RootOutOfRange { .. } => ErrorClass::Root,
         BuildError::TooLarge { .. } => ErrorClass::Count,
         BuildError::RankOutOfRange { .. } => ErrorClass::Intern,
+        BuildError::NotBetweenGroups { .. } => ErrorClass::Comm,
         _ => ErrorClass::Arg,
     };
     class.error(error.to_string())

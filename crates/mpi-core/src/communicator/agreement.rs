@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use super::commons::Commons;
-use super::context_ids::{CommId, ContextIds, Proposal};
+use super::context_ids::{CommId, Proposal};
 use super::tree::{Tree, TreeRound};
 use crate::error::{ErrorClass, Result};
 use crate::world::World;
 
-/// One agreement under way, the same on all members of the new group.
+/// One agreement under way, the same on all members of the new group (or of both new groups).
 pub(crate) struct Agreement {
     tree: Tree,
     commons: Arc<Commons>,
     stage: Stage,
-    /// At the leader, what it proposes; elsewhere, what it has claimed.
+    /// At the process that leads, what it proposes; elsewhere, what it has claimed.
     held: Option<Proposal>,
 }
 
@@ -27,10 +27,27 @@ enum Stage {
 }
 
 impl Agreement {
-    /// An agreement among the group of `tree`, whose rank 0 leads.
+    /// An agreement among the group of `tree`, whose rank 0 leads, and the one across its bridge.
     pub fn new(tree: Tree, commons: &Arc<Commons>) -> Agreement {
-        let stage = Stage::Proposing(TreeRound::spread(tree.clone()));
-        Agreement { tree, commons: Arc::clone(commons), stage, held: None }
+        let mut agreement = Agreement { tree, commons: Arc::clone(commons), stage: Stage::Settled, held: None };
+        if !agreement.is_alone() {
+            agreement.propose();
+        }
+        agreement
+    }
+
+    /// Begins to tell the others of an id, if this process leads; an empty message says that none is left.
+    fn propose(&mut self) {
+        let mut message = Vec::new();
+        if self.tree.leads() {
+            self.held = self.commons.ids.propose().ok();
+            message = self.held.map(encode).unwrap_or_default();
+        }
+        self.stage = Stage::Proposing(TreeRound::spread(self.tree.clone(), message));
+    }
+
+    fn is_alone(&self) -> bool {
+        self.tree.group.size() == 1 && self.tree.bridge.is_none()
     }
 
     /// Goes on; gives the id once it is settled for this process.
@@ -38,21 +55,20 @@ impl Agreement {
     /// # Errors
     /// `NoMem` when the leader has no id left: the members then learn it, too.
     pub fn advance(&mut self, world: &World) -> Poll<Result<CommId>> {
-        if self.tree.group.size() == 1 {
+        if self.is_alone() {
             return Poll::Ready(self.commons.ids.propose_private());
         }
         loop {
             match &mut self.stage {
                 Stage::Proposing(round) => {
-                    let (ids, held) = (&self.commons.ids, &mut self.held);
-                    let mut decide = |_: &[u8]| Ok(propose(ids, held));
+                    // One side of a bridge has a proposal to send, the other nothing.
+                    let mut decide = |own: &[u8], other: &[u8]| Ok([own, other].concat());
                     let answer = match round.advance(world, &mut decide) {
                         Poll::Ready(answer) => answer?,
                         Poll::Pending => return Poll::Pending,
                     };
                     let proposal = decode(&answer)?;
-                    let is_leader = self.tree.rank == 0;
-                    let is_free = is_leader || self.commons.ids.claim(proposal.id);
+                    let is_free = self.tree.leads() || self.commons.ids.claim(proposal.id);
                     if is_free {
                         self.held = Some(proposal);
                     }
@@ -64,7 +80,10 @@ impl Agreement {
                     self.stage = Stage::Confirming(round);
                 }
                 Stage::Confirming(round) => {
-                    let mut decide = |votes: &[u8]| Ok(vec![u8::from(votes.iter().all(|vote| *vote == 1))]);
+                    let mut decide = |own: &[u8], other: &[u8]| {
+                        let all = own.iter().chain(other).all(|vote| *vote == 1);
+                        Ok(vec![u8::from(all)])
+                    };
                     let answer = match round.advance(world, &mut decide) {
                         Poll::Ready(answer) => answer?,
                         Poll::Pending => return Poll::Pending,
@@ -75,7 +94,7 @@ impl Agreement {
                         return Poll::Ready(Ok(held.id));
                     }
                     self.let_go();
-                    self.stage = Stage::Proposing(TreeRound::spread(self.tree.clone()));
+                    self.propose();
                 }
                 Stage::Settled => return Poll::Ready(Err(inconsistent("an agreement was asked twice"))),
             }
@@ -89,19 +108,13 @@ impl Agreement {
     /// Takes back what this process held of a refused proposal.
     fn let_go(&mut self) {
         if let Some(proposal) = self.held.take() {
-            if self.tree.rank == 0 {
+            if self.tree.leads() {
                 self.commons.ids.withdraw(proposal);
             } else {
                 self.commons.ids.release(proposal.id);
             }
         }
     }
-}
-
-/// The leader's proposal as a message; an empty one says that there is none.
-fn propose(ids: &ContextIds, held: &mut Option<Proposal>) -> Vec<u8> {
-    *held = ids.propose().ok();
-    held.map(encode).unwrap_or_default()
 }
 
 fn encode(proposal: Proposal) -> Vec<u8> {

@@ -94,7 +94,7 @@ struct State {
     next_private: u32,
     /// Fresh proposals that came back unused.
     returned: Vec<u32>,
-    recycled: VecDeque<u32>,
+    recycled: Runs,
     recycled_private: Vec<u32>,
     live: HashSet<u32>,
 }
@@ -115,11 +115,16 @@ impl ContextIds {
                 next_round: 1,
                 next_private: 1,
                 returned: Vec::new(),
-                recycled: VecDeque::new(),
+                recycled: Runs::default(),
                 recycled_private: Vec::new(),
                 live: HashSet::from([CommId::WORLD.0, CommId::SELF.0]),
             }),
         }
+    }
+
+    /// Has no id from `ids_max` up proposed from now on.
+    pub fn limit(&self, ids_max: u32) {
+        self.lock().ids_max = ids_max.min(IDS_MAX);
     }
 
     /// Takes an id for a communicator this process leads, and claims it here.
@@ -132,7 +137,7 @@ impl ContextIds {
             (id, false)
         } else if let Some(id) = state.next_fresh() {
             (id, false)
-        } else if let Some(id) = state.recycled.pop_front() {
+        } else if let Some(id) = state.take_recycled() {
             (id, true)
         } else {
             return ErrorClass::NoMem.fail(format!(
@@ -172,7 +177,7 @@ impl ContextIds {
         let mut state = self.lock();
         state.live.remove(&proposal.id.0);
         if proposal.is_recycled {
-            state.recycled.push_back(proposal.id.0);
+            state.recycle(proposal.id.0);
         } else {
             state.returned.push(proposal.id.0);
         }
@@ -187,7 +192,7 @@ impl ContextIds {
         if id.is_private() {
             state.recycled_private.push(id.0);
         } else if id.0 % state.owners == state.owner {
-            state.recycled.push_back(id.0);
+            state.recycle(id.0);
         }
     }
 
@@ -201,7 +206,42 @@ impl ContextIds {
     }
 }
 
+/// A queue of numbers that mostly come in ascending order: as runs, so that a program that makes and
+/// frees communicators all day keeps a few words.
+#[derive(Debug, Default)]
+struct Runs(VecDeque<(u32, u32)>);
+
+impl Runs {
+    fn push(&mut self, number: u32) {
+        match self.0.back_mut() {
+            Some((first, count)) if *first + *count == number => *count += 1,
+            _ => self.0.push_back((number, 1)),
+        }
+    }
+
+    fn pop(&mut self) -> Option<u32> {
+        let (first, count) = self.0.front_mut()?;
+        let number = *first;
+        (*first, *count) = (number + 1, *count - 1);
+        if *count == 0 {
+            self.0.pop_front();
+        }
+        Some(number)
+    }
+}
+
 impl State {
+    /// Queues an id of ours by its round.
+    fn recycle(&mut self, id: u32) {
+        let round = id / self.owners;
+        self.recycled.push(round);
+    }
+
+    fn take_recycled(&mut self) -> Option<u32> {
+        let round = self.recycled.pop()?;
+        Some(round * self.owners + self.owner)
+    }
+
     fn next_fresh(&mut self) -> Option<u32> {
         let id = u64::from(self.next_round) * u64::from(self.owners) + u64::from(self.owner);
         if id >= u64::from(self.ids_max) {
@@ -282,6 +322,39 @@ mod tests {
             ids.release(proposal.id);
         }
         assert_eq!(ids.live_count(), 2);
+    }
+
+    #[test]
+    fn what_is_freed_in_turn_costs_no_memory() {
+        let ids = ContextIds::new(2, 3);
+        let first = ids.propose().unwrap().id;
+        for _ in 0..10_000 {
+            ids.release(ids.propose().unwrap().id);
+        }
+        assert_eq!(ids.lock().recycled.0.len(), 1);
+        ids.release(first);
+        assert_eq!(ids.lock().recycled.0.len(), 2);
+    }
+
+    #[test]
+    fn runs_are_a_queue() {
+        let mut runs = Runs::default();
+        let mut queue = VecDeque::new();
+        let mut state = 7_u32;
+        for _ in 0..10_000 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            if state >> 30 == 0 {
+                assert_eq!(runs.pop(), queue.pop_front());
+            } else {
+                let number = (state >> 20) % 5;
+                runs.push(number);
+                queue.push_back(number);
+            }
+        }
+        while let Some(number) = queue.pop_front() {
+            assert_eq!(runs.pop(), Some(number));
+        }
+        assert_eq!(runs.pop(), None);
     }
 
     #[test]

@@ -5,6 +5,8 @@
 use std::sync::Arc;
 use std::task::Poll;
 
+use engine::ContextId;
+
 use super::Comm;
 use super::agreement::Agreement;
 use super::context_ids::CommId;
@@ -81,13 +83,17 @@ impl World {
 
     /// A communicator of those members of `comm` that are in `group`; `None` for the others.
     ///
-    /// Collective over `comm`. Members of the same new communicator pass equal groups.
+    /// Collective over `comm`. Members of the same new communicator pass equal groups; of an
+    /// intercommunicator, each side passes a part of its own group, and the result connects the two.
     ///
     /// # Errors
     /// `Group` when the group is no subset of the communicator.
     ///
     /// MPI: §7.4.2 `MPI_Comm_create`
     pub fn comm_create(&self, comm: &Arc<Comm>, group: &Arc<Group>) -> Result<Option<Arc<Comm>>> {
+        if comm.is_inter() {
+            return self.create_between(comm, group);
+        }
         let tag = comm.next_collective_tag();
         self.create_in(comm, group, tag)
     }
@@ -101,8 +107,18 @@ impl World {
     ///
     /// MPI: §7.4.2 `MPI_Comm_create_group`
     pub fn comm_create_group(&self, comm: &Arc<Comm>, group: &Arc<Group>, tag: i32) -> Result<Option<Arc<Comm>>> {
+        comm.intra_only()?;
         let tag = Comm::creation_tag(crate::point_to_point::send_tag(tag)?);
         self.create_in(comm, group, tag)
+    }
+
+    /// The two sides learn each other's parts as colours of a split.
+    fn create_between(&self, inter: &Arc<Comm>, group: &Arc<Group>) -> Result<Option<Arc<Comm>>> {
+        if let Some(stranger) = group.peers().find(|peer| inter.group().rank_of(*peer).is_none()) {
+            return ErrorClass::Group
+                .fail(format!("the group contains world rank {stranger}, which is not in the local group of {inter}"));
+        }
+        self.split_by(inter, group.rank().map(|_| 0), group.rank().unwrap_or(0) as i32, false)
     }
 
     fn create_in(&self, comm: &Arc<Comm>, group: &Arc<Group>, tag: i32) -> Result<Option<Arc<Comm>>> {
@@ -113,7 +129,7 @@ impl World {
         }
         let Some(rank) = group.rank() else { return Ok(None) };
         let new = Comm::new(Arc::clone(group), &self.commons, comm.error_handler());
-        self.agree(&new, Tree { group: Arc::clone(group), rank, context: comm.collective(), tag })?;
+        self.agree(&new, Tree { group: Arc::clone(group), rank, context: comm.collective(), tag, bridge: None })?;
         Ok(Some(Arc::new(new)))
     }
 
@@ -135,8 +151,8 @@ impl World {
         let Some(rank) = group.rank() else { return Ok(None) };
         let new = Comm::new(Arc::clone(group), &self.commons, error_handler);
         new.set_info(info);
-        let (context, tag) = (BOOTSTRAP.collective(), tag_of_name(name));
-        self.agree(&new, Tree { group: Arc::clone(group), rank, context, tag })?;
+        let (context, tag) = bootstrap(name);
+        self.agree(&new, Tree { group: Arc::clone(group), rank, context, tag, bridge: None })?;
         Ok(Some(Arc::new(new)))
     }
 
@@ -172,12 +188,16 @@ impl World {
     /// Waits until all members of `comm` have called this.
     pub(crate) fn synchronize(&self, comm: &Arc<Comm>) -> Result<()> {
         let mut round = super::tree::TreeRound::gather(comm.collective_tree(), vec![1]);
-        let mut decide = |_: &[u8]| Ok(vec![1]);
+        let mut decide = |_: &[u8], _: &[u8]| Ok(vec![1]);
         self.wait_until(|world| ready(round.advance(world, &mut decide))).map(drop)
     }
 
     fn unsettled_copy(&self, comm: &Arc<Comm>, info: Option<Arc<Info>>) -> Comm {
-        let copy = Comm::new(Arc::clone(comm.group()), &self.commons, comm.error_handler());
+        let (group, handler) = (Arc::clone(comm.group()), comm.error_handler());
+        let copy = match comm.remote_group() {
+            None => Comm::new(group, &self.commons, handler),
+            Some(remote) => Comm::inter(group, Arc::clone(remote), &self.commons, handler),
+        };
         copy.set_info(info);
         if let Some(topology) = comm.topology.get() {
             copy.topology.set(Arc::clone(topology)).expect("a copy is new");
@@ -195,14 +215,21 @@ impl World {
 }
 
 impl Comm {
-    /// The tree of all members for the next collective operation.
+    /// The tree of all members, of both groups if there are two, for the next collective operation.
     pub(super) fn collective_tree(&self) -> Tree {
-        Tree {
-            group: Arc::clone(self.group()),
-            rank: self.rank(),
-            context: self.collective(),
-            tag: self.next_collective_tag(),
+        self.tree(self.collective(), self.next_collective_tag())
+    }
+
+    /// The tree of all members, of both groups if there are two, on a borrowed context.
+    pub(super) fn tree(&self, context: ContextId, tag: i32) -> Tree {
+        if !self.is_inter() {
+            return Tree { group: Arc::clone(self.group()), rank: self.rank(), context, tag, bridge: None };
         }
+        let (first, second) = self.halves();
+        let own = self.group().peer(self.rank());
+        let group = Group::new(first.peers().chain(second.peers()).collect(), own);
+        let rank = group.rank().expect("this process is in one of the two groups");
+        Tree { group: Arc::new(group), rank, context, tag, bridge: None }
     }
 }
 
@@ -224,6 +251,11 @@ pub(super) fn ready<T>(poll: Poll<T>) -> Option<T> {
         Poll::Ready(value) => Some(value),
         Poll::Pending => None,
     }
+}
+
+/// Context and tag of creations of this name, which have no communicator beforehand.
+pub(super) fn bootstrap(name: &str) -> (ContextId, i32) {
+    (BOOTSTRAP.collective(), tag_of_name(name))
 }
 
 /// A tag for the creations of this name (FNV-1a, folded to the tags there are).

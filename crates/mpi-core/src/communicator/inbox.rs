@@ -3,9 +3,9 @@
 use std::task::Poll;
 
 use datatype::Scratch;
-use engine::{Outcome, PeerId, RequestId};
+use engine::{Outcome, RequestId};
 
-use super::tree::Tree;
+use super::tree::Pattern;
 use crate::error::{ErrorClass, Result};
 use crate::world::{World, engine_error};
 
@@ -19,19 +19,19 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// Goes on receiving the next message from `peer`; gives its bytes once it is here.
-    pub fn poll(&mut self, world: &World, peer: PeerId, tree: &Tree) -> Poll<Result<Vec<u8>>> {
+    /// Goes on receiving the next message of this pattern; gives its bytes once it is here.
+    pub fn poll(&mut self, world: &World, pattern: Pattern) -> Poll<Result<Vec<u8>>> {
         let mut engine = world.engine.borrow_mut();
         if self.under_way.is_none() {
-            let (from, context, tag) = tree.pattern(peer);
+            let (from, context, tag) = pattern;
             let Some((message, envelope)) = engine.matched_probe(from, context, tag) else {
                 return Poll::Pending;
             };
             if envelope.len_bytes > MESSAGE_MAX_BYTES {
-                return Poll::Ready(
-                    ErrorClass::Intern
-                        .fail(format!("creating a communicator: world rank {peer} sent {} bytes", envelope.len_bytes)),
-                );
+                return Poll::Ready(ErrorClass::Intern.fail(format!(
+                    "creating a communicator: world rank {} sent {} bytes",
+                    envelope.peer, envelope.len_bytes
+                )));
             }
             let mut scratch = Scratch::new(envelope.len_bytes, &world.commons.byte)
                 .map_err(|error| ErrorClass::NoMem.error(error.to_string()))?;
@@ -48,7 +48,8 @@ impl Inbox {
                 Poll::Ready(Ok(bytes.to_vec()))
             }
             outcome => Poll::Ready(ErrorClass::Other.fail(format!(
-                "creating a communicator: a message from world rank {peer} did not arrive: {outcome:?}"
+                "creating a communicator: a message from world rank {} did not arrive: {outcome:?}",
+                completion.envelope.peer
             ))),
         }
     }

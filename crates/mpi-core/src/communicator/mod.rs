@@ -6,8 +6,8 @@
 //! - Members call collective operations in the same order, so a sequence number counted by each on
 //!   its own names the same operation everywhere.
 //!
-//! Deliberately absent so far: intercommunicators and topologies; a remote group would stand beside
-//! `group`, a topology beside `info`.
+//! - `peers` are the processes that ranks in messages name: those of `group`, or of the other group of
+//!   an intercommunicator. The two groups of an intercommunicator share no process.
 //!
 //! MPI: §7
 
@@ -17,6 +17,7 @@ mod context_ids;
 mod create;
 mod exchange;
 mod inbox;
+mod inter;
 mod split;
 mod tree;
 
@@ -65,6 +66,9 @@ pub struct Comm {
     rank: u32,
     /// Rank *r* is process *r*: no table needs to be asked.
     is_identity: bool,
+    /// Who is meant by ranks in messages.
+    peers: Arc<Group>,
+    is_inter: bool,
     collective_count: AtomicU32,
     schedules: OnceLock<Box<ScheduleCache>>,
     topology: OnceLock<Arc<Topology>>,
@@ -108,11 +112,35 @@ impl Comm {
 
     /// A communicator of `group`, of which this process is a member, without an id so far.
     pub(crate) fn new(group: Arc<Group>, commons: &Arc<Commons>, error_handler: Arc<ErrorHandler>) -> Comm {
+        let peers = Arc::clone(&group);
+        Comm::between(group, peers, false, commons, error_handler)
+    }
+
+    /// An intercommunicator of `group`, of which this process is a member, and `remote`, without an id
+    /// so far.
+    pub(crate) fn inter(
+        group: Arc<Group>,
+        remote: Arc<Group>,
+        commons: &Arc<Commons>,
+        error_handler: Arc<ErrorHandler>,
+    ) -> Comm {
+        Comm::between(group, remote, true, commons, error_handler)
+    }
+
+    fn between(
+        group: Arc<Group>,
+        peers: Arc<Group>,
+        is_inter: bool,
+        commons: &Arc<Commons>,
+        error_handler: Arc<ErrorHandler>,
+    ) -> Comm {
         Comm {
             id: OnceLock::new(),
             rank: group.rank().expect("this process is a member of its communicators"),
-            is_identity: group.is_identity(),
+            is_identity: !is_inter && group.is_identity(),
             group,
+            peers,
+            is_inter,
             collective_count: AtomicU32::new(0),
             schedules: OnceLock::new(),
             topology: OnceLock::new(),
@@ -134,23 +162,48 @@ impl Comm {
         self.rank
     }
 
-    /// Number of processes.
+    /// Number of processes; of an intercommunicator, in the local group.
     #[inline]
     pub fn size(&self) -> u32 {
         self.group.size()
     }
 
-    /// The processes, in order of rank.
+    /// The processes, in order of rank; of an intercommunicator, the local group.
     #[inline]
     pub fn group(&self) -> &Arc<Group> {
         &self.group
     }
 
-    /// True if the communicator connects two groups. None does so far.
+    /// True if the communicator connects two groups.
     ///
     /// MPI: §7.6.1 `MPI_Comm_test_inter`
+    #[inline]
     pub fn is_inter(&self) -> bool {
-        false
+        self.is_inter
+    }
+
+    /// The other group of an intercommunicator.
+    ///
+    /// MPI: §7.6.1 `MPI_Comm_remote_group`
+    pub fn remote_group(&self) -> Option<&Arc<Group>> {
+        self.is_inter.then_some(&self.peers)
+    }
+
+    /// Number of processes that messages can be sent to.
+    #[inline]
+    pub fn peer_count(&self) -> u32 {
+        self.peers.size()
+    }
+
+    /// The process that a schedule calls `number`: a rank here, and beyond them those of the other
+    /// group.
+    #[inline]
+    pub(crate) fn participant(&self, number: u32) -> PeerId {
+        match number.checked_sub(self.size()) {
+            _ if self.is_identity => number,
+            None => self.group.peer(number),
+            Some(remote) => self.peers.peer(remote),
+        }
     }
 
     /// The id the members agreed on; `None` while a non-blocking duplication is under way.
@@ -158,16 +211,16 @@ impl Comm {
         self.id.get().copied()
     }
 
-    /// The process that has `rank` here.
+    /// The process that messages to `rank` go to: of an intercommunicator, in the remote group.
     #[inline]
     pub fn peer_of(&self, rank: u32) -> PeerId {
-        if self.is_identity { rank } else { self.group.peer(rank) }
+        if self.is_identity { rank } else { self.peers.peer(rank) }
     }
 
-    /// The rank that `peer` has here.
+    /// The rank of messages from `peer`: of an intercommunicator, in the remote group.
     #[inline]
     pub fn rank_of(&self, peer: PeerId) -> Option<u32> {
-        if self.is_identity { (peer < self.size()).then_some(peer) } else { self.group.rank_of(peer) }
+        if self.is_identity { (peer < self.size()).then_some(peer) } else { self.peers.rank_of(peer) }
     }
 
     /// The process meant by a rank argument; `None` for `MPI_PROC_NULL`.
@@ -176,7 +229,7 @@ impl Comm {
     /// `Rank` when there is no such rank.
     #[inline]
     pub(crate) fn peer_argument(&self, rank: i32) -> Result<Option<PeerId>> {
-        if (0..self.size() as i32).contains(&rank) {
+        if (0..self.peer_count() as i32).contains(&rank) {
             Ok(Some(self.peer_of(rank as u32)))
         } else if rank == PROC_NULL {
             Ok(None)
@@ -187,7 +240,8 @@ impl Comm {
 
     #[cold]
     pub(crate) fn no_such_rank(&self, rank: i32) -> crate::Error {
-        ErrorClass::Rank.error(format!("{self} has no rank {rank}: its size is {}", self.size()))
+        let group = if self.is_inter { "the remote group of " } else { "" };
+        ErrorClass::Rank.error(format!("{group}{self} has no rank {rank}: its size is {}", self.peer_count()))
     }
 
     /// The context of point-to-point messages.
@@ -274,8 +328,22 @@ impl Comm {
         self.details().info.clone()
     }
 
+    /// Takes over hints; those that are not given anew stay.
+    ///
+    /// # Errors
+    /// `NoMem` for too many hints.
+    ///
+    /// MPI: §7.4.4 `MPI_Comm_set_info`
+    pub fn update_info(&self, info: &Info) -> Result<()> {
+        // Others may share the hints there are.
+        let updated = self.info().map_or_else(Info::new, |info| info.duplicate());
+        updated.update(info)?;
+        self.set_info(Some(Arc::new(updated)));
+        Ok(())
+    }
+
     /// Replaces the hints.
-    pub fn set_info(&self, info: Option<Arc<Info>>) {
+    pub(crate) fn set_info(&self, info: Option<Arc<Info>>) {
         self.details().info = info;
     }
 
@@ -301,26 +369,33 @@ impl Comm {
         if Arc::ptr_eq(self, other) {
             return Comparison::Identical;
         }
-        match self.group.compare(&other.group) {
+        if self.is_inter != other.is_inter {
+            return Comparison::Unequal;
+        }
+        let groups = [self.group.compare(&other.group), self.peers.compare(&other.peers)];
+        match groups.into_iter().max().expect("two of them") {
             crate::group::Comparison::Identical => Comparison::Congruent,
             crate::group::Comparison::Similar => Comparison::Similar,
             crate::group::Comparison::Unequal => Comparison::Unequal,
         }
     }
 
+    /// This process as people know it.
+    pub(crate) fn describe_self(&self) -> String {
+        describe(self.rank, self.group.peer(self.rank))
+    }
+
     /// A rank as people know it: its number here and, where that differs, among all processes.
     pub(crate) fn describe_rank(&self, rank: u32) -> String {
-        match self.peer_of(rank) {
-            peer if peer == rank => format!("rank {rank}"),
-            peer => format!("rank {rank} (world rank {peer})"),
-        }
+        describe(rank, self.peer_of(rank))
     }
 
     /// A process as people know it: its rank here and, where that differs, among all processes.
     pub(crate) fn describe_peer(&self, peer: PeerId) -> String {
-        match self.rank_of(peer) {
-            Some(rank) => self.describe_rank(rank),
-            None => format!("world rank {peer}, not a member"),
+        match (self.rank_of(peer), self.group.rank_of(peer)) {
+            (Some(rank), _) => self.describe_rank(rank),
+            (None, Some(rank)) => describe(rank, peer),
+            (None, None) => format!("world rank {peer}, not a member"),
         }
     }
 
@@ -333,6 +408,10 @@ impl Comm {
     fn details(&self) -> MutexGuard<'_, Details> {
         self.details.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn describe(rank: u32, peer: PeerId) -> String {
+    if peer == rank { format!("rank {rank}") } else { format!("rank {rank} (world rank {peer})") }
 }
 
 impl Drop for Comm {

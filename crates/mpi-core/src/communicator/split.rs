@@ -15,6 +15,7 @@ use super::create::ready;
 use super::tree::{Tree, TreeRound};
 use crate::constants::UNDEFINED;
 use crate::error::{ErrorClass, Result};
+use crate::group::Group;
 use crate::info::Info;
 use crate::world::World;
 
@@ -114,16 +115,20 @@ impl World {
         key: i32,
         must_divide: bool,
     ) -> Result<Option<Arc<Comm>>> {
-        let offer = if colour.is_some() && comm.size() > 1 { self.commons.ids.propose().ok() } else { None };
+        let offer = if colour.is_some() && comm.size() > 1 && !comm.is_inter() {
+            self.commons.ids.propose().ok()
+        } else {
+            None
+        };
         let tree = comm.collective_tree();
         let mut round = TreeRound::gather(tree.clone(), Record { colour, key, offer }.encode());
-        let mut decide = |records: &[u8]| Ok(records.to_vec());
+        let mut decide = |records: &[u8], _: &[u8]| Ok(records.to_vec());
         let table = self.wait_until(|world| ready(round.advance(world, &mut decide)))?;
-        let members = match (colour, decode(&table, comm.size())) {
-            (Some(colour), Ok(records)) => members_of(&records, colour),
-            (None, Ok(_)) => Vec::new(),
-            (_, Err(error)) => return Err(error),
-        };
+        let records = decode(&table, tree.group.size())?;
+        if comm.is_inter() {
+            return self.split_between(comm, &records, colour, tree);
+        }
+        let members = colour.map_or_else(Vec::new, |colour| members_of(&records, colour));
         let leads = members.first().is_some_and(|(rank, _)| *rank == comm.rank());
         let divides = !must_divide || members.len() < comm.size() as usize;
         if let Some(offer) = offer.filter(|offer| !leads || members.len() == 1 || !divides || offer.is_recycled) {
@@ -148,6 +153,33 @@ impl World {
                 new.settle(self.wait_until(|world| ready(agreement.advance(world)))?);
             }
         }
+        Ok(Some(Arc::new(new)))
+    }
+}
+
+impl World {
+    /// The same between two groups: those of one colour in both, if it occurs in both.
+    fn split_between(
+        &self,
+        comm: &Comm,
+        records: &[Record],
+        colour: Option<u64>,
+        tree: Tree,
+    ) -> Result<Option<Arc<Comm>>> {
+        let Some(colour) = colour else { return Ok(None) };
+        let (first, second) = comm.halves();
+        let (first_records, second_records) = records.split_at(first.size() as usize);
+        let part = |group: &Group, records: &[Record]| {
+            let peers = members_of(records, colour).iter().map(|(rank, _)| group.peer(*rank)).collect();
+            Arc::new(comm.group().of_peers(peers))
+        };
+        let (first, second) = (part(first, first_records), part(second, second_records));
+        if first.size() == 0 || second.size() == 0 {
+            return Ok(None);
+        }
+        let (own, other) = if first.rank().is_some() { (first, second) } else { (second, first) };
+        let new = Comm::inter(own, other, &self.commons, comm.error_handler());
+        self.agree(&new, new.tree(tree.context, tree.tag))?;
         Ok(Some(Arc::new(new)))
     }
 }

@@ -10,7 +10,10 @@
 //!     └───── 4 ◄── 5 …
 //! ```
 //!
-//! Cost: α log₂ p for each direction.
+//! The roots of two trees may be joined by a bridge: each sends the other what it has gathered, and
+//! both know all records before they answer.
+//!
+//! Cost: α log₂ p for each direction, and α for the bridge.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -32,9 +35,46 @@ pub(crate) struct Tree {
     pub rank: u32,
     pub context: ContextId,
     pub tag: i32,
+    /// At rank 0 of a tree that is joined to another.
+    pub bridge: Option<Bridge>,
+}
+
+/// The way between the roots of two trees.
+#[derive(Clone, Copy)]
+pub(crate) struct Bridge {
+    /// The other root.
+    peer: PeerId,
+    context: ContextId,
+    tag: i32,
+    /// This side goes first where one side has to.
+    is_first: bool,
+}
+
+impl Bridge {
+    /// From `own` to `peer`.
+    pub fn new(peer: PeerId, context: ContextId, tag: i32, own: PeerId) -> Bridge {
+        Bridge { peer, context, tag, is_first: own < peer }
+    }
 }
 
 impl Tree {
+    /// The same processes with member `leader` as root, which alone knows the bridge.
+    pub fn led_by(self, leader: u32, bridge: Option<Bridge>) -> Tree {
+        if leader == 0 {
+            return Tree { bridge, ..self };
+        }
+        let own = self.group.peer(self.rank);
+        let others = (0..self.group.size()).filter(|rank| *rank != leader);
+        let group = Group::new(std::iter::once(leader).chain(others).map(|rank| self.group.peer(rank)).collect(), own);
+        let rank = group.rank().expect("the same processes");
+        Tree { group: Arc::new(group), rank, bridge, ..self }
+    }
+
+    /// True for the one process that decides what all others follow.
+    pub fn leads(&self) -> bool {
+        self.rank == 0 && self.bridge.is_none_or(|bridge| bridge.is_first)
+    }
+
     fn parent(&self) -> Option<PeerId> {
         (self.rank > 0).then(|| self.group.peer(self.rank & (self.rank - 1)))
     }
@@ -50,6 +90,12 @@ fn child_ranks(rank: u32, size: u32) -> impl Iterator<Item = u32> {
     (0..step_max).filter_map(move |step| rank.checked_add(1 << step)).filter(move |child| *child < size)
 }
 
+/// Turns records, and those of the tree across the bridge, into an answer.
+pub(crate) type Decide<'a> = dyn FnMut(&[u8], &[u8]) -> Result<Vec<u8>> + 'a;
+
+/// Whose next message is wanted: source, context and tag.
+pub(super) type Pattern = (Source, ContextId, TagPattern);
+
 /// One way up, one way down.
 pub(crate) struct TreeRound {
     tree: Tree,
@@ -64,6 +110,8 @@ pub(crate) struct TreeRound {
 enum Stage {
     /// Waiting for the records of child number `.0`.
     Up(usize),
+    /// At a root with a bridge: waiting for what the other root has gathered.
+    Crossing,
     /// Waiting for the answer.
     Down,
     /// The answer is here and on its way to the children.
@@ -76,10 +124,11 @@ impl TreeRound {
         TreeRound::at(tree, record, Stage::Up(0))
     }
 
-    /// Spreads an answer of the root without asking anybody.
-    pub fn spread(tree: Tree) -> TreeRound {
+    /// Spreads an answer of the root without asking anybody; `record` is the root's.
+    pub fn spread(tree: Tree, record: Vec<u8>) -> TreeRound {
         let children = tree.children().len();
-        TreeRound::at(tree, Vec::new(), Stage::Up(children))
+        let record = if tree.rank == 0 { record } else { Vec::new() };
+        TreeRound::at(tree, record, Stage::Up(children))
     }
 
     fn at(tree: Tree, bytes: Vec<u8>, stage: Stage) -> TreeRound {
@@ -87,16 +136,13 @@ impl TreeRound {
         TreeRound { tree, children, bytes, stage, inbox: Inbox::default(), sends: Vec::new() }
     }
 
-    /// Goes on; at the root, `decide` turns the records of all ranks into the answer.
-    /// Gives the answer once it is here and passed on.
-    pub fn advance(
-        &mut self,
-        world: &World,
-        decide: &mut dyn FnMut(&[u8]) -> Result<Vec<u8>>,
-    ) -> Poll<Result<Vec<u8>>> {
+    /// Goes on; at the root, `decide` turns the records of all ranks, and those of the tree across the
+    /// bridge, into the answer. Gives the answer once it is here and passed on.
+    pub fn advance(&mut self, world: &World, decide: &mut Decide<'_>) -> Poll<Result<Vec<u8>>> {
         loop {
             let step = match self.stage {
                 Stage::Up(child) => self.advance_up(world, child, decide),
+                Stage::Crossing => self.advance_crossing(world, decide),
                 Stage::Down => self.advance_down(world),
                 Stage::Spreading => return self.advance_spreading(world),
             };
@@ -108,14 +154,9 @@ impl TreeRound {
         }
     }
 
-    fn advance_up(
-        &mut self,
-        world: &World,
-        child: usize,
-        decide: &mut dyn FnMut(&[u8]) -> Result<Vec<u8>>,
-    ) -> Poll<Result<()>> {
+    fn advance_up(&mut self, world: &World, child: usize, decide: &mut Decide<'_>) -> Poll<Result<()>> {
         if let Some(peer) = self.children.get(child) {
-            return match self.inbox.poll(world, *peer, &self.tree) {
+            return match self.inbox.poll(world, self.tree.pattern(*peer)) {
                 Poll::Ready(Ok(records)) => {
                     self.bytes.extend_from_slice(&records);
                     self.stage = Stage::Up(child + 1);
@@ -125,8 +166,14 @@ impl TreeRound {
                 Poll::Pending => Poll::Pending,
             };
         }
+        if let Some(bridge) = self.tree.bridge {
+            let records = self.bytes.clone();
+            self.send_on(world, bridge.peer, bridge.context, bridge.tag, records)?;
+            self.stage = Stage::Crossing;
+            return Poll::Ready(Ok(()));
+        }
         let Some(parent) = self.tree.parent() else {
-            self.bytes = decide(&self.bytes)?;
+            self.bytes = decide(&self.bytes, &[])?;
             return Poll::Ready(self.start_spreading(world));
         };
         if !self.bytes.is_empty() {
@@ -137,9 +184,22 @@ impl TreeRound {
         Poll::Ready(Ok(()))
     }
 
+    fn advance_crossing(&mut self, world: &World, decide: &mut Decide<'_>) -> Poll<Result<()>> {
+        let bridge = self.tree.bridge.expect("only a bridge is crossed");
+        let pattern = (Source::Peer(bridge.peer), bridge.context, TagPattern::Exact(bridge.tag));
+        match self.inbox.poll(world, pattern) {
+            Poll::Ready(Ok(others)) => {
+                self.bytes = decide(&self.bytes, &others)?;
+                Poll::Ready(self.start_spreading(world))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
     fn advance_down(&mut self, world: &World) -> Poll<Result<()>> {
         let parent = self.tree.parent().expect("the root decides and does not wait");
-        match self.inbox.poll(world, parent, &self.tree) {
+        match self.inbox.poll(world, self.tree.pattern(parent)) {
             Poll::Ready(Ok(answer)) => {
                 self.bytes = answer;
                 Poll::Ready(self.start_spreading(world))
@@ -173,8 +233,11 @@ impl TreeRound {
     }
 
     fn send(&mut self, world: &World, peer: PeerId, bytes: Vec<u8>) -> Result<()> {
+        self.send_on(world, peer, self.tree.context, self.tree.tag, bytes)
+    }
+
+    fn send_on(&mut self, world: &World, peer: PeerId, context: ContextId, tag: i32, bytes: Vec<u8>) -> Result<()> {
         let buf = SendBuf::from_owned(bytes.into_boxed_slice());
-        let (context, tag) = (self.tree.context, self.tree.tag);
         let mut engine = world.engine.borrow_mut();
         if !engine.try_send(peer, context, tag, &buf) {
             let id = engine.send(SendMode::Standard, peer, context, tag, buf);
@@ -186,7 +249,7 @@ impl TreeRound {
 
 /// The receive side of a tree's messages: source and tag as the engine wants them.
 impl Tree {
-    pub(super) fn pattern(&self, peer: PeerId) -> (Source, ContextId, TagPattern) {
+    pub(super) fn pattern(&self, peer: PeerId) -> Pattern {
         (Source::Peer(peer), self.context, TagPattern::Exact(self.tag))
     }
 }

@@ -35,7 +35,7 @@ use members::Members;
 /// How two groups compare.
 ///
 /// MPI: §7.3.1 `MPI_Group_compare`
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Comparison {
     /// The same processes in the same order.
     Identical,

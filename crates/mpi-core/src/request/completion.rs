@@ -193,7 +193,7 @@ pub(crate) fn received(comm: &Comm, from: i32, completion: &Completion) -> Statu
 /// The error of a message that went wrong, naming everybody and everything involved.
 #[cold]
 pub(crate) fn blame(comm: &Comm, direction: Direction, completion: &Completion, call: &str) -> Error {
-    let me = comm.describe_rank(comm.rank());
+    let me = comm.describe_self();
     let envelope = &completion.envelope;
     match (&completion.outcome, direction) {
         (Outcome::Truncated { sent_bytes, capacity_bytes }, _) => {

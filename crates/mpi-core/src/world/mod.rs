@@ -147,6 +147,12 @@ impl World {
         self.commons.ids.live_count()
     }
 
+    /// Lowers the number of context ids of all processes together, for whom fewer will do; the same
+    /// everywhere, and before the first communicator is made.
+    pub fn limit_context_ids(&self, ids_max: u32) {
+        self.commons.ids.limit(ids_max);
+    }
+
     /// Index of this process among all.
     pub fn peer(&self) -> PeerId {
         self.comm_world.rank()
