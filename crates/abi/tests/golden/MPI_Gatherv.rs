@@ -8,10 +8,10 @@ pub unsafe extern "C" fn PMPI_Gatherv(sendbuf: *const c_void, sendcount: c_int, 
         let comm = check::object::<Comm>(&face, 9, comm)?;
         let at_root = check::is_root(root, &comm);
         let sendcount = i64::from(sendcount);
-        if !is_in_place(sendbuf.cast()) { check::not_negative(&face, 2, i64::from(sendcount))?; }
+        if check::is_member(root, &comm) && !is_in_place(sendbuf.cast()) { check::not_negative(&face, 2, i64::from(sendcount))?; }
         check::root(&face, 8, root, &comm)?;
-        let sendtype = if !is_in_place(sendbuf.cast()) { check::object::<Datatype>(&face, 3, sendtype)? } else { check::insignificant_datatype(&face, sendtype) };
-        if !is_in_place(sendbuf.cast()) { check::committed(&face, 3, &sendtype)?; }
+        let sendtype = if check::is_member(root, &comm) && !is_in_place(sendbuf.cast()) { check::object::<Datatype>(&face, 3, sendtype)? } else { check::insignificant_datatype(&face, sendtype) };
+        if check::is_member(root, &comm) && !is_in_place(sendbuf.cast()) { check::committed(&face, 3, &sendtype)?; }
         let recvcounts = check::array(&face, 5, recvcounts, if at_root { check::peer_count(&comm) as usize } else { 0 })?;
         let recvcounts = Counts::Small(recvcounts);
         check::none_negative(&face, 5, recvcounts)?;
@@ -20,7 +20,7 @@ pub unsafe extern "C" fn PMPI_Gatherv(sendbuf: *const c_void, sendcount: c_int, 
         let recvtype = if at_root { check::object::<Datatype>(&face, 7, recvtype)? } else { check::insignificant_datatype(&face, recvtype) };
         if at_root { check::committed(&face, 7, &recvtype)?; }
         let sendbuf = sendbuf.cast::<u8>();
-        check::buffer(&face, 1, sendbuf, sendcount, &sendtype)?;
+        if check::is_member(root, &comm) { check::buffer(&face, 1, sendbuf, sendcount, &sendtype)?; }
         let recvbuf = recvbuf.cast::<u8>();
         if at_root { check::not_in_place(&face, 4, recvbuf)?; }
         chapters::coll::gatherv(&face, sendbuf, sendcount, &sendtype, recvbuf, recvcounts, displs, &recvtype, root, &comm)
