@@ -126,7 +126,7 @@ impl World {
         let table = self.wait_until(|world| ready(round.advance(world, &mut decide)))?;
         let records = decode(&table, tree.group.size())?;
         if comm.is_inter() {
-            return self.split_between(comm, &records, colour, tree);
+            return self.split_between(comm, &records, colour, must_divide, tree);
         }
         let members = colour.map_or_else(Vec::new, |colour| members_of(&records, colour));
         let leads = members.first().is_some_and(|(rank, _)| *rank == comm.rank());
@@ -164,6 +164,7 @@ impl World {
         comm: &Comm,
         records: &[Record],
         colour: Option<u64>,
+        must_divide: bool,
         tree: Tree,
     ) -> Result<Option<Arc<Comm>>> {
         let Some(colour) = colour else { return Ok(None) };
@@ -174,7 +175,8 @@ impl World {
             Arc::new(comm.group().of_peers(peers))
         };
         let (first, second) = (part(first, first_records), part(second, second_records));
-        if first.size() == 0 || second.size() == 0 {
+        let divides = !must_divide || ((first.size() + second.size()) as usize) < records.len();
+        if first.size() == 0 || second.size() == 0 || !divides {
             return Ok(None);
         }
         let (own, other) = if first.rank().is_some() { (first, second) } else { (second, first) };
