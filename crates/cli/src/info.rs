@@ -21,6 +21,9 @@ pub struct Options {
     /// The same as JSON
     #[arg(long)]
     json: bool,
+    /// With --config: the defaults as a page, docs/CONFIG.md
+    #[arg(long, requires = "config", conflicts_with = "json")]
+    markdown: bool,
 }
 
 #[derive(Serialize)]
@@ -51,7 +54,9 @@ struct Summary {
 /// # Errors
 /// If the library cannot be asked, or a setting in the environment is not understood.
 pub fn run(options: &Options) -> Result<ExitCode> {
-    if options.config {
+    if options.config && options.markdown {
+        print!("{}", settings_page());
+    } else if options.config {
         let (settings, unknown) = settings()?;
         if options.json {
             print_json(&settings)?
@@ -92,6 +97,26 @@ fn print_settings(settings: &[Setting]) {
         println!("    {}", setting.help);
         println!("    {}; default {:?}\n", setting.values, setting.default);
     }
+}
+
+/// `docs/CONFIG.md`: every setting with its default, wherever this runs.
+fn settings_page() -> String {
+    let mut page = String::from(
+        "# Settings\n\n\
+         Environment variables that the library reads when MPI is initialised. `ferrovia info --config` shows them \
+         with their values here; a name with this prefix that nobody knows is pointed out. Each is a control \
+         variable of the tool interface (`MPI_T_cvar_*`) under the same name. Bytes may end in K, M or G.\n\n\
+         This page is written by `cargo xtask docs`.\n\n\
+         | variable | values | default | what it does |\n|---|---|---|---|\n",
+    );
+    let default = Config::default();
+    for variable in VARIABLES {
+        let value = variable.value(&default);
+        let shown = if value.is_empty() { String::new() } else { format!("`{value}`") };
+        let values = variable.values.replace('|', "\\|");
+        page.push_str(&format!("| `{}` | {values} | {shown} | {} |\n", variable.name, variable.help));
+    }
+    page
 }
 
 fn coverage() -> Result<Coverage> {
@@ -146,6 +171,13 @@ fn print_json(value: &impl Serialize) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_page_of_settings_is_up_to_date() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/CONFIG.md");
+        let page = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(page == settings_page(), "docs/CONFIG.md is stale; `cargo xtask docs` writes it anew");
+    }
 
     #[test]
     fn every_setting_has_a_help_and_a_default() {

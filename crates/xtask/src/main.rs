@@ -1,4 +1,4 @@
-//! What a person working on Ferrovia types: `cargo xtask {install,test,demo,bench,tidy,ci}`.
+//! What a person working on Ferrovia types: `cargo xtask {install,test,demo,bench,tidy,docs,ci}`.
 //!
 //! Floor: faces. Uses no other crate of the workspace; it builds and runs them as a user would.
 //!
@@ -16,6 +16,7 @@ mod bench;
 mod ci;
 mod command;
 mod demo;
+mod docs;
 mod install;
 mod paths;
 mod test;
@@ -48,6 +49,8 @@ enum Task {
     Bench(bench::Options),
     /// Check what can be checked without running anything: floors, forms, lengths, words
     Tidy,
+    /// Write docs/CONFIG.md and docs/CONFORMANCE.md from the registry, the library and the test lists
+    Docs,
     /// Formatting, clippy, tidy and all tests, as the continuous integration does
     Ci,
 }
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Task::Test(options) => test::run(&options),
         Task::Bench(options) => bench::run(&options),
         Task::Tidy => tidy::run(),
+        Task::Docs => docs::run(),
         Task::Ci => ci::run(),
     };
     match result {

@@ -9,10 +9,11 @@ mod fabric;
 mod hpcc;
 pub mod interoperation;
 mod launch;
-mod list;
+pub mod list;
 mod mpi;
 mod programs;
 mod python;
+pub mod record;
 mod relocation;
 mod surroundings;
 mod tool;
@@ -138,6 +139,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let workshop = Workshop { no_build: options.no_build, ..Workshop::default() };
     let (mut passed, mut failed, mut skipped) = (0, Vec::new(), Vec::new());
+    let mut record = record::Record::read();
     let began = Instant::now();
     for (index, case) in chosen.iter().enumerate() {
         let start = Instant::now();
@@ -147,13 +149,16 @@ pub fn run(options: &Options) -> Result<()> {
         match result {
             Ok(Verdict::Passed) => {
                 passed += 1;
+                record.note(&case.name, record::State::Passed);
                 println!("{place} ok       {} ({took})", case.name);
             }
             Ok(Verdict::Skipped(why)) => {
+                record.note(&case.name, record::State::Skipped);
                 println!("{place} skipped  {}: {why}", case.name);
                 skipped.push(format!("{}: {why}", case.name));
             }
             Err(error) => {
+                record.note(&case.name, record::State::Failed);
                 println!("{place} FAILED   {} ({took})\n{error:#}\n", case.name);
                 failed.push(case.name.clone());
                 if options.fail_fast {
@@ -162,6 +167,7 @@ pub fn run(options: &Options) -> Result<()> {
             }
         }
     }
+    record.write()?;
     println!();
     skipped.iter().for_each(|line| println!("skipped: {line}"));
     failed.iter().for_each(|name| println!("failed: {name}"));
@@ -182,6 +188,11 @@ impl Options {
     }
 }
 
+/// The names of all tests.
+pub fn names() -> Result<Vec<String>> {
+    Ok(all()?.into_iter().map(|case| case.name).collect())
+}
+
 /// Every test, cheap ones first.
 fn all() -> Result<Vec<Case>> {
     let mut cases = cargo::cases();
@@ -190,6 +201,7 @@ fn all() -> Result<Vec<Case>> {
     cases.extend(examples::cases()?);
     cases.extend(launch::cases());
     cases.extend(tool::cases());
+    cases.push(crate::docs::case());
     cases.extend(surroundings::cases());
     cases.extend(relocation::cases());
     cases.extend(interoperation::cases());

@@ -28,7 +28,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use datatype::{Datatype, UserMemory, UserMemoryMut};
 
 use crate::communicator::Comm;
-use crate::constants::PROC_NULL;
 use crate::error::{ErrorClass, Result};
 use crate::point_to_point::send_tag;
 use crate::request::{Elements, Request, RequestSet, State, Template};
@@ -99,13 +98,13 @@ impl World {
         datatype: &Arc<Datatype>,
     ) -> Result<Request> {
         let (tag, partitions) = (send_tag(tag)?, partition_count(partitions)?);
-        let template = if source == PROC_NULL {
-            Partitioned::Nobody { partitions, is_send: false }
-        } else if (0..comm.size() as i32).contains(&source) {
-            let elements = whole(memory, partitions, count, datatype)?;
-            Partitioned::Receive(ReceiveChannel::open(self, comm, source as u32, tag, elements, partitions)?)
-        } else {
-            return Err(comm.no_such_rank(source));
+        let template = match comm.peer_argument(source)? {
+            Some(peer) => {
+                let elements = whole(memory, partitions, count, datatype)?;
+                let from = (source as u32, peer);
+                Partitioned::Receive(ReceiveChannel::open(self, comm, from, tag, elements, partitions)?)
+            }
+            None => Partitioned::Nobody { partitions, is_send: false },
         };
         Ok(Request::persistent(comm, Template::Partitioned(template), "MPI_Precv_init"))
     }

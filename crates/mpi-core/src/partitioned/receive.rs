@@ -56,12 +56,11 @@ impl ReceiveChannel {
     pub fn open(
         world: &World,
         comm: &Arc<Comm>,
-        source: u32,
+        (source, peer): (u32, PeerId),
         tag: i32,
         elements: Elements<UserMemoryMut>,
         partitions: u32,
     ) -> Result<Arc<Mutex<ReceiveChannel>>> {
-        let peer = comm.peer_of(source);
         let out_of_memory = |error: datatype::TypeError| ErrorClass::NoMem.error(error.to_string());
         let mut scratch = Scratch::new(Greeting::BYTES as u64, comm.byte_type()).map_err(out_of_memory)?;
         let exactly = TagPattern::Exact(Comm::greeting_tag(tag));
