@@ -233,7 +233,7 @@ static void overlap(void) {
         if (rank == 1) expect(in, bytes, 0, 0, "a message beside work");
         for (int of = 0; of < 2; of++) {
             record_from(of, "overlap", sides[of], "%", shares);
-            record_from(of, "overhead", sides[of], "us", overheads);
+            record_from(of, "overlap-overhead", sides[of], "us", overheads);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::environment::Environment;
 use crate::statistics::{self, Interval};
+use crate::suite::Suite;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -331,18 +332,14 @@ impl Records {
         names
     }
 
-    /// The rows in the order first seen by test, each with what every library has of it.
-    pub fn rows(&self) -> Vec<(Row, BTreeMap<String, Summary>)> {
-        let mut order: Vec<&str> = Vec::new();
+    /// The rows in the order of the suite's tests, each with what every library has of it.
+    pub fn rows(&self, suite: &Suite) -> Vec<(Row, BTreeMap<String, Summary>)> {
         let mut rows: BTreeMap<&Row, BTreeMap<&str, Vec<&Point>>> = BTreeMap::new();
         for point in self.points.iter().filter(|point| point.library != FLOOR) {
-            if !order.contains(&point.row.test.as_str()) {
-                order.push(&point.row.test);
-            }
             rows.entry(&point.row).or_default().entry(&point.library).or_default().push(point);
         }
         let mut sorted: Vec<_> = rows.into_iter().collect();
-        sorted.sort_by_key(|(row, _)| order.iter().position(|test| *test == row.test));
+        sorted.sort_by_cached_key(|(row, _)| (suite.position(&row.test), row.test.clone(), row.unit.clone()));
         let summaries = |by_library: BTreeMap<&str, Vec<&Point>>| {
             by_library.into_iter().map(|(library, points)| (library.to_owned(), Summary::of(&points))).collect()
         };
@@ -479,7 +476,7 @@ pub(crate) mod tests {
             let level = 1000.0 + f64::from(process) * 100.0;
             records.add(Record::Point(point("a", row(8), process, &[level, level, level * 9.0])));
         }
-        let rows = records.rows();
+        let rows = records.rows(&Suite::everything().unwrap());
         let summary = &rows[0].1["a"];
         assert_eq!((summary.median, summary.samples), (1.25, 18));
         assert_eq!((summary.interval.low, summary.interval.high), (1.0, 1.5));

@@ -151,6 +151,22 @@ impl Suite {
         Ok(suite)
     }
 
+    /// All built-in suites as one, for titles, floors and order.
+    ///
+    /// # Errors
+    /// If one is not well formed.
+    pub fn everything() -> Result<Self> {
+        let mut all = Self::builtin(Level::Mpi)?;
+        all.tests.extend(Self::builtin(Level::App)?.tests);
+        Ok(all)
+    }
+
+    /// Where results of this name stand: with the test whose name they begin with, the longest one if there are several.
+    pub fn position(&self, reported: &str) -> usize {
+        let fits = self.tests.iter().enumerate().filter(|(_, test)| reported.starts_with(&test.name));
+        fits.max_by_key(|(_, test)| test.name.len()).map_or(self.tests.len(), |(position, _)| position)
+    }
+
     /// The tests of these names, groups, or words: `all`, `quick`. Nothing named means `quick`.
     ///
     /// # Errors
@@ -258,6 +274,15 @@ mod tests {
         let test = suite.choose(&["oversubscription".to_owned()]).unwrap()[0];
         assert_eq!(test.reported_name("allreduce"), "oversubscription");
         assert_eq!(test.reported_name("other"), "other");
+    }
+
+    #[test]
+    fn results_stand_with_their_tests() {
+        let suite = Suite::everything().unwrap();
+        let place = |name| suite.position(name);
+        assert_eq!(place("overlap-overhead"), place("overlap"));
+        assert!(place("bandwidth") < place("bandwidth-windows") && place("latency") < place("iallreduce-overlap"));
+        assert_eq!(place("nonsense"), suite.tests.len());
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl Form {
     pub fn print(&self, records: &Records, suite: &Suite) -> Result<()> {
         let text = match self {
             Self { json: true, .. } => json_lines(records)?,
-            Self { csv: true, .. } => csv(records)?,
+            Self { csv: true, .. } => csv(records, suite)?,
             Self { osu: true, .. } => osu(records, suite),
             _ => tables(records, suite, self.markdown, self.long),
         };
@@ -59,7 +59,7 @@ fn json_lines(records: &Records) -> Result<String> {
     Ok(text)
 }
 
-fn csv(records: &Records) -> Result<String> {
+fn csv(records: &Records, suite: &Suite) -> Result<String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record([
         "test",
@@ -80,7 +80,7 @@ fn csv(records: &Records) -> Result<String> {
         "samples",
         "outliers",
     ])?;
-    for (row, by_library) in records.rows() {
+    for (row, by_library) in records.rows(suite) {
         for (library, summary) in by_library {
             let mut line =
                 vec![row.test.clone(), row.ranks.to_string(), row.bytes.to_string(), row.shown_parameters(), library];
@@ -100,7 +100,7 @@ fn osu(records: &Records, suite: &Suite) -> String {
     let mut text = String::new();
     let mut heading = String::new();
     for library in records.libraries() {
-        for (row, by_library) in records.rows() {
+        for (row, by_library) in records.rows(suite) {
             let Some(summary) = by_library.get(&library) else { continue };
             let parameters = row.shown_parameters();
             let new =
@@ -138,7 +138,7 @@ pub fn tables(records: &Records, suite: &Suite, markdown: bool, long: bool) -> S
     text.push_str(&tables_of(records, suite, markdown, long));
     let libraries = records.libraries();
     if libraries.len() > 1 {
-        let _ = write!(text, "\n{}", standing(&records.rows(), &libraries));
+        let _ = write!(text, "\n{}", standing(&records.rows(suite), &libraries));
     }
     text
 }
@@ -147,7 +147,7 @@ pub fn tables(records: &Records, suite: &Suite, markdown: bool, long: bool) -> S
 pub fn tables_of(records: &Records, suite: &Suite, markdown: bool, long: bool) -> String {
     let mut text = String::new();
     let libraries = records.libraries();
-    let rows = records.rows();
+    let rows = records.rows(suite);
     let mut start = 0;
     while start < rows.len() {
         let first = &rows[start].0;
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn other_forms() {
         let suite = Suite::builtin(Level::Mpi).unwrap();
-        let text = csv(&records()).unwrap();
+        let text = csv(&records(), &suite).unwrap();
         assert_eq!(text.lines().count(), 1 + 6);
         assert!(text.lines().any(|line| line.starts_with("latency,2,8,,A,us,1,1,1,0,")), "{text}");
         let text = osu(&records(), &suite);

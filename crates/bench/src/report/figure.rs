@@ -53,7 +53,7 @@ pub struct Mark {
 
 /// All pictures of the records, in the order of the tests.
 pub fn figures(records: &Records, suite: &Suite) -> Vec<Figure> {
-    let rows = records.rows();
+    let rows = records.rows(suite);
     let libraries = records.libraries();
     let mut figures = Vec::new();
     let mut start = 0;

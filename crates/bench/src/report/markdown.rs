@@ -19,7 +19,7 @@ pub fn document(title: &str, records: &Records, suite: &Suite) -> String {
             let _ = writeln!(text, "- {name}: {value}.");
         }
     }
-    let (rows, libraries) = (records.rows(), records.libraries());
+    let (rows, libraries) = (records.rows(suite), records.libraries());
     if libraries.len() > 1 {
         let _ = writeln!(text, "\n## Where {} is behind\n", libraries[0]);
         behind(&mut text, &rows, &libraries);

@@ -6,7 +6,7 @@ mod page;
 mod plot;
 
 use crate::record::Records;
-use crate::suite::{Level, Suite};
+use crate::suite::Suite;
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -41,18 +41,11 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         _ => bail!("{} ends in neither .html nor .md", options.output.display()),
     };
     std::fs::write(&options.output, text).with_context(|| format!("cannot write {}", options.output.display()))?;
-    eprintln!("{}: {} rows, {} libraries", options.output.display(), records.rows().len(), records.libraries().len());
+    eprintln!(
+        "{}: {} rows, {} libraries",
+        options.output.display(),
+        records.rows(&suite).len(),
+        records.libraries().len()
+    );
     Ok(ExitCode::SUCCESS)
-}
-
-impl Suite {
-    /// All built-in suites as one, for titles and floors.
-    ///
-    /// # Errors
-    /// If one is not well formed.
-    pub fn everything() -> Result<Self> {
-        let mut all = Self::builtin(Level::Mpi)?;
-        all.tests.extend(Self::builtin(Level::App)?.tests);
-        Ok(all)
-    }
 }

@@ -20,7 +20,7 @@ pub fn page(title: &str, records: &Records, suite: &Suite) -> String {
          <header><h1>{0}</h1><button id=\"scheme\" type=\"button\">light / dark</button></header>\n",
         escaped(title)
     );
-    circumstances(&mut text, records);
+    circumstances(&mut text, records, suite);
     legend(&mut text, records, &figures);
     contents(&mut text, &figures);
     let mut test = "";
@@ -43,7 +43,7 @@ pub fn page(title: &str, records: &Records, suite: &Suite) -> String {
     text
 }
 
-fn circumstances(text: &mut String, records: &Records) {
+fn circumstances(text: &mut String, records: &Records, suite: &Suite) {
     for run in &records.runs {
         let _ = write!(text, "<p class=\"machine\">{}", escaped(&run.environment.shown()));
         for (name, value) in &run.environment.notes {
@@ -51,7 +51,7 @@ fn circumstances(text: &mut String, records: &Records) {
         }
         let _ = writeln!(text, "; seed {}. <code>{}</code></p>", run.seed, escaped(&run.command.join(" ")));
     }
-    let (rows, libraries) = (records.rows(), records.libraries());
+    let (rows, libraries) = (records.rows(suite), records.libraries());
     if libraries.len() > 1 {
         let _ = writeln!(text, "<pre class=\"standing\">{}</pre>", escaped(&table::standing(&rows, &libraries)));
     }
