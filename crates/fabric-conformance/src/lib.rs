@@ -28,7 +28,7 @@ mod side;
 
 use std::fmt;
 
-use fabric::Context;
+use fabric::{Context, WcStatus};
 
 /// Opens devices for the cases.
 pub trait Fixture {
@@ -43,6 +43,11 @@ pub trait Fixture {
 
     /// Cases this device cannot pass, by name, and why: its hardware or driver does otherwise.
     fn exceptions(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
+    /// Statuses that this device's driver reports where the rule says otherwise: (the rule's, the driver's).
+    fn other_words(&self) -> &'static [(WcStatus, WcStatus)] {
         &[]
     }
 

@@ -12,7 +12,7 @@ use fabric::FabricError;
 const VERSION: u8 = 1;
 const BYTES: usize = 32;
 /// Packet sequence numbers have 24 bits.
-const SEQUENCE_NUMBER_MAX: u32 = 0xff_ffff;
+pub(crate) const SEQUENCE_NUMBER_MAX: u32 = 0xff_ffff;
 const FLAG_SUBSTITUTE: u16 = 1;
 
 /// The address in an endpoint.

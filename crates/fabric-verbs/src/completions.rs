@@ -24,6 +24,7 @@ impl VerbsContext {
         queue: CompletionQueue,
         into: &mut [WorkCompletion],
     ) -> Result<usize, FabricError> {
+        self.serve();
         let entry = self.completion_queues.get_mut(queue.0).ok_or(FabricError::NoSuch("completion queue"))?;
         let mut count = entry.backlog.len().min(into.len());
         for (place, saved) in into.iter_mut().zip(entry.backlog.drain(..count)) {
@@ -80,6 +81,10 @@ impl VerbsContext {
         let status = status(completion.status);
         let mut report = WorkCompletion { status, qp: QpNumber(completion.qp_num), ..WorkCompletion::default() };
         let mut received = true;
+        let lane = self.service.as_ref().and_then(|service| service.lane_numbers.get(&completion.qp_num));
+        if let Some(stands_for) = lane {
+            report.qp = QpNumber(*stands_for);
+        }
         let pair = match self.registry.find(completion.wr_id)? {
             (WorkQueue::Send(pair, queue), slot) => {
                 let request = queue.complete(slot)?;
@@ -98,6 +103,8 @@ impl VerbsContext {
                 report.id = queue.complete(slot)?;
                 None
             }
+            // These complete to a queue of our own.
+            (WorkQueue::Lane(..) | WorkQueue::Control(_), _) => return None,
         };
         if let Some(entry) = pair.and_then(|pair| self.pairs.get(pair)) {
             report.qp = QpNumber(entry.pair.number());
@@ -135,6 +142,10 @@ impl VerbsContext {
         if entry.failed || entry.attributes.transport == Transport::UnreliableDatagram {
             return;
         }
+        if entry.substitute.is_some() {
+            self.fail_substitute(key, true);
+            return;
+        }
         entry.failed = true;
         self.flush(key);
         if self.pairs.get(key).is_some_and(|entry| entry.state != fabric::QueuePairState::Error) {
@@ -151,7 +162,7 @@ impl VerbsContext {
         }
     }
 
-    fn note(&mut self, event: AsynchronousEvent) {
+    pub(crate) fn note(&mut self, event: AsynchronousEvent) {
         if self.events.len() == EVENTS_MAX {
             self.events.pop_front();
         }

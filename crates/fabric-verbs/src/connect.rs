@@ -20,6 +20,9 @@ impl VerbsContext {
         if entry.failed {
             return Ok(QueuePairState::Error);
         }
+        if entry.substitute.is_some() {
+            return Ok(entry.state);
+        }
         Ok(match entry.pair.state()? {
             QPS_RESET => QueuePairState::Reset,
             QPS_INIT => QueuePairState::Init,
@@ -38,6 +41,9 @@ impl VerbsContext {
 
     pub(crate) fn modify_pair(&mut self, qp: QueuePair, transition: &Transition) -> Result<(), FabricError> {
         let entry = self.pair(qp)?;
+        if entry.substitute.is_some() {
+            return self.modify_substitute(qp, transition);
+        }
         let state = self.state_of(entry)?;
         if !transition.fits(state) {
             return Err(FabricError::InvalidState { operation: "modify", state });
@@ -47,7 +53,9 @@ impl VerbsContext {
             Transition::Error => (state_only(QPS_ERR), qp_attr::STATE),
             Transition::Drain => (state_only(QPS_SQD), qp_attr::STATE),
             Transition::Resume => (state_only(QPS_RTS), qp_attr::STATE),
-            Transition::Init { access, qkey } => self.init(entry, remote_access(*access), qkey.0),
+            Transition::Init { access, qkey } => {
+                self.init(entry.attributes.transport.is_connected(), remote_access(*access), qkey.0)
+            }
             Transition::ReadyToReceive { remote, receiver_not_ready_timer } => {
                 let (attributes, mask, reads) =
                     self.ready_to_receive(entry, remote.as_ref(), *receiver_not_ready_timer)?;
@@ -55,7 +63,8 @@ impl VerbsContext {
                 (attributes, mask)
             }
             Transition::ReadyToSend { timeout, retry_count, receiver_not_ready_retry } => {
-                ready_to_send(entry, *timeout, *retry_count, *receiver_not_ready_retry)
+                let ours = (entry.sequence_number, entry.reads_in_flight);
+                ready_to_send(entry.attributes.transport, ours, *timeout, *retry_count, *receiver_not_ready_retry)
             }
         };
         self.pair(qp)?.pair.modify(&attributes, mask)?;
@@ -68,7 +77,8 @@ impl VerbsContext {
         Ok(())
     }
 
-    fn init(&self, entry: &PairEntry, access: c_int, qkey: u32) -> (IbvQpAttr, c_int) {
+    /// Attributes of [`QueuePairState::Init`], and their mask.
+    pub(crate) fn init(&self, connected: bool, access: c_int, qkey: u32) -> (IbvQpAttr, c_int) {
         let attributes = IbvQpAttr {
             qp_state: QPS_INIT,
             pkey_index: self.offer.partition_index,
@@ -78,7 +88,7 @@ impl VerbsContext {
             qp_access_flags: access as u32,
             ..IbvQpAttr::default()
         };
-        let last = if entry.attributes.transport.is_connected() { qp_attr::ACCESS_FLAGS } else { qp_attr::QKEY };
+        let last = if connected { qp_attr::ACCESS_FLAGS } else { qp_attr::QKEY };
         (attributes, qp_attr::STATE | qp_attr::PKEY_INDEX | qp_attr::PORT | last)
     }
 
@@ -98,27 +108,38 @@ impl VerbsContext {
         }
         let remote = remote.ok_or_else(|| invalid("a connection needs the peer's endpoint"))?;
         let address = Address::parse(remote.address_for(DeviceKind::Verbs)?)?;
-        if remote.qp().0 > 0xff_ffff {
+        if address.substitute {
+            return Err(FabricError::BadEndpoint("the peer's adapter has no XRC of its own and ours has"));
+        }
+        let attributes = self.receive_attributes(&address, remote.qp().0, receiver_not_ready_timer)?;
+        // An XRC initiator answers nothing.
+        let mask = match transport {
+            Transport::XrcInitiator => receive_mask() & !(qp_attr::MAX_DEST_RD_ATOMIC | qp_attr::MIN_RNR_TIMER),
+            _ => receive_mask(),
+        };
+        Ok((attributes, mask, self.reads_in_flight_max().min(address.reads_in_flight)))
+    }
+
+    /// Attributes that make a reliable connection ready to receive from queue pair `number` at `address`.
+    pub(crate) fn receive_attributes(
+        &self,
+        address: &Address,
+        number: u32,
+        receiver_not_ready_timer: Duration,
+    ) -> Result<IbvQpAttr, FabricError> {
+        if number > 0xff_ffff {
             return Err(FabricError::BadEndpoint("a queue pair number of more than 24 bits"));
         }
-        let reads = self.reads_in_flight_max();
-        let attributes = IbvQpAttr {
+        Ok(IbvQpAttr {
             qp_state: QPS_RTR,
-            ah_attr: self.route_to(&address)?,
+            ah_attr: self.route_to(address)?,
             path_mtu: self.offer.mtu.min(address.mtu).into(),
-            dest_qp_num: remote.qp().0,
+            dest_qp_num: number,
             rq_psn: address.sequence_number,
-            max_dest_rd_atomic: reads,
+            max_dest_rd_atomic: self.reads_in_flight_max(),
             min_rnr_timer: receiver_not_ready_code(receiver_not_ready_timer),
             ..IbvQpAttr::default()
-        };
-        let mask = qp_attr::STATE | qp_attr::AV | qp_attr::PATH_MTU | qp_attr::DEST_QPN | qp_attr::RQ_PSN;
-        // An XRC initiator answers nothing.
-        let answers = match transport {
-            Transport::XrcInitiator => 0,
-            _ => qp_attr::MAX_DEST_RD_ATOMIC | qp_attr::MIN_RNR_TIMER,
-        };
-        Ok((attributes, mask | answers, reads.min(address.reads_in_flight)))
+        })
     }
 
     /// The path to a port.
@@ -146,6 +167,17 @@ impl VerbsContext {
     }
 }
 
+/// What goes with [`VerbsContext::receive_attributes`].
+pub(crate) fn receive_mask() -> c_int {
+    qp_attr::STATE
+        | qp_attr::AV
+        | qp_attr::PATH_MTU
+        | qp_attr::DEST_QPN
+        | qp_attr::RQ_PSN
+        | qp_attr::MAX_DEST_RD_ATOMIC
+        | qp_attr::MIN_RNR_TIMER
+}
+
 fn invalid(reason: &'static str) -> FabricError {
     FabricError::InvalidRequest { operation: "modify", reason }
 }
@@ -154,27 +186,30 @@ fn state_only(qp_state: u32) -> IbvQpAttr {
     IbvQpAttr { qp_state, ..IbvQpAttr::default() }
 }
 
-fn ready_to_send(
-    entry: &PairEntry,
+/// Attributes of [`QueuePairState::ReadyToSend`], and their mask; `ours` is the first packet sequence number and the
+/// number of reads under way at once.
+pub(crate) fn ready_to_send(
+    transport: Transport,
+    (sequence_number, reads_in_flight): (u32, u8),
     timeout: Duration,
     retry_count: u8,
     receiver_not_ready_retry: ReceiverNotReadyRetry,
 ) -> (IbvQpAttr, c_int) {
     let attributes = IbvQpAttr {
         qp_state: QPS_RTS,
-        sq_psn: entry.sequence_number,
+        sq_psn: sequence_number,
         timeout: timeout_code(timeout),
         retry_cnt: retry_count.min(7),
         rnr_retry: match receiver_not_ready_retry {
             ReceiverNotReadyRetry::Count(count) => count.min(6),
             ReceiverNotReadyRetry::Forever => 7,
         },
-        max_rd_atomic: entry.reads_in_flight,
+        max_rd_atomic: reads_in_flight,
         ..IbvQpAttr::default()
     };
     let mask = qp_attr::STATE | qp_attr::SQ_PSN;
     let initiates = qp_attr::RETRY_CNT | qp_attr::RNR_RETRY | qp_attr::MAX_QP_RD_ATOMIC;
-    match entry.attributes.transport {
+    match transport {
         Transport::UnreliableDatagram => (attributes, mask),
         Transport::XrcTarget(_) => (attributes, mask | qp_attr::TIMEOUT),
         Transport::ReliableConnection | Transport::XrcInitiator => (attributes, mask | qp_attr::TIMEOUT | initiates),
@@ -193,7 +228,7 @@ const RECEIVER_NOT_READY_TIMES: [u32; 31] = [
 ];
 
 /// The code of the shortest time of the table that is at least so long.
-fn receiver_not_ready_code(time: Duration) -> u8 {
+pub(crate) fn receiver_not_ready_code(time: Duration) -> u8 {
     let longer = |tens: &u32| Duration::from_micros(u64::from(*tens) * 10) >= time;
     RECEIVER_NOT_READY_TIMES.iter().position(longer).map_or(0, |place| place as u8 + 1)
 }

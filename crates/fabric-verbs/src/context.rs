@@ -11,6 +11,7 @@ use crate::limits::has_own_xrc;
 use crate::multicast::Groups;
 use crate::objects::{Adapter, Completions, Domain, ExtendedDomain, Pair, PairParts, Region, Route, SharedQueue};
 use crate::queues::{QueueName, ReceiveQueue, Registry, SendQueue, WorkQueue};
+use crate::substitute::{Service, Signal, Substitute};
 use base::{Slab, SlabKey};
 use fabric::{
     Access, AddressHandle, AsynchronousEvent, Capabilities, CompletionQueue, Context, DatagramAddress, DeviceKind,
@@ -28,6 +29,9 @@ use std::sync::Arc;
 pub(crate) struct CompletionEntry {
     pub(crate) completions: Arc<Completions>,
     pub(crate) depth: u32,
+    /// There once substitutes complete here; see [`crate::substitute`].
+    pub(crate) signal: Option<Signal>,
+    pub(crate) armed: bool,
     /// Polled off the adapter already, for a reason of ours.
     pub(crate) backlog: VecDeque<WorkCompletion>,
     pub(crate) overrun: bool,
@@ -40,6 +44,22 @@ pub(crate) struct SharedEntry {
     pub(crate) queue: Arc<SharedQueue>,
     pub(crate) name: QueueName,
     pub(crate) entries_max: u32,
+    /// Its place where the adapter has no XRC of its own.
+    pub(crate) xrc: Option<XrcPlace>,
+}
+
+/// Where a shared receive queue stands in the substitute for XRC.
+pub(crate) struct XrcPlace {
+    pub(crate) domain: XrcDomain,
+    pub(crate) number: u32,
+    pub(crate) completions: CompletionQueue,
+    pub(crate) held: Arc<Completions>,
+}
+
+/// An XRC domain: the adapter's, or in name only.
+enum DomainOfXrc {
+    Own(Arc<ExtendedDomain>),
+    Substitute,
 }
 
 /// A queue pair.
@@ -57,6 +77,8 @@ pub(crate) struct PairEntry {
     /// Reads and atomics under way at once, as both sides allow.
     pub(crate) reads_in_flight: u8,
     pub(crate) groups: Vec<MulticastGroup>,
+    /// Stands in for XRC that the adapter does not have; `pair` is its control connection then.
+    pub(crate) substitute: Option<Box<Substitute>>,
 }
 
 /// Registered memory.
@@ -94,7 +116,7 @@ pub struct VerbsContext {
     pub(crate) shared: Slab<SharedEntry>,
     regions: HashMap<u32, RegionEntry>,
     pub(crate) completion_queues: Slab<CompletionEntry>,
-    xrc_domains: Slab<Arc<ExtendedDomain>>,
+    xrc_domains: Slab<DomainOfXrc>,
     domains: Slab<Arc<Domain>>,
     pub(crate) registry: Registry,
     pub(crate) groups: Groups,
@@ -103,6 +125,7 @@ pub struct VerbsContext {
     pub(crate) offer: PortOffer,
     pub(crate) capabilities: Capabilities,
     own_xrc: bool,
+    pub(crate) service: Option<Service>,
     pub(crate) adapter: Arc<Adapter>,
 }
 
@@ -126,6 +149,7 @@ impl VerbsContext {
             scratch: Scratch::default(),
             events: VecDeque::new(),
             own_xrc: has_own_xrc(&adapter),
+            service: None,
             offer,
             capabilities,
             adapter,
@@ -144,7 +168,7 @@ impl VerbsContext {
         self.completion_queues.get(queue.0).ok_or(FabricError::NoSuch("completion queue"))
     }
 
-    fn domain(&self, domain: ProtectionDomain) -> Result<&Arc<Domain>, FabricError> {
+    pub(crate) fn domain(&self, domain: ProtectionDomain) -> Result<&Arc<Domain>, FabricError> {
         self.domains.get(domain.0).ok_or(FabricError::NoSuch("protection domain"))
     }
 
@@ -187,15 +211,20 @@ impl VerbsContext {
 
     fn make_pair(&mut self, attributes: &QueuePairAttributes) -> Result<PairEntry, FabricError> {
         check_attributes(attributes, &self.capabilities)?;
+        let is_xrc = matches!(attributes.transport, Transport::XrcInitiator | Transport::XrcTarget(_));
+        if is_xrc && !self.own_xrc {
+            return self.make_substitute(attributes);
+        }
         let shared = match attributes.shared_receives {
             Some(queue) => Some(Arc::clone(&self.shared_entry(queue)?.queue)),
             None => None,
         };
         let completions = |queue| Ok::<_, FabricError>(Arc::clone(&self.completion_entry(queue)?.completions));
         let extended = match attributes.transport {
-            Transport::XrcTarget(domain) => {
-                Some(Arc::clone(self.xrc_domains.get(domain.0).ok_or(FabricError::NoSuch("XRC domain"))?))
-            }
+            Transport::XrcTarget(domain) => match self.xrc_domains.get(domain.0) {
+                Some(DomainOfXrc::Own(domain)) => Some(Arc::clone(domain)),
+                _ => return Err(FabricError::NoSuch("XRC domain")),
+            },
             _ => None,
         };
         let parts = PairParts {
@@ -236,14 +265,49 @@ impl VerbsContext {
             sequence_number: sequence_number(),
             reads_in_flight: 0,
             groups: Vec::new(),
+            substitute: None,
         })
+    }
+
+    fn make_substitute(&mut self, attributes: &QueuePairAttributes) -> Result<PairEntry, FabricError> {
+        self.domain(attributes.protection_domain)?;
+        self.completion_entry(attributes.send_completions)?;
+        self.completion_entry(attributes.receive_completions)?;
+        if let Transport::XrcTarget(domain) = attributes.transport {
+            self.xrc_domains.get(domain.0).ok_or(FabricError::NoSuch("XRC domain"))?;
+        }
+        self.start_service()?;
+        let service = self.service.as_ref().expect("just started");
+        let (substitute, pair) = Substitute::new(attributes.transport, &service.domain, &service.completions)
+            .map_err(|error| self.refused(error, "queue pairs", self.capabilities.limits.queue_pairs_max))?;
+        Ok(PairEntry {
+            pair,
+            attributes: *attributes,
+            state: QueuePairState::Reset,
+            failed: false,
+            sends: self.registry.insert(WorkQueue::Control(SlabKey::from_bits(0))),
+            receives: None,
+            sequence_number: sequence_number(),
+            reads_in_flight: 0,
+            groups: Vec::new(),
+            substitute: Some(Box::new(substitute)),
+        })
+    }
+
+    /// True if a substitute's queue or queue pair needs the object that `needs` looks for.
+    fn substitute_needs(&self, needs: impl Fn(&QueuePairAttributes) -> bool) -> bool {
+        self.pairs.iter().any(|(_, entry)| entry.substitute.is_some() && needs(&entry.attributes))
     }
 
     /// Empties the queues of a pair and gives them new names, so that what the adapter still reports means nothing.
     pub(crate) fn renew_queues(&mut self, key: SlabKey) {
         let Some(entry) = self.pairs.get_mut(key) else { return };
         self.registry.remove(entry.sends);
-        entry.sends = self.registry.insert(WorkQueue::Send(key, SendQueue::new(entry.attributes.send_depth)));
+        let sends = match entry.substitute {
+            Some(_) => WorkQueue::Control(key),
+            None => WorkQueue::Send(key, SendQueue::new(entry.attributes.send_depth)),
+        };
+        entry.sends = self.registry.insert(sends);
         if let Some(receives) = entry.receives {
             self.registry.remove(receives);
             let queue = ReceiveQueue::new(entry.attributes.receive_depth);
@@ -265,7 +329,8 @@ impl Context for VerbsContext {
 
     fn deallocate_protection_domain(&mut self, domain: ProtectionDomain) -> Result<(), FabricError> {
         let held = self.domain(domain)?;
-        if Arc::strong_count(held) > 1 {
+        let by_substitute = self.substitute_needs(|attributes| attributes.protection_domain == domain);
+        if Arc::strong_count(held) > 1 || by_substitute {
             let has_region = self.regions.values().any(|region| region.domain == domain.0);
             let by = if has_region { "memory region" } else { "queue or queue pair" };
             return Err(FabricError::InUse { object: "protection domain", by });
@@ -322,8 +387,13 @@ impl Context for VerbsContext {
         let completions = Completions::new(&self.adapter, with_ours)
             .map_err(|error| self.refused(error, "completion queues", limits.completion_queues_max))?;
         let entry = CompletionEntry {
-            completions: Arc::new(completions),
             depth,
+            signal: match &self.service {
+                Some(service) => Some(Signal::new(completions.as_fd(), service.completions.as_fd())?),
+                None => None,
+            },
+            completions: Arc::new(completions),
+            armed: false,
             backlog: VecDeque::new(),
             overrun: false,
             empty_polls: 0,
@@ -332,7 +402,10 @@ impl Context for VerbsContext {
     }
 
     fn destroy_completion_queue(&mut self, queue: CompletionQueue) -> Result<(), FabricError> {
-        if Arc::strong_count(&self.completion_entry(queue)?.completions) > 1 {
+        let by_substitute = self.substitute_needs(|attributes| {
+            attributes.send_completions == queue || attributes.receive_completions == queue
+        });
+        if Arc::strong_count(&self.completion_entry(queue)?.completions) > 1 || by_substitute {
             return Err(FabricError::InUse { object: "completion queue", by: "queue pair or shared receive queue" });
         }
         self.completion_queues.remove(queue.0);
@@ -344,28 +417,46 @@ impl Context for VerbsContext {
     }
 
     fn arm(&mut self, queue: CompletionQueue, on: NotifyOn) -> Result<(), FabricError> {
-        self.completion_entry(queue)?.completions.arm(on == NotifyOn::Solicited)
+        let entry = self.completion_queues.get_mut(queue.0).ok_or(FabricError::NoSuch("completion queue"))?;
+        entry.armed = true;
+        entry.completions.arm(on == NotifyOn::Solicited)?;
+        // What the service has to do may bring completions here.
+        self.service.as_ref().map_or(Ok(()), |service| service.completions.arm(false))
     }
 
     fn descriptor(&self, queue: CompletionQueue) -> Result<BorrowedFd<'_>, FabricError> {
-        Ok(self.completion_entry(queue)?.completions.as_fd())
+        let entry = self.completion_entry(queue)?;
+        Ok(entry.signal.as_ref().map_or(entry.completions.as_fd(), Signal::descriptor))
     }
 
     fn acknowledge(&mut self, queue: CompletionQueue) -> Result<(), FabricError> {
-        self.completion_entry(queue)?.completions.acknowledge();
+        let entry = self.completion_entry(queue)?;
+        entry.completions.acknowledge();
+        if let (Some(signal), Some(service)) = (&entry.signal, &self.service) {
+            signal.lower();
+            service.completions.acknowledge();
+        }
         Ok(())
     }
 
     fn open_xrc_domain(&mut self) -> Result<XrcDomain, FabricError> {
-        if !self.own_xrc {
-            return Err(FabricError::Unsupported { operation: "open_xrc_domain", reason: "the adapter has no XRC" });
-        }
-        Ok(XrcDomain(self.xrc_domains.insert(Arc::new(ExtendedDomain::new(&self.adapter)?))))
+        let domain = match self.own_xrc {
+            true => DomainOfXrc::Own(Arc::new(ExtendedDomain::new(&self.adapter)?)),
+            false => DomainOfXrc::Substitute,
+        };
+        Ok(XrcDomain(self.xrc_domains.insert(domain)))
     }
 
     fn close_xrc_domain(&mut self, domain: XrcDomain) -> Result<(), FabricError> {
-        let held = self.xrc_domains.get(domain.0).ok_or(FabricError::NoSuch("XRC domain"))?;
-        if Arc::strong_count(held) > 1 {
+        let used = match self.xrc_domains.get(domain.0).ok_or(FabricError::NoSuch("XRC domain"))? {
+            DomainOfXrc::Own(held) => Arc::strong_count(held) > 1,
+            DomainOfXrc::Substitute => {
+                let has_queue =
+                    self.shared.iter().any(|(_, entry)| entry.xrc.as_ref().is_some_and(|xrc| xrc.domain == domain));
+                has_queue || self.substitute_needs(|attributes| attributes.transport == Transport::XrcTarget(domain))
+            }
+        };
+        if used {
             return Err(FabricError::InUse { object: "XRC domain", by: "queue pair or shared receive queue" });
         }
         self.xrc_domains.remove(domain.0);
@@ -381,22 +472,36 @@ impl Context for VerbsContext {
         within("entries of a receive queue", attributes.depth.into(), limits.receive_depth_max.into())?;
         within("entries of a scatter list", attributes.entries_max.into(), limits.scatter_gather_max.into())?;
         let domain = self.domain(attributes.protection_domain)?;
+        let mut place = None;
         let made = match attributes.xrc {
             None => SharedQueue::new(domain, depth, entries),
             Some((xrc, completions)) => {
-                let xrc = self.xrc_domains.get(xrc.0).ok_or(FabricError::NoSuch("XRC domain"))?;
-                SharedQueue::extended(domain, xrc, &self.completion_entry(completions)?.completions, depth, entries)
+                let held = &self.completion_entry(completions)?.completions;
+                match self.xrc_domains.get(xrc.0).ok_or(FabricError::NoSuch("XRC domain"))? {
+                    DomainOfXrc::Own(xrc) => SharedQueue::extended(domain, xrc, held, depth, entries),
+                    DomainOfXrc::Substitute => {
+                        place = Some(XrcPlace { domain: xrc, number: 0, completions, held: Arc::clone(held) });
+                        SharedQueue::new(domain, depth, entries)
+                    }
+                }
             }
         };
         let queue =
             made.map_err(|error| self.refused(error, "shared receive queues", limits.shared_receive_queues_max))?;
-        let (registry, depth) = (&mut self.registry, attributes.depth);
-        let name = registry.insert(WorkQueue::Shared(ReceiveQueue::new(depth)));
-        let entry = SharedEntry { queue: Arc::new(queue), name, entries_max: attributes.entries_max };
+        if let Some(place) = &mut place {
+            self.start_service()?;
+            let service = self.service.as_mut().expect("just started");
+            service.last_queue_number += 1;
+            place.number = service.last_queue_number;
+        }
+        let name = self.registry.insert(WorkQueue::Shared(ReceiveQueue::new(attributes.depth)));
+        let entry = SharedEntry { queue: Arc::new(queue), name, entries_max: attributes.entries_max, xrc: place };
         Ok(SharedReceiveQueue(self.shared.insert(entry)))
     }
 
     fn destroy_shared_receive_queue(&mut self, queue: SharedReceiveQueue) -> Result<(), FabricError> {
+        self.shared_entry(queue)?;
+        self.close_lanes_to(queue.0);
         if Arc::strong_count(&self.shared_entry(queue)?.queue) > 1 {
             return Err(FabricError::InUse { object: "shared receive queue", by: "queue pair" });
         }
@@ -407,7 +512,8 @@ impl Context for VerbsContext {
     }
 
     fn shared_receive_queue_number(&self, queue: SharedReceiveQueue) -> Result<SrqNumber, FabricError> {
-        let number = self.shared_entry(queue)?.queue.number();
+        let entry = self.shared_entry(queue)?;
+        let number = entry.xrc.as_ref().map(|xrc| xrc.number).or_else(|| entry.queue.number());
         number.map(SrqNumber).ok_or(FabricError::InvalidRequest {
             operation: "shared_receive_queue_number",
             reason: "the queue is in no XRC domain",
@@ -445,13 +551,21 @@ impl Context for VerbsContext {
 
     fn create_queue_pair(&mut self, attributes: &QueuePairAttributes) -> Result<QueuePair, FabricError> {
         let entry = self.make_pair(attributes)?;
+        let is_substitute = entry.substitute.is_some();
         let key = self.pairs.insert(entry);
         self.renew_queues(key);
+        if let (true, Some(service)) = (is_substitute, &mut self.service) {
+            service.users.push(key);
+        }
         Ok(QueuePair(key))
     }
 
     fn destroy_queue_pair(&mut self, qp: QueuePair) -> Result<(), FabricError> {
         self.leave_all_groups(qp);
+        self.remove_lanes(qp.0);
+        if let Some(service) = &mut self.service {
+            service.users.retain(|user| *user != qp.0);
+        }
         let entry = self.pair(qp)?;
         // Completions that an adapter purges with the pair would leave receives of a shared queue counted for ever.
         if entry.attributes.shared_receives.is_some() {
@@ -470,7 +584,7 @@ impl Context for VerbsContext {
             link_layer: self.offer.link_layer,
             mtu: self.offer.mtu,
             reads_in_flight: self.reads_in_flight_max(),
-            substitute: false,
+            substitute: entry.substitute.is_some(),
             lid: self.offer.lid,
             partition: self.offer.partition,
             sequence_number: entry.sequence_number,

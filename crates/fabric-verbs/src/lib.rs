@@ -24,6 +24,7 @@ mod objects;
 mod posting;
 mod queues;
 mod status;
+mod substitute;
 
 pub use context::VerbsContext;
 pub use device::{NoDevice, Survey, VerbsDevice};

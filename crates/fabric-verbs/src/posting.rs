@@ -1,14 +1,14 @@
 //! Requests: from our words to chains of the library's structures.
 
 use crate::choice::LinkLayer;
-use crate::context::{PairEntry, Scratch, VerbsContext, within};
+use crate::context::{Scratch, VerbsContext, within};
 use crate::ffi::numbers::{send, wr};
 use crate::ffi::{IbvRecvWr, IbvSendWr, IbvSendWrAtomic, IbvSendWrDatagram, IbvSendWrRdma, IbvSendWrTarget, IbvSge};
 use crate::queues::SendEntry;
 use base::Slab;
 use fabric::{
-    CompletionOpcode, Destination, FabricError, Operation, Payload, QueuePair, QueuePairState, ReceiveRequest,
-    ScatterGather, SendRequest, SharedReceiveQueue, Transport,
+    CompletionOpcode, Destination, FabricError, Operation, Payload, QueuePair, QueuePairAttributes, QueuePairState,
+    ReceiveRequest, ScatterGather, SendRequest, SharedReceiveQueue, Transport,
 };
 use std::ffi::{c_int, c_uint};
 use std::ptr::null_mut;
@@ -25,6 +25,9 @@ impl VerbsContext {
         if matches!(entry.state, QueuePairState::Reset | QueuePairState::Init | QueuePairState::ReadyToReceive) {
             return Err(FabricError::InvalidState { operation: "post_send", state: entry.state });
         }
+        if entry.substitute.is_some() {
+            return self.post_to_substitute(qp, requests);
+        }
         let limits = &self.capabilities.limits;
         let longest = match (entry.attributes.transport, self.offer.link_layer) {
             (Transport::UnreliableDatagram, _) => u64::from(limits.datagram_max_bytes),
@@ -37,7 +40,7 @@ impl VerbsContext {
         // Refused requests stop the rest; the refusal is told if nothing went before it.
         let mut refusal = None;
         for request in requests.iter().take(queue.room()) {
-            let target = match check_send(entry, &self.routes, request, longest) {
+            let target = match check_send(&entry.attributes, &self.routes, request, longest) {
                 Ok(target) => target,
                 Err(error) => {
                     refusal = Some(error);
@@ -136,7 +139,7 @@ impl VerbsContext {
 
 /// What the library is told about the peer's end.
 #[derive(Clone, Copy)]
-struct Target {
+pub(crate) struct Target {
     remote: IbvSendWrTarget,
     srq_number: u32,
 }
@@ -145,21 +148,21 @@ fn refuse(reason: &'static str) -> FabricError {
     FabricError::InvalidRequest { operation: "post_send", reason }
 }
 
-fn check_send(
-    entry: &PairEntry,
+pub(crate) fn check_send(
+    attributes: &QueuePairAttributes,
     routes: &Slab<crate::context::RouteEntry>,
     request: &SendRequest<'_>,
     longest: u64,
 ) -> Result<Target, FabricError> {
     match request.payload {
         Payload::Inline(bytes) => {
-            within("bytes of an inline payload", bytes.len() as u64, entry.attributes.inline_max_bytes.into())?;
+            within("bytes of an inline payload", bytes.len() as u64, attributes.inline_max_bytes.into())?;
             if request.operation.returns_data() {
                 return Err(refuse("what comes back needs registered memory"));
             }
         }
         Payload::Memory(list) => {
-            within("entries of a gather list", list.len() as u64, entry.attributes.send_entries_max.into())?;
+            within("entries of a gather list", list.len() as u64, attributes.send_entries_max.into())?;
         }
     }
     within("bytes of a message", request.payload.len_bytes(), longest)?;
@@ -169,7 +172,7 @@ fn check_send(
         return Err(refuse("an atomic operation brings back 8 bytes"));
     }
     let mut srq_number = 0;
-    let remote = match (entry.attributes.transport, request.destination) {
+    let remote = match (attributes.transport, request.destination) {
         (Transport::UnreliableDatagram, Destination::Datagram { address, qp, qkey }) => {
             if request.operation.remote().is_some() {
                 return Err(refuse("datagrams only send"));
@@ -198,6 +201,11 @@ fn check_send(
     Ok(Target { remote, srq_number })
 }
 
+/// The target of an operation on a reliable connection.
+pub(crate) fn memory_target(operation: Operation) -> Target {
+    Target { remote: remote(operation), srq_number: 0 }
+}
+
 fn remote(operation: Operation) -> IbvSendWrTarget {
     let atomic = |remote: fabric::RemoteMemory, compare_add, swap| IbvSendWrTarget {
         atomic: IbvSendWrAtomic { remote_addr: remote.address, compare_add, swap, rkey: remote.rkey.0 },
@@ -212,7 +220,7 @@ fn remote(operation: Operation) -> IbvSendWrTarget {
     }
 }
 
-fn opcode(operation: Operation) -> CompletionOpcode {
+pub(crate) fn opcode(operation: Operation) -> CompletionOpcode {
     match operation {
         Operation::Send | Operation::SendWithImmediate(_) => CompletionOpcode::Send,
         Operation::RdmaWrite(_) | Operation::RdmaWriteWithImmediate(..) => CompletionOpcode::RdmaWrite,
@@ -239,7 +247,7 @@ fn bytes(request: &SendRequest<'_>) -> u64 {
 }
 
 /// Appends one request; links and list addresses follow in [`Scratch::link_sends`], when nothing moves any more.
-fn fill_send(scratch: &mut Scratch, request: &SendRequest<'_>, target: Target, wr_id: u64, report: bool) {
+pub(crate) fn fill_send(scratch: &mut Scratch, request: &SendRequest<'_>, target: Target, wr_id: u64, report: bool) {
     let flag = |wanted, flag| if wanted { flag } else { 0 };
     let mut send_flags = flag(report, send::SIGNALED)
         | flag(request.flags.fence, send::FENCE)
@@ -315,7 +323,7 @@ fn fill_receives(
 
 impl Scratch {
     /// Points each request at its list and at the next request.
-    fn link_sends(&mut self) {
+    pub(crate) fn link_sends(&mut self) {
         let mut list = self.entries.as_mut_ptr();
         for request in &mut self.sends {
             request.sg_list = list;

@@ -123,6 +123,10 @@ pub(crate) enum WorkQueue {
     Receive(SlabKey, ReceiveQueue),
     /// Of a shared receive queue.
     Shared(ReceiveQueue),
+    /// Of a lane of this queue pair; see [`crate::substitute`].
+    Lane(SlabKey, SendQueue),
+    /// The control messages of this queue pair; slots are places in its buffer.
+    Control(SlabKey),
 }
 
 /// Names a queue in the numbers that travel: queue and epoch.

@@ -341,7 +341,7 @@ fn peer_gone(fixture: &mut dyn Fixture) -> Outcome {
             continue;
         }
         pair.here.receive(qp.here, 9, &[near.part(0, 8)]);
-        let Pair { mut here, there } = pair;
+        let Pair { mut here, there, .. } = pair;
         drop(there);
         here.send(qp.here, 1, operation, &[near.part(8, 8)]);
         here.send(qp.here, 2, operation, &[near.part(8, 8)]);

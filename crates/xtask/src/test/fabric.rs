@@ -16,7 +16,8 @@ const NO_DEVICE: &str = "skipped: no RDMA device";
 pub fn cases() -> Vec<Case> {
     vec![
         Case::that_may_skip("fabric/verbs-header", |_| header()),
-        Case::that_may_skip("fabric/verbs", one_machine),
+        Case::that_may_skip("fabric/verbs-conformance", |workshop| one_machine(workshop, "conformance")),
+        Case::that_may_skip("fabric/verbs-live", |workshop| one_machine(workshop, "live")),
         Case::that_may_skip("fabric/verbs-two-machines", two_machines),
     ]
 }
@@ -28,14 +29,14 @@ fn header() -> Result<Verdict> {
     Ok(skipped.map_or(Verdict::Passed, |(_, why)| Verdict::Skipped(why.to_owned())))
 }
 
-fn one_machine(workshop: &Workshop) -> Result<Verdict> {
-    let live = executable("live")?;
+fn one_machine(workshop: &Workshop, name: &str) -> Result<Verdict> {
+    let tests = executable(name)?;
     let arguments = ["--test-threads=1", "--nocapture"];
-    let here = Program::new(&live).args(arguments).run_successfully()?;
+    let here = Program::new(&tests).args(arguments).run_successfully()?;
     if !here.stdout.contains(NO_DEVICE) {
         return Ok(Verdict::Passed);
     }
-    in_virtual_machines(workshop, 1, Program::new(&live).args(arguments))
+    in_virtual_machines(workshop, 1, Program::new(&tests).args(arguments))
 }
 
 fn two_machines(workshop: &Workshop) -> Result<Verdict> {
@@ -79,9 +80,19 @@ pub fn prepare_virtual_machine() -> Result<()> {
 /// The test program `name` of the crate, built.
 fn executable(name: &str) -> Result<PathBuf> {
     let finished = Program::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["test", "--package=fabric-verbs", "--test", name, "--no-run", "--message-format=json"])
+        .args([
+            "test",
+            "--package=fabric-verbs",
+            "--test",
+            name,
+            "--no-run",
+            "--message-format=json-render-diagnostics",
+        ])
         .limit(Duration::from_secs(900))
-        .run_successfully()?;
+        .run()?;
+    if !finished.success() {
+        bail!("the test program {name} does not build:\n{}", finished.stderr);
+    }
     let artifacts = finished.stdout.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let executable = artifacts
         .filter(|artifact| artifact["target"]["name"] == name)

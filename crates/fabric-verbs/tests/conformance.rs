@@ -1,0 +1,84 @@
+//! The rules of `fabric`, on a real kernel driver. Where this machine has no adapter the test says so and passes;
+//! `cargo xtask test fabric/verbs` runs it in a virtual machine that has one.
+
+use fabric::WcStatus::{
+    LocalLengthError, LocalProtectionError, LocalQueuePairOperationError, RemoteAccessError, RemoteInvalidRequest,
+    RemoteOperationError,
+};
+use fabric::{Context, Device, WcStatus};
+use fabric_conformance::Fixture;
+use fabric_verbs::VerbsDevice;
+use fabric_verbs::choice::Wanted;
+
+/// An adapter, or Soft-RoCE, whose driver does some things its own way.
+struct Verbs {
+    soft_roce: bool,
+}
+
+/// Seen with Linux 6.1.
+const SOFT_ROCE_EXCEPTIONS: &[(&str, &str)] = &[
+    ("an_atomic_off_its_alignment_is_invalid", "Soft-RoCE refuses it while it is posted"),
+    ("a_drained_queue_pair_holds_its_sends", "Soft-RoCE starts what was held only when more is posted"),
+    ("random_traffic_leaves_what_was_computed", "in Soft-RoCE a fenced read sent again waits for itself"),
+];
+
+/// Seen with Linux 6.1: (the specification's, Soft-RoCE's).
+const SOFT_ROCE_WORDS: &[(WcStatus, WcStatus)] = &[
+    (RemoteAccessError, RemoteInvalidRequest),
+    (LocalProtectionError, LocalQueuePairOperationError),
+    (LocalLengthError, LocalQueuePairOperationError),
+    (RemoteInvalidRequest, RemoteOperationError),
+];
+
+impl Fixture for Verbs {
+    fn name(&self) -> &'static str {
+        "verbs"
+    }
+
+    fn open(&mut self) -> Result<[Box<dyn Context>; 2], String> {
+        let open = || -> Result<Box<dyn Context>, String> {
+            let device = VerbsDevice::find(&Wanted::default()).map_err(|error| error.to_string())?;
+            Box::new(device).open().map_err(|error| error.to_string())
+        };
+        Ok([open()?, open()?])
+    }
+
+    fn exceptions(&self) -> &'static [(&'static str, &'static str)] {
+        if self.soft_roce { SOFT_ROCE_EXCEPTIONS } else { &[] }
+    }
+
+    fn other_words(&self) -> &'static [(WcStatus, WcStatus)] {
+        if self.soft_roce { SOFT_ROCE_WORDS } else { &[] }
+    }
+
+    fn has_exact_depths(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn verbs() {
+    let device = match VerbsDevice::find(&Wanted::default()) {
+        Ok(device) => device,
+        Err(why) => {
+            println!("skipped: no RDMA device: {why}");
+            return;
+        }
+    };
+    let mut fixture = Verbs { soft_roce: device.offer().adapter.starts_with("rxe") };
+    drop(device);
+    // Each by itself, so that one run in a virtual machine tells of all that fail.
+    let (mut passed, mut failed) = (0, Vec::new());
+    for case in fabric_conformance::cases() {
+        let run = std::panic::AssertUnwindSafe(|| fabric_conformance::run(&mut fixture, |name| name == case.name));
+        match std::panic::catch_unwind(run) {
+            Ok(report) => {
+                passed += report.passed.len();
+                report.skipped.iter().for_each(|(name, why)| println!("skipped: {name}: {why}"));
+            }
+            Err(_) => failed.push(case.name),
+        }
+    }
+    println!("verbs: {passed} cases passed");
+    assert!(failed.is_empty() && passed > 0, "failed: {failed:#?}");
+}
