@@ -1,9 +1,13 @@
 //! What of each kind of device is found on this machine, for people to look at.
 
 use base::Config;
-use fabric::{Capabilities, Device};
+use fabric::{Capabilities, Device, FabricError, PeerIndex};
+use fabric_soft::SoftDevice;
+use fabric_soft::shm::{Segment, Shape, ShmLink};
 use fabric_verbs::Survey;
 use fabric_verbs::choice::Wanted;
+
+use crate::start::cross_memory;
 
 /// One kind of device.
 pub struct DeviceReport {
@@ -17,7 +21,17 @@ pub struct DeviceReport {
 
 /// Looks for devices, as `config` would have them used. Nothing is opened for traffic.
 pub fn devices(config: &Config) -> Vec<DeviceReport> {
-    vec![verbs(config)]
+    vec![shm(config), verbs(config)]
+}
+
+/// The software adapter over shared memory, in a segment of its own.
+fn shm(config: &Config) -> DeviceReport {
+    let found = || -> Result<Capabilities, FabricError> {
+        let segment = Segment::create(Shape { process_count: 1, channel_bytes: config.channel_bytes })?;
+        let link = ShmLink::join(segment, PeerIndex(0), cross_memory(config))?;
+        Ok(SoftDevice::new(link).capabilities())
+    };
+    DeviceReport { name: "shm", found: found().map_err(|why| why.to_string()), notes: Vec::new() }
 }
 
 fn verbs(config: &Config) -> DeviceReport {

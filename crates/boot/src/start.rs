@@ -103,10 +103,7 @@ fn start_engine(manager: &Manager, config: &Config) -> Result<Engine, BootError>
         return Err(BootError::OtherHost { rank: elsewhere });
     }
     let segment = shared_segment(manager, Shape { process_count: size, channel_bytes: config.channel_bytes })?;
-    let cross_memory = match config.cross_memory {
-        CrossMemory::Auto => probe_cross_memory(),
-        CrossMemory::Off => Err("switched off by FERROVIA_CROSS_MEMORY".into()),
-    };
+    let cross_memory = cross_memory(config);
     let log = Log::new(config.log, Some(rank));
     match &cross_memory {
         Ok(()) => log.say(Level::Info, format_args!("device shm, {size} processes, cross-memory attach allowed")),
@@ -114,6 +111,14 @@ fn start_engine(manager: &Manager, config: &Config) -> Result<Engine, BootError>
     }
     let peers = ShmPeers::join(segment, PeerIndex(rank), cross_memory)?;
     Ok(Engine::new(Box::new(peers), config, wait_policy(size, config))?)
+}
+
+/// Whether processes may copy from each other here, and may want to; the reason if not.
+pub(crate) fn cross_memory(config: &Config) -> Result<(), String> {
+    match config.cross_memory {
+        CrossMemory::Auto => probe_cross_memory(),
+        CrossMemory::Off => Err("switched off by FERROVIA_CROSS_MEMORY".into()),
+    }
 }
 
 /// The segment of this host: the first process makes it and hands it to the others.

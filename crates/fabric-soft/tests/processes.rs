@@ -1,0 +1,397 @@
+//! Two and three processes over shared memory: every operation between them, and a peer killed (SIGKILL) in the middle
+//! of every operation, as target and as initiator.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use base::memory::WriteRange;
+use fabric::{
+    Access, CompletionQueue, ConnectOptions, Context, Endpoint, Lkey, LocalMemory, MemoryRegion, Operation, Payload,
+    PeerIndex, ProtectionDomain, QueuePair, QueuePairAttributes, QueuePairState, ReceiveRequest, Rkey, SendRequest,
+    WcStatus, WorkCompletion,
+};
+use fabric_soft::SoftContext;
+use fabric_soft::shm::{Segment, SegmentServer, Shape, ShmLink, join, probe_cross_memory};
+
+const SHAPE: Shape = Shape { process_count: 3, channel_bytes: 64 << 10 };
+const BYTES: usize = 1 << 20;
+/// Longer than anything but a hang takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An adapter with one completion queue and a megabyte for everybody.
+struct Adapter {
+    context: SoftContext<ShmLink>,
+    domain: ProtectionDomain,
+    completions: CompletionQueue,
+    bytes: *mut u8,
+    region: MemoryRegion,
+}
+
+impl Adapter {
+    fn new(segment: Segment, place: u32) -> Self {
+        let link = ShmLink::join(segment, PeerIndex(place), cross_memory()).expect("a place");
+        let mut context = SoftContext::new(link);
+        let domain = context.allocate_protection_domain().expect("a domain");
+        let completions = context.create_completion_queue(1024).expect("a completion queue");
+        let words: &'static mut [u64] = Box::leak(vec![0u64; BYTES / 8].into_boxed_slice());
+        let bytes = words.as_mut_ptr().cast::<u8>();
+        // SAFETY: leaked memory is valid for ever, and is reached through raw pointers only.
+        let range = unsafe { WriteRange::new(bytes, BYTES) };
+        let region = context.register(domain, LocalMemory::Target(range), Access::REMOTE_ALL).expect("a region");
+        Self { context, domain, completions, bytes, region }
+    }
+
+    fn queue_pair(&mut self) -> (QueuePair, Endpoint) {
+        let attributes = QueuePairAttributes::new(self.domain, self.completions);
+        let qp = self.context.create_queue_pair(&attributes).expect("a queue pair");
+        (qp, self.context.endpoint(qp).expect("an endpoint"))
+    }
+
+    fn poll(&mut self) -> Vec<WorkCompletion> {
+        let mut into = [WorkCompletion::default(); 64];
+        let count = self.context.poll(self.completions, &mut into).expect("a whole completion queue");
+        if count == 0 {
+            std::thread::sleep(Duration::from_micros(20));
+        }
+        into[..count].to_vec()
+    }
+
+    fn wait(&mut self, count: usize) -> Vec<WorkCompletion> {
+        let start = Instant::now();
+        let mut done = Vec::new();
+        while done.len() < count {
+            done.extend(self.poll());
+            assert!(start.elapsed() < PATIENCE, "{} of {count} completions: {done:?}", done.len());
+        }
+        done
+    }
+
+    fn fill(&mut self, offset: usize, bytes: &[u8]) {
+        assert!(offset + bytes.len() <= BYTES);
+        // SAFETY: inside the leaked memory, and `bytes` is not.
+        unsafe { self.bytes.add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    }
+
+    fn read(&self, offset: usize, len: usize) -> Vec<u8> {
+        assert!(offset + len <= BYTES);
+        // SAFETY: inside the leaked memory; peers may write, hence volatile.
+        (offset..offset + len).map(|at| unsafe { self.bytes.add(at).read_volatile() }).collect()
+    }
+
+    fn post(&mut self, qp: QueuePair, id: u64, operation: Operation, offset: u64, len: u32) -> usize {
+        let list = [self.region.part(offset, len)];
+        let request = SendRequest::new(id, operation, Payload::Memory(&list));
+        self.context.post_send(qp, &[request]).expect("the queue pair exists")
+    }
+
+    fn receive(&mut self, qp: QueuePair, id: u64, offset: u64, len: u32) {
+        let list = [self.region.part(offset, len)];
+        assert_eq!(self.context.post_receive(qp, &[ReceiveRequest { id, list: &list }]), Ok(1));
+    }
+}
+
+/// As the environment says: the same tests run with and without it.
+fn cross_memory() -> Result<(), String> {
+    match std::env::var("FERROVIA_TEST_STAGED") {
+        Ok(_) => Err("switched off by the test".into()),
+        Err(_) => probe_cross_memory(),
+    }
+}
+
+/// Another process, killed when it is dropped.
+struct Peer {
+    child: Child,
+    stdin: ChildStdin,
+    endpoint: Endpoint,
+    region: MemoryRegion,
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Peer {
+    fn kill(&mut self) {
+        // It may have been killed before.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    fn tell(&mut self, text: &str) {
+        writeln!(self.stdin, "{text}").expect("the peer listens");
+    }
+}
+
+/// The segment, this process's adapter at place 0, and one peer per role.
+fn start(roles: &[&str], staged: bool) -> (Adapter, Vec<Peer>) {
+    let unique = format!("test-{}-{:?}", std::process::id(), std::thread::current().id());
+    let segment = Segment::create(SHAPE).expect("memory");
+    let (server, name) = SegmentServer::bind(segment.clone(), &unique).expect("a socket");
+    let mut children = Vec::new();
+    for (index, role) in roles.iter().enumerate() {
+        let mut command = Command::new(std::env::current_exe().expect("this test"));
+        command.args(["peer_process", "--exact", "--nocapture"]).env("FERROVIA_TEST_PEER", role);
+        command.env("FERROVIA_TEST_SEGMENT", &name).env("FERROVIA_TEST_PLACE", (index + 1).to_string());
+        if staged {
+            command.env("FERROVIA_TEST_STAGED", "1");
+        }
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        children.push(child.expect("a process"));
+    }
+    server.serve(roles.len() as u32).expect("the peers fetch the segment");
+    let peers = children.into_iter().map(|mut child| {
+        let stdin = child.stdin.take().expect("piped");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let line = lines.find_map(|line| line.ok()?.split_once("PEER ").map(|(_, said)| said.to_owned()));
+        let said = line.expect("the peer tells where it is");
+        let [endpoint, address, key] = said.split(' ').collect::<Vec<_>>()[..] else { panic!("{said}") };
+        let (address, key) = (address.parse().expect("an address"), key.parse().expect("a key"));
+        let region = MemoryRegion { address, len_bytes: BYTES as u64, lkey: Lkey(key), rkey: Rkey(key) };
+        // Whatever it prints from now on goes nowhere.
+        std::thread::spawn(move || lines.for_each(drop));
+        Peer { child, stdin, endpoint: endpoint.parse().expect("an endpoint"), region }
+    });
+    let peers = peers.collect();
+    (Adapter::new(segment, 0), peers)
+}
+
+fn connect(adapter: &mut Adapter, peer: &mut Peer) -> QueuePair {
+    let (qp, endpoint) = adapter.queue_pair();
+    peer.tell(&format!("{endpoint} {} {}", adapter.region.address, adapter.region.rkey.0));
+    fabric::connect(&mut adapter.context, qp, Some(peer.endpoint.clone()), &ConnectOptions::default())
+        .expect("connects");
+    qp
+}
+
+/// What a peer process runs; nothing when the tests are run as usual.
+#[test]
+fn peer_process() {
+    let Ok(role) = std::env::var("FERROVIA_TEST_PEER") else { return };
+    let variable = |name: &str| std::env::var(name).expect("set by the test");
+    let segment = join(&variable("FERROVIA_TEST_SEGMENT"), SHAPE).expect("the segment");
+    let mut adapter = Adapter::new(segment, variable("FERROVIA_TEST_PLACE").parse().expect("a place"));
+    let (qp, endpoint) = adapter.queue_pair();
+    println!("PEER {endpoint} {} {}", adapter.region.address, adapter.region.rkey.0);
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).expect("the test tells who it is");
+    let [remote, address, key] = line.trim().split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+    let remote: Endpoint = remote.parse().expect("an endpoint");
+    let key: u32 = key.parse().expect("a key");
+    let theirs = MemoryRegion {
+        address: address.parse().expect("an address"),
+        len_bytes: BYTES as u64,
+        lkey: Lkey(key),
+        rkey: Rkey(key),
+    };
+    // The test is over when it closes our input.
+    std::thread::spawn(|| {
+        std::io::stdin().lock().lines().for_each(drop);
+        std::process::exit(0);
+    });
+    fabric::connect(&mut adapter.context, qp, Some(remote), &ConnectOptions::default()).expect("connects");
+    match role.as_str() {
+        "echo" => echo(&mut adapter, qp),
+        "sink" => sink(&mut adapter, qp),
+        other => pour(&mut adapter, qp, theirs, other.parse().expect("a kind of operation")),
+    }
+}
+
+/// Sends back what comes.
+fn echo(adapter: &mut Adapter, qp: QueuePair) {
+    for id in 0..8 {
+        adapter.receive(qp, id, id * (64 << 10), 64 << 10);
+    }
+    loop {
+        for done in adapter.poll().into_iter().filter(|done| done.status == WcStatus::Success) {
+            if done.id < 8 {
+                adapter.post(qp, 100 + done.id, Operation::Send, done.id * (64 << 10), done.bytes as u32);
+            } else {
+                let id = done.id - 100;
+                adapter.receive(qp, id, id * (64 << 10), 64 << 10);
+            }
+        }
+    }
+}
+
+/// Takes what comes.
+fn sink(adapter: &mut Adapter, qp: QueuePair) {
+    for id in 0..16 {
+        adapter.receive(qp, id, 0, BYTES as u32);
+    }
+    loop {
+        for done in adapter.poll() {
+            adapter.receive(qp, done.id, 0, BYTES as u32);
+        }
+    }
+}
+
+/// Does one kind of operation as often as it can.
+fn pour(adapter: &mut Adapter, qp: QueuePair, theirs: MemoryRegion, kind: usize) {
+    let mut id = 0;
+    loop {
+        let (operation, len) = operation(kind, theirs, id);
+        id += adapter.post(qp, id, operation, 0, len) as u64;
+        adapter.poll();
+    }
+}
+
+const KINDS: usize = 7;
+
+/// Operation number `id` of a kind; short and long ones in turn.
+fn operation(kind: usize, target: MemoryRegion, id: u64) -> (Operation, u32) {
+    let remote = target.remote(0);
+    let len = if id % 2 == 0 { BYTES as u32 } else { 8 };
+    let operation = [
+        Operation::Send,
+        Operation::SendWithImmediate(1),
+        Operation::RdmaWrite(remote),
+        Operation::RdmaWriteWithImmediate(remote, 1),
+        Operation::RdmaRead(remote),
+        Operation::FetchAdd { remote, add: 1 },
+        Operation::CompareSwap { remote, compare: 0, swap: 0 },
+    ][kind];
+    (operation, if kind >= 5 { 8 } else { len })
+}
+
+fn every_operation(staged: bool) {
+    let (mut adapter, mut peers) = start(&["echo"], staged);
+    let qp = connect(&mut adapter, &mut peers[0]);
+    let region = peers[0].region;
+    let bytes: Vec<u8> = (0..BYTES / 2).map(|at| (at * 7 + at / 251) as u8).collect();
+    for len in [1, 8, 100, 4096, 8191, 65_536] {
+        adapter.fill(0, &bytes[..len]);
+        adapter.receive(qp, 1, BYTES as u64 / 2, 64 << 10);
+        adapter.post(qp, 2, Operation::Send, 0, len as u32);
+        let mut done: Vec<_> = adapter.wait(2).iter().map(|done| (done.id, done.status)).collect();
+        done.sort_by_key(|(id, _)| *id);
+        assert_eq!(done, [(1, WcStatus::Success), (2, WcStatus::Success)], "{len} bytes there and back");
+        assert!(adapter.read(BYTES / 2, len) == bytes[..len], "{len} bytes there and back");
+    }
+    for len in [1, 8, 5000, BYTES / 4] {
+        adapter.fill(0, &bytes[..len]);
+        let remote = region.remote(BYTES as u64 / 2 + 3);
+        adapter.post(qp, 3, Operation::RdmaWrite(remote), 0, len as u32);
+        adapter.fill(BYTES / 2, &vec![0; len]);
+        assert_eq!(adapter.wait(1)[0].status, WcStatus::Success);
+        adapter.post(qp, 4, Operation::RdmaRead(remote), BYTES as u64 / 2, len as u32);
+        assert_eq!(adapter.wait(1)[0].status, WcStatus::Success);
+        assert!(adapter.read(BYTES / 2, len) == bytes[..len], "{len} bytes written and read back");
+    }
+    let remote = region.remote(BYTES as u64 - 8);
+    for (operation, before) in [
+        (Operation::FetchAdd { remote, add: 5 }, 0u64),
+        (Operation::CompareSwap { remote, compare: 5, swap: 9 }, 5),
+        (Operation::CompareSwap { remote, compare: 5, swap: 1 }, 9),
+        (Operation::FetchAdd { remote, add: 1 }, 9),
+    ] {
+        adapter.post(qp, 5, operation, 0, 8);
+        assert_eq!(adapter.wait(1)[0].status, WcStatus::Success);
+        assert_eq!(adapter.read(0, 8), before.to_ne_bytes(), "{operation:?}");
+    }
+    let past_the_end = region.remote(BYTES as u64 - 4);
+    adapter.post(qp, 6, Operation::RdmaWrite(past_the_end), 0, 8);
+    assert_eq!(adapter.wait(1)[0].status, WcStatus::RemoteAccessError);
+    assert_eq!(adapter.context.queue_pair_state(qp), Ok(QueuePairState::Error));
+}
+
+#[test]
+fn every_operation_between_two_processes() {
+    every_operation(false);
+}
+
+#[test]
+fn every_operation_between_two_processes_staged() {
+    every_operation(true);
+}
+
+/// The other peer is alive and well.
+fn check_survivor(adapter: &mut Adapter, qp: QueuePair, what: &str) {
+    adapter.receive(qp, 500, 0, 64);
+    adapter.post(qp, 501, Operation::Send, 64, 64);
+    let done = adapter.wait(2);
+    assert!(done.iter().all(|done| done.id >= 500 && done.status == WcStatus::Success), "{what}: {done:?}");
+}
+
+#[test]
+fn a_target_killed_in_the_middle_of_every_operation_costs_its_own_queue_pair_only() {
+    for kind in 0..KINDS {
+        for after in [0, 1, 30] {
+            let (mut adapter, mut peers) = start(&["echo", "sink"], false);
+            let survivor = connect(&mut adapter, &mut peers[0]);
+            let qp = connect(&mut adapter, &mut peers[1]);
+            let target = peers[1].region;
+            let what = format!("kind {kind}, killed after {after}");
+            adapter.receive(qp, 900, 0, 8);
+            let (mut posted, mut done) = (0u64, Vec::new());
+            let start = Instant::now();
+            let mut killed = false;
+            while !killed || done.len() < posted as usize + 1 {
+                while !killed && posted < done.len() as u64 + 12 {
+                    let (operation, len) = operation(kind, target, posted);
+                    posted += adapter.post(qp, posted, operation, 0, len) as u64;
+                }
+                if !killed && done.len() >= after {
+                    peers[1].kill();
+                    killed = true;
+                    // What follows meets a peer that is no more.
+                    let (operation, len) = operation(kind, target, posted);
+                    posted += adapter.post(qp, posted, operation, 0, len) as u64;
+                }
+                done.extend(adapter.poll());
+                assert!(start.elapsed() < PATIENCE, "{what}: {} of {posted} end: {done:?}", done.len());
+            }
+            let (received, sent): (Vec<WorkCompletion>, Vec<WorkCompletion>) =
+                done.iter().partition(|done| done.id == 900);
+            assert_eq!(received[0].status, WcStatus::WorkRequestFlushed, "{what}: the receive");
+            assert!(sent.iter().enumerate().all(|(id, done)| done.id == id as u64), "{what}: in order");
+            let first_bad = sent.iter().position(|done| done.status != WcStatus::Success).unwrap_or(sent.len());
+            let gone = |status| matches!(status, WcStatus::TransportRetryExceeded | WcStatus::WorkRequestFlushed);
+            assert!(first_bad < sent.len(), "{what}: the last one cannot have been done");
+            assert!(sent[first_bad..].iter().all(|done| gone(done.status)), "{what}: {sent:?}");
+            assert_eq!(adapter.context.queue_pair_state(qp), Ok(QueuePairState::Error), "{what}");
+            check_survivor(&mut adapter, survivor, &what);
+        }
+    }
+}
+
+#[test]
+fn an_initiator_killed_in_the_middle_of_every_operation_leaves_its_target_whole() {
+    for kind in 0..KINDS {
+        let role = kind.to_string();
+        let (mut adapter, mut peers) = start(&["echo", role.as_str()], false);
+        let survivor = connect(&mut adapter, &mut peers[0]);
+        let qp = connect(&mut adapter, &mut peers[1]);
+        let what = format!("kind {kind}");
+        for id in 0..16 {
+            adapter.receive(qp, id, 0, BYTES as u32);
+        }
+        // Let it work for some rounds, then kill it in the middle of one.
+        let start = Instant::now();
+        let (mut rounds, mut flushed) = (0, 0);
+        let mut killed = false;
+        while flushed < 16 {
+            if rounds == 200 {
+                peers[1].kill();
+                killed = true;
+            }
+            rounds += 1;
+            for done in adapter.poll() {
+                match done.status {
+                    WcStatus::Success => adapter.receive(qp, done.id, 0, BYTES as u32),
+                    status => {
+                        assert!(killed && status == WcStatus::WorkRequestFlushed, "{what}: {done:?}");
+                        flushed += 1;
+                    }
+                }
+            }
+            assert!(start.elapsed() < PATIENCE, "{what}: {flushed} of 16 receives are flushed");
+        }
+        assert_eq!(adapter.context.queue_pair_state(qp), Ok(QueuePairState::Error), "{what}");
+        check_survivor(&mut adapter, survivor, &what);
+        // A dead initiator does not keep the region.
+        adapter.context.deregister(adapter.region).expect("registered");
+    }
+}
