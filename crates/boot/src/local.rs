@@ -12,7 +12,7 @@ use crate::BootError;
 /// # Errors
 /// When the system has no memory for the segment.
 pub fn local_engines(count: u32, config: &Config) -> Result<Vec<Engine>, BootError> {
-    let segment = Segment::create(Shape { process_count: count, channel_bytes: config.channel_bytes })?;
+    let segment = Segment::create(Shape { process_count: count, channel_bytes: config.channel_bytes, arena_bytes: 0 })?;
     (0..count)
         .map(|me| {
             let peers = ShmPeers::join(segment.clone(), PeerIndex(me), probe_cross_memory())?;

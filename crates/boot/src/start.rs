@@ -102,7 +102,8 @@ fn start_engine(manager: &Manager, config: &Config) -> Result<Engine, BootError>
     if let Some(elsewhere) = manager.first_rank_elsewhere() {
         return Err(BootError::OtherHost { rank: elsewhere });
     }
-    let segment = shared_segment(manager, Shape { process_count: size, channel_bytes: config.channel_bytes })?;
+    let segment =
+        shared_segment(manager, Shape { process_count: size, channel_bytes: config.channel_bytes, arena_bytes: 0 })?;
     let cross_memory = cross_memory(config);
     let log = Log::new(config.log, Some(rank));
     match &cross_memory {

@@ -32,7 +32,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use base::memory::{ReadRange, WriteRange};
-use fabric::{Access, DeviceKind, FabricError, MemoryRegion};
+use fabric::{Access, DeviceKind, FabricError, MemoryRegion, Operation, SharedMemory};
 use smallvec::SmallVec;
 
 /// Bytes of every packet's header: one cache line.
@@ -59,6 +59,8 @@ pub struct LinkProperties {
     pub single_copy: Result<(), String>,
     /// [`Link::everyone`] reaches all adapters.
     pub multicast: bool,
+    /// [`Link::allocate`] gives memory that peers map.
+    pub mapped_memory: bool,
     /// Memory a peer costs, in bytes.
     pub peer_bytes: u64,
 }
@@ -149,6 +151,14 @@ pub trait Link: Send {
     /// have nothing to do.
     fn recall(&mut self, address: u64, len_bytes: u64);
 
+    /// Zeroed memory that peers map; `None` if this link has no such thing.
+    ///
+    /// # Errors
+    /// [`FabricError::Exhausted`].
+    fn allocate(&mut self, _len_bytes: usize) -> Result<Option<SharedMemory>, FabricError> {
+        Ok(None)
+    }
+
     /// The next moment at which [`Link::progress`] should be called though nothing has come, to look after peers.
     fn deadline(&self) -> Option<Duration> {
         None
@@ -206,7 +216,7 @@ pub struct DirectQueuePair {
     pub domain: u32,
 }
 
-/// Reads and writes done by the initiator's processor, where it reaches the target's memory.
+/// Reads, writes and atomics done by the initiator's processor, where it reaches the target's memory.
 ///
 /// Rights are checked in tables that the target keeps where initiators can read them. A check that fails is not
 /// decided here: the request then goes as a packet and the target itself refuses it, so that both ends learn of it.
@@ -223,6 +233,8 @@ pub trait Direct {
     fn write(&mut self, target: &DirectTarget, from: &[ReadRange]) -> DirectOutcome;
     /// Copies from a peer's region.
     fn read(&mut self, target: &DirectTarget, to: &[WriteRange]) -> DirectOutcome;
+    /// Does a fetch-add or compare-swap and returns what was there; `None`: not this way, or not now.
+    fn atomic(&mut self, target: &DirectTarget, operation: Operation) -> Option<u64>;
 }
 
 /// The far end of a direct operation.

@@ -66,6 +66,7 @@ impl LoopbackHub {
             asynchronous: Err("work is done while this process polls".into()),
             single_copy: Err("payload is copied into a mailbox".into()),
             multicast: true,
+            mapped_memory: false,
             peer_bytes: 0,
         };
         Ok(LoopbackLink { hub: Arc::clone(&self.hub), me, bell, properties, lost: Vec::new(), start: Instant::now() })

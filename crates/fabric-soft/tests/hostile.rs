@@ -113,6 +113,7 @@ fn victim() -> Victim {
         asynchronous: Ok(()),
         single_copy: Ok(()),
         multicast: true,
+        mapped_memory: false,
         peer_bytes: 0,
     };
     let mut adapter = SoftContext::new(HostileLink { wire: Arc::clone(&wire), properties });
@@ -231,7 +232,7 @@ impl Victim {
             (1, at) => self.open.address + at % BYTES as u64,
             (2, at) => self.open.address.wrapping_sub(at % 64),
             (3, _) => self.closed.address,
-            (4, at) => self.open.address + (at % BYTES as u64 & !7),
+            (4, at) => self.open.address + ((at % BYTES as u64) & !7),
             (_, any) => any,
         };
         let len = match guess.len {

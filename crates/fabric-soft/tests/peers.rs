@@ -8,7 +8,7 @@ use fabric::{
 use fabric_soft::shm::{Segment, Shape, ShmPeers, probe_cross_memory};
 
 fn segment(count: u32) -> Segment {
-    Segment::create(Shape { process_count: count, channel_bytes: 8 << 10 }).expect("memory")
+    Segment::create(Shape { process_count: count, channel_bytes: 8 << 10, arena_bytes: 0 }).expect("memory")
 }
 
 /// Peers of one device in this process.

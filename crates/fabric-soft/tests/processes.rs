@@ -3,18 +3,19 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use base::memory::WriteRange;
 use fabric::{
     Access, CompletionQueue, ConnectOptions, Context, Endpoint, Lkey, LocalMemory, MemoryRegion, Operation, Payload,
     PeerIndex, ProtectionDomain, QueuePair, QueuePairAttributes, QueuePairState, ReceiveRequest, Rkey, SendRequest,
-    WcStatus, WorkCompletion,
+    SharedMemory, WcStatus, WorkCompletion,
 };
 use fabric_soft::SoftContext;
 use fabric_soft::shm::{Segment, SegmentServer, Shape, ShmLink, join, probe_cross_memory};
 
-const SHAPE: Shape = Shape { process_count: 3, channel_bytes: 64 << 10 };
+const SHAPE: Shape = Shape { process_count: 3, channel_bytes: 64 << 10, arena_bytes: 1 << 20 };
 const BYTES: usize = 1 << 20;
 /// Longer than anything but a hang takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -26,6 +27,9 @@ struct Adapter {
     completions: CompletionQueue,
     bytes: *mut u8,
     region: MemoryRegion,
+    /// A page that everybody maps.
+    page: MemoryRegion,
+    page_memory: SharedMemory,
 }
 
 impl Adapter {
@@ -39,7 +43,8 @@ impl Adapter {
         // SAFETY: leaked memory is valid for ever, and is reached through raw pointers only.
         let range = unsafe { WriteRange::new(bytes, BYTES) };
         let region = context.register(domain, LocalMemory::Target(range), Access::REMOTE_ALL).expect("a region");
-        Self { context, domain, completions, bytes, region }
+        let (page, page_memory) = context.allocate(domain, 4096, Access::REMOTE_ALL).expect("mapped memory");
+        Self { context, domain, completions, bytes, region, page, page_memory }
     }
 
     fn queue_pair(&mut self) -> (QueuePair, Endpoint) {
@@ -105,6 +110,7 @@ struct Peer {
     stdin: ChildStdin,
     endpoint: Endpoint,
     region: MemoryRegion,
+    page: MemoryRegion,
 }
 
 impl Drop for Peer {
@@ -127,7 +133,9 @@ impl Peer {
 
 /// The segment, this process's adapter at place 0, and one peer per role.
 fn start(roles: &[&str], staged: bool) -> (Adapter, Vec<Peer>) {
-    let unique = format!("test-{}-{:?}", std::process::id(), std::thread::current().id());
+    // A name of its own each time: a process just being forked may hold the socket before for a moment.
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let unique = format!("test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
     let segment = Segment::create(SHAPE).expect("memory");
     let (server, name) = SegmentServer::bind(segment.clone(), &unique).expect("a socket");
     let mut children = Vec::new();
@@ -147,12 +155,16 @@ fn start(roles: &[&str], staged: bool) -> (Adapter, Vec<Peer>) {
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let line = lines.find_map(|line| line.ok()?.split_once("PEER ").map(|(_, said)| said.to_owned()));
         let said = line.expect("the peer tells where it is");
-        let [endpoint, address, key] = said.split(' ').collect::<Vec<_>>()[..] else { panic!("{said}") };
-        let (address, key) = (address.parse().expect("an address"), key.parse().expect("a key"));
-        let region = MemoryRegion { address, len_bytes: BYTES as u64, lkey: Lkey(key), rkey: Rkey(key) };
+        let [endpoint, address, key, page, page_key] = said.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{said}")
+        };
+        let [region, page] = [(address, key, BYTES as u64), (page, page_key, 4096)].map(|(address, key, len_bytes)| {
+            let (address, key) = (address.parse().expect("an address"), key.parse().expect("a key"));
+            MemoryRegion { address, len_bytes, lkey: Lkey(key), rkey: Rkey(key) }
+        });
         // Whatever it prints from now on goes nowhere.
         std::thread::spawn(move || lines.for_each(drop));
-        Peer { child, stdin, endpoint: endpoint.parse().expect("an endpoint"), region }
+        Peer { child, stdin, endpoint: endpoint.parse().expect("an endpoint"), region, page }
     });
     let peers = peers.collect();
     (Adapter::new(segment, 0), peers)
@@ -174,7 +186,8 @@ fn peer_process() {
     let segment = join(&variable("FERROVIA_TEST_SEGMENT"), SHAPE).expect("the segment");
     let mut adapter = Adapter::new(segment, variable("FERROVIA_TEST_PLACE").parse().expect("a place"));
     let (qp, endpoint) = adapter.queue_pair();
-    println!("PEER {endpoint} {} {}", adapter.region.address, adapter.region.rkey.0);
+    let (region, page) = (adapter.region, adapter.page);
+    println!("PEER {endpoint} {} {} {} {}", region.address, region.rkey.0, page.address, page.rkey.0);
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line).expect("the test tells who it is");
     let [remote, address, key] = line.trim().split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
@@ -195,6 +208,7 @@ fn peer_process() {
     match role.as_str() {
         "echo" => echo(&mut adapter, qp),
         "sink" => sink(&mut adapter, qp),
+        "idle" => idle(&mut adapter, qp),
         other => pour(&mut adapter, qp, theirs, other.parse().expect("a kind of operation")),
     }
 }
@@ -213,6 +227,17 @@ fn echo(adapter: &mut Adapter, qp: QueuePair) {
                 adapter.receive(qp, id, id * (64 << 10), 64 << 10);
             }
         }
+    }
+}
+
+/// Takes one message and never polls again; shows what it finds in its page.
+fn idle(adapter: &mut Adapter, qp: QueuePair) {
+    adapter.receive(qp, 0, 0, 8);
+    adapter.wait(1);
+    loop {
+        std::thread::sleep(Duration::from_millis(1));
+        let found = adapter.page_memory.word(8).load(Ordering::Acquire);
+        adapter.page_memory.word(16).store(found, Ordering::Release);
     }
 }
 
@@ -243,7 +268,7 @@ const KINDS: usize = 7;
 /// Operation number `id` of a kind; short and long ones in turn.
 fn operation(kind: usize, target: MemoryRegion, id: u64) -> (Operation, u32) {
     let remote = target.remote(0);
-    let len = if id % 2 == 0 { BYTES as u32 } else { 8 };
+    let len = if id.is_multiple_of(2) { BYTES as u32 } else { 8 };
     let operation = [
         Operation::Send,
         Operation::SendWithImmediate(1),
@@ -394,4 +419,49 @@ fn an_initiator_killed_in_the_middle_of_every_operation_leaves_its_target_whole(
         // A dead initiator does not keep the region.
         adapter.context.deregister(adapter.region).expect("registered");
     }
+}
+
+/// Reads, writes and atomics on memory of a process that does not poll.
+fn without_help(staged: bool) {
+    let (mut adapter, mut peers) = start(&["idle"], staged);
+    let qp = connect(&mut adapter, &mut peers[0]);
+    let (region, page) = (peers[0].region, peers[0].page);
+    adapter.post(qp, 0, Operation::Send, 0, 0);
+    assert_eq!(adapter.wait(1)[0].status, WcStatus::Success, "the last message it polls for");
+    adapter.fill(0, &7u64.to_ne_bytes());
+    adapter.post(qp, 1, Operation::RdmaWrite(page.remote(8)), 0, 8);
+    assert_eq!(adapter.wait(1)[0].status, WcStatus::Success, "a write to mapped memory");
+    let start = Instant::now();
+    // The peer copies the word it finds: what was written is really there.
+    while adapter.read(8, 8) != 7u64.to_ne_bytes() {
+        adapter.post(qp, 2, Operation::RdmaRead(page.remote(16)), 8, 8);
+        assert_eq!(adapter.wait(1)[0].status, WcStatus::Success, "a read of mapped memory");
+        assert!(start.elapsed() < PATIENCE, "the peer does not see the write");
+    }
+    adapter.post(qp, 3, Operation::FetchAdd { remote: page.remote(8), add: 1 }, 16, 8);
+    assert_eq!(adapter.wait(1)[0].status, WcStatus::Success, "an atomic on mapped memory");
+    assert_eq!(adapter.read(16, 8), 7u64.to_ne_bytes());
+    if !staged && cross_memory().is_ok() {
+        adapter.fill(0, &[5; 5000]);
+        adapter.post(qp, 4, Operation::RdmaWrite(region.remote(100)), 0, 5000);
+        assert_eq!(adapter.wait(1)[0].status, WcStatus::Success, "a write to private memory");
+        adapter.post(qp, 5, Operation::RdmaRead(region.remote(99)), 10_000, 5002);
+        assert_eq!(adapter.wait(1)[0].status, WcStatus::Success, "a read of private memory");
+        assert_eq!(adapter.read(10_000, 5002), [&[0][..], &[5; 5000], &[0]].concat());
+    }
+    peers[0].kill();
+    adapter.post(qp, 6, Operation::RdmaWrite(page.remote(8)), 0, 8);
+    let done = adapter.wait(1)[0];
+    // The memory is mapped still, so a write may be done until the death is noticed; then it must not hang.
+    assert!(matches!(done.status, WcStatus::Success | WcStatus::TransportRetryExceeded), "{done:?}");
+}
+
+#[test]
+fn reads_writes_and_atomics_need_nobodys_help() {
+    without_help(false);
+}
+
+#[test]
+fn reads_writes_and_atomics_on_mapped_memory_need_no_cross_memory_attach() {
+    without_help(true);
 }

@@ -285,7 +285,43 @@ fn device_memory(fixture: &mut dyn Fixture) -> Outcome {
         pair.here.post(qp.here, &SendRequest::new(1, write, Payload::Inline(&5u64.to_ne_bytes())));
         pair.expect_here(1, WcStatus::Success, "a write to device memory");
         assert_eq!(memory.word(4088).load(Relaxed), 5);
+        let near = pair.here.memory(4096, Access::LOCAL);
+        near.write(0, &crate::side::pattern(4096, 9));
+        pair.here.send(
+            qp.here,
+            2,
+            Operation::RdmaWrite(region.remote(0)),
+            &[near.part(0, 1000), near.part(2000, 3088)],
+        );
+        pair.expect_here(2, WcStatus::LocalProtectionError, "a list that leaves its region");
+        let qp = pair.connect();
+        pair.here.send(
+            qp.here,
+            3,
+            Operation::RdmaWrite(region.remote(8)),
+            &[near.part(0, 1001), near.part(2000, 2000)],
+        );
+        pair.expect_here(3, WcStatus::Success, "a longer write");
+        let written = [near.read(0, 1001), near.read(2000, 2000)].concat();
+        near.fill(0);
+        pair.here.send(qp.here, 4, Operation::RdmaRead(region.remote(8)), &[near.part(0, 3001)]);
+        pair.expect_here(4, WcStatus::Success, "a read of device memory");
+        assert!(near.read(0, 3001) == written && near.read(3001, 1095) == [0; 1095]);
+        if pair.here.context.capabilities().atomics {
+            let add = Operation::FetchAdd { remote: region.remote(4088), add: 3 };
+            pair.here.send(qp.here, 5, add, &[near.part(0, 8)]);
+            pair.expect_here(5, WcStatus::Success, "an atomic on device memory");
+            assert_eq!((near.word(0), memory.word(4088).load(Relaxed)), (5, 8));
+        }
+        for wrong in [region.remote(4090), region.remote(0u64.wrapping_sub(8))] {
+            let qp = pair.connect();
+            pair.here.send(qp.here, 6, Operation::RdmaWrite(wrong), &[near.part(0, 8)]);
+            pair.expect_here(6, WcStatus::RemoteAccessError, "outside of it");
+        }
         pair.there.context.deregister(region).expect("registered");
-        assert_eq!(memory.word(4088).load(Relaxed), 5, "the memory outlives its registration");
+        let qp = pair.connect();
+        pair.here.send(qp.here, 7, Operation::RdmaWrite(region.remote(0)), &[near.part(0, 8)]);
+        pair.expect_here(7, WcStatus::RemoteAccessError, "no longer registered");
+        assert_eq!(memory.word(4088).load(Relaxed), if pair.here.context.capabilities().atomics { 8 } else { 5 });
     })
 }

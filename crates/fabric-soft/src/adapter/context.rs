@@ -63,7 +63,11 @@ impl<L: Link> Context for SoftContext<L> {
         access: Access,
     ) -> Result<(MemoryRegion, SharedMemory), FabricError> {
         let domain = self.domain(domain)?;
-        let memory = SharedMemory::private(len_bytes);
+        if len_bytes < 8 {
+            return Err(FabricError::InvalidRequest { operation: "allocate", reason: "at least 8 bytes" });
+        }
+        let mapped = self.link.allocate(len_bytes)?;
+        let memory = mapped.unwrap_or_else(|| SharedMemory::private(len_bytes));
         let start = std::ptr::from_ref(memory.word(0)).cast_mut().cast::<u8>();
         // SAFETY: the table keeps the memory alive as long as the region; it is shared memory, whose users expect it to
         // change at any moment.

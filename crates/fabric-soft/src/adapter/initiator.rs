@@ -127,28 +127,25 @@ impl Core {
         }
     }
 
-    /// Reads and writes by this processor, where the link can and nothing before is under way.
+    /// Reads, writes and atomics by this processor, where the link can and nothing before is under way.
     fn start_directly(&mut self, link: &mut dyn Link, number: u32, peer: LinkPeer, sources: &[ReadRange]) -> bool {
         let Some(qp) = self.queue_pairs.get(number) else { return false };
         let Some(send) = qp.sends.front() else { return false };
-        let (memory, is_read) = match send.operation {
-            Operation::RdmaWrite(memory) => (memory, false),
-            Operation::RdmaRead(memory) => (memory, true),
-            _ => return false,
-        };
-        if peer == OWN {
+        let Some(memory) = send.operation.remote().filter(|_| !send.operation.takes_receive() && peer != OWN) else {
             return false;
-        }
+        };
         let Some(direct) = link.direct() else { return false };
         let (remote_qp, len_bytes) = (qp.remote, send.len_bytes);
         let target = DirectTarget { peer, remote_qp, local_qp: number, memory, len_bytes };
-        let outcome = if is_read {
-            let Some(targets) = self.regions.targets(qp.domain(), &send.list) else { return false };
-            direct.read(&target, &targets)
-        } else {
-            direct.write(&target, sources)
-        };
-        outcome == DirectOutcome::Done
+        if !send.operation.returns_data() {
+            return direct.write(&target, sources) == DirectOutcome::Done;
+        }
+        let Some(targets) = self.regions.targets(qp.domain(), &send.list) else { return false };
+        if matches!(send.operation, Operation::RdmaRead(_)) {
+            return direct.read(&target, &targets) == DirectOutcome::Done;
+        }
+        let before = direct.atomic(&target, send.operation);
+        before.is_some_and(|before| copying::scatter(&before.to_ne_bytes(), &targets) == 8)
     }
 
     pub(super) fn send_packet(

@@ -124,7 +124,7 @@ fn capabilities(link: &LinkProperties, completion_descriptor: bool) -> Capabilit
         atomics: true,
         completion_descriptor,
         multi_queue_receives: true,
-        mapped_memory: false,
+        mapped_memory: link.mapped_memory,
         asynchronous: link.asynchronous.clone(),
         single_copy: link.single_copy.clone(),
         limits: Limits {

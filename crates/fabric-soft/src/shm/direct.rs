@@ -1,5 +1,6 @@
-//! Reads and writes by the initiator's processor: it looks up the target's key in the target's own table and copies by
-//! cross-memory attach. The target takes no part, whatever it is doing.
+//! Reads, writes and atomics by the initiator's processor: it looks up the target's key in the target's own table.
+//! Memory of an arena is mapped here and is simply used; private memory is copied by cross-memory attach. The target
+//! takes no part, whatever it is doing.
 //!
 //! ```text
 //!   region      address | length | rights, domain << 32
@@ -9,19 +10,24 @@
 use std::time::Duration;
 
 use base::memory::{ReadRange, WriteRange};
-use fabric::{Access, DirectCopyError, MemoryRegion};
+use base::sync::{AtomicU64, Ordering};
+use fabric::{Access, DirectCopyError, MemoryRegion, Operation};
 
 use super::cross_memory;
 use super::life::{self, ProcessMark};
-use super::link::ShmLink;
+use super::link::{ARENA_ADDRESS, ShmLink};
+use crate::copying;
 use crate::link::{Direct, DirectOutcome, DirectQueuePair, DirectTarget};
 
 const READ: u64 = 1;
 const WRITE: u64 = 2;
+const ATOMIC: u64 = 4;
+/// Not a right: the region lies in the owner's arena.
+const MAPPED: u64 = 8;
 
 fn rights(access: Access) -> u64 {
     let bit = |granted, right| if granted { right } else { 0 };
-    bit(access.remote_read, READ) | bit(access.remote_write, WRITE)
+    bit(access.remote_read, READ) | bit(access.remote_write, WRITE) | bit(access.remote_atomic, ATOMIC)
 }
 
 /// What an initiator is engaged with: a key of a process, never 0.
@@ -32,13 +38,14 @@ fn mark(owner: u32, key: u32) -> u64 {
 impl Direct for ShmLink {
     fn publish_region(&mut self, region: &MemoryRegion, access: Access, domain: u32) {
         let (index, generation) = split(region.rkey.0);
+        let mapped = if self.is_own_mapped(region) { MAPPED } else { 0 };
         if let Some(table) = self.segment.published_regions(self.me)
             && rights(access) != 0
         {
             table.publish(
                 index,
                 generation,
-                [region.address, region.len_bytes, rights(access) | u64::from(domain) << 32],
+                [region.address, region.len_bytes, rights(access) | mapped | u64::from(domain) << 32],
             );
         }
     }
@@ -75,70 +82,141 @@ impl Direct for ShmLink {
     }
 
     fn write(&mut self, target: &DirectTarget, from: &[ReadRange]) -> DirectOutcome {
-        self.act(target, WRITE, |process, mut remote| {
-            for range in from {
-                // SAFETY: the range is registered memory of a request that is not complete.
-                unsafe { cross_memory::write(process, range.address(), remote, range.len_bytes()) }?;
-                remote += range.len_bytes() as u64;
+        let done = self.act(target, WRITE, |way| match way {
+            Way::Mapped(to) => {
+                write_mapped(from, to);
+                Ok(())
             }
-            Ok(())
-        })
+            Way::Process(process) => from
+                .iter()
+                .try_fold(target.memory.address, |remote, range| {
+                    // SAFETY: the range is registered memory of a request that is not complete.
+                    unsafe { cross_memory::write(process, range.address(), remote, range.len_bytes()) }?;
+                    Ok(remote + range.len_bytes() as u64)
+                })
+                .map(drop),
+        });
+        if done.is_some() { DirectOutcome::Done } else { DirectOutcome::NotHere }
     }
 
     fn read(&mut self, target: &DirectTarget, to: &[WriteRange]) -> DirectOutcome {
-        self.act(target, READ, |process, mut remote| {
-            for range in to {
-                // SAFETY: the range is registered memory of a request that is not complete, for it to fill.
-                unsafe { cross_memory::read(process, range.address(), remote, range.len_bytes()) }?;
-                remote += range.len_bytes() as u64;
+        let done = self.act(target, READ, |way| match way {
+            Way::Mapped(from) => {
+                // SAFETY: the bytes are mapped, and a target that lets them be read expects it at any moment.
+                let from = unsafe { ReadRange::new(from.address() as *const u8, from.len_bytes()) };
+                copying::copy(&[from], to);
+                Ok(())
             }
-            Ok(())
+            Way::Process(process) => to
+                .iter()
+                .try_fold(target.memory.address, |remote, range| {
+                    // SAFETY: the range is registered memory of a request that is not complete, for it to fill.
+                    unsafe { cross_memory::read(process, range.address(), remote, range.len_bytes()) }?;
+                    Ok(remote + range.len_bytes() as u64)
+                })
+                .map(drop),
+        });
+        if done.is_some() { DirectOutcome::Done } else { DirectOutcome::NotHere }
+    }
+
+    fn atomic(&mut self, target: &DirectTarget, operation: Operation) -> Option<u64> {
+        if !target.memory.address.is_multiple_of(8) {
+            return None;
+        }
+        self.act(target, ATOMIC, |way| {
+            let Way::Mapped(range) = way else { return Err(DirectCopyError::Refused) };
+            let word = range.address() as *const AtomicU64;
+            // SAFETY: 8 mapped bytes, aligned here as there because arenas begin on pages; whoever shares them uses
+            // atomics.
+            let word = unsafe { &*word };
+            Ok(match operation {
+                Operation::FetchAdd { add, .. } => word.fetch_add(add, Ordering::AcqRel),
+                Operation::CompareSwap { compare, swap, .. } => {
+                    let (Ok(before) | Err(before)) =
+                        word.compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire);
+                    before
+                }
+                _ => return Err(DirectCopyError::Refused),
+            })
         })
     }
 }
 
+/// How the target's memory is reached.
+enum Way {
+    /// It is mapped here.
+    Mapped(WriteRange),
+    /// It is private to this process.
+    Process(i32),
+}
+
 impl ShmLink {
-    /// Does `copy` if the target allows it; engaged with its key, so that the target cannot take the memory away.
-    fn act(
+    /// Does `work` if the target allows it; engaged with its key, so that the target cannot take the memory away.
+    fn act<T>(
         &mut self,
         target: &DirectTarget,
         right: u64,
-        copy: impl FnOnce(i32, u64) -> Result<(), DirectCopyError>,
-    ) -> DirectOutcome {
+        work: impl FnOnce(Way) -> Result<T, DirectCopyError>,
+    ) -> Option<T> {
         let place = target.peer.0;
-        let Some(peer) = self.peers.get(place as usize).filter(|peer| peer.reached && !peer.lost) else {
-            return DirectOutcome::NotHere;
-        };
-        let (Some(ProcessMark { process_id, .. }), false) = (peer.mark, self.has_left(place)) else {
-            return DirectOutcome::NotHere;
-        };
-        let Some(engagement) = self.segment.engagement(self.me) else { return DirectOutcome::NotHere };
+        let peer = self.peers.get(place as usize).filter(|peer| !peer.lost)?;
+        let (process, reached) = (peer.mark?.process_id as i32, peer.reached);
+        if self.has_left(place) {
+            return None;
+        }
+        let engagement = self.segment.engagement(self.me)?;
         engagement.engage(mark(place, target.memory.rkey.0));
-        let done = self.allows(target, right) && copy(process_id as i32, target.memory.address).is_ok();
+        let done = match self.allowed(target, right) {
+            Some(is_mapped) => match self.mapped(target).filter(|_| is_mapped) {
+                Some(range) => work(Way::Mapped(range)).ok(),
+                None if reached && !is_mapped => work(Way::Process(process)).ok(),
+                None => None,
+            },
+            None => None,
+        };
         engagement.release();
-        if done { DirectOutcome::Done } else { DirectOutcome::NotHere }
+        done
     }
 
-    /// What the target's own tables say.
-    fn allows(&self, target: &DirectTarget, right: u64) -> bool {
+    /// What the target's own tables say: `None` if it may not, else whether the memory is mapped.
+    fn allowed(&self, target: &DirectTarget, right: u64) -> Option<bool> {
         let place = target.peer.0;
         let (index, generation) = split(target.remote_qp);
-        let queue_pair = self.segment.published_queue_pairs(place).and_then(|table| table.look(index, generation));
-        let Some([connected, granted, _]) = queue_pair else { return false };
+        let [connected, granted, _] = self.segment.published_queue_pairs(place)?.look(index, generation)?;
         if connected != u64::from(self.me) << 32 | u64::from(target.local_qp) || granted & right == 0 {
-            return false;
+            return None;
         }
         if target.len_bytes == 0 {
-            return true;
+            return Some(false);
         }
         let (index, generation) = split(target.memory.rkey.0);
-        let region = self.segment.published_regions(place).and_then(|table| table.look(index, generation));
-        let Some([start, len, allowed]) = region else { return false };
+        let [start, len, allowed] = self.segment.published_regions(place)?.look(index, generation)?;
         let offset = target.memory.address.wrapping_sub(start);
-        allowed & right != 0
-            && allowed >> 32 == granted >> 32
-            && target.memory.address >= start
-            && offset.checked_add(target.len_bytes).is_some_and(|end| end <= len)
+        let is_inside =
+            target.memory.address >= start && offset.checked_add(target.len_bytes).is_some_and(|end| end <= len);
+        let may = allowed & right != 0 && allowed >> 32 == granted >> 32 && is_inside;
+        may.then_some(allowed & MAPPED != 0)
+    }
+
+    /// The target's bytes as they are mapped here; whatever the target says, they lie in its arena.
+    fn mapped(&self, target: &DirectTarget) -> Option<WriteRange> {
+        let place = target.peer.0;
+        let theirs = self.segment.identity(place)?.word(ARENA_ADDRESS).load(Ordering::Relaxed);
+        let offset = usize::try_from(target.memory.address.checked_sub(theirs)?).ok()?;
+        let len = usize::try_from(target.len_bytes).ok()?;
+        let is_inside = offset.checked_add(len).is_some_and(|end| end <= self.segment.shape().arena_bytes);
+        let start = self.segment.arena_address(place).filter(|_| is_inside)?;
+        // SAFETY: inside the arena of the peer, which is mapped as long as the segment; its owner allows the access.
+        Some(unsafe { WriteRange::new((start + offset) as *mut u8, len) })
+    }
+
+    /// True if these bytes are of this process's arena.
+    fn is_own_mapped(&self, region: &MemoryRegion) -> bool {
+        let start = self.segment.arena_address(self.me).map(|start| start as u64);
+        start.is_some_and(|start| {
+            let end = start + self.segment.shape().arena_bytes as u64;
+            region.address >= start && region.address.checked_add(region.len_bytes).is_some_and(|last| last <= end)
+        })
     }
 
     fn has_left(&self, place: u32) -> bool {
@@ -149,6 +227,25 @@ impl ShmLink {
         let mark = self.segment.identity(place).and_then(|identity| ProcessMark::of(&identity));
         mark.is_some_and(ProcessMark::is_alive)
     }
+}
+
+/// Copies to mapped memory. Eight aligned bytes are stored at once: whoever polls them sees all or none.
+fn write_mapped(from: &[ReadRange], to: WriteRange) {
+    if let [range] = from
+        && range.len_bytes() == 8
+        && to.address().is_multiple_of(8)
+    {
+        let mut value = 0u64;
+        // SAFETY: `value` is 8 bytes of this frame.
+        let space = unsafe { WriteRange::new((&raw mut value).cast(), 8) };
+        copying::copy(from, &[space]);
+        // SAFETY: 8 mapped bytes, aligned; whoever shares them uses atomics.
+        let word = unsafe { &*(to.address() as *const AtomicU64) };
+        // Release: what was written before is seen by who sees this.
+        word.store(value, Ordering::Release);
+        return;
+    }
+    copying::copy(from, &[to]);
 }
 
 /// Place and generation of a number.

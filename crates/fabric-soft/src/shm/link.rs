@@ -2,7 +2,8 @@
 //!
 //! Small payloads travel in the channel. A large one is described there and copied by the receiver straight from the
 //! sender's memory (cross-memory attach) to where it belongs; where the kernel refuses that, it is cut into pieces that
-//! go through the channel. Reads and writes are done by the initiator's processor, see [`super::direct`].
+//! go through the channel. Reads and writes are done by the initiator's processor, see [`super::direct`]; so are atomics
+//! on memory that was allocated in the segment.
 
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use lockfree::{BlockReceiver, BlockSender, Doorbell};
 use smallvec::SmallVec;
 use std::os::fd::BorrowedFd;
 
+use super::arena::Arena;
 use super::cross_memory;
 use super::life::{self, ProcessMark};
 use super::packets::{self, FarRange, LENT_RANGES_MAX, Parsed};
@@ -36,6 +38,8 @@ const CHECK_EVERY_ASLEEP: Duration = Duration::from_millis(500);
 static PROBE: u64 = u64::from_le_bytes(*b"reachme!");
 /// Where an identity holds the probe's address.
 const PROBE_ADDRESS: usize = 16;
+/// And where its owner has its arena.
+pub(super) const ARENA_ADDRESS: usize = 24;
 pub(super) const REACHED: u64 = 1;
 const REFUSED: u64 = 2;
 
@@ -49,6 +53,7 @@ pub struct ShmLink {
     introductions: SharedMemory,
     /// Channels into which somebody has begun to write.
     receivers: Vec<(u32, BlockReceiver)>,
+    arena: Arena,
     sleeper: Sleeper,
     start: Instant,
     check_at: Duration,
@@ -113,6 +118,7 @@ impl ShmLink {
             cross_memory::allow_peers();
         }
         own.identity.word(PROBE_ADDRESS).store(&raw const PROBE as u64, Ordering::Relaxed);
+        own.identity.word(ARENA_ADDRESS).store(segment.arena_address(me.0).unwrap_or(0) as u64, Ordering::Relaxed);
         ProcessMark::own().publish(&own.identity);
         let area = fabric::MappedArea::Introductions { owner: me };
         let introductions = segment.area(area).ok_or(FabricError::NoSuchPeer(me.0))?;
@@ -121,13 +127,15 @@ impl ShmLink {
             description: format!("shared memory of this host, {count} places"),
             message_max_bytes: 1 << 30,
             datagram_max_bytes: 4096,
-            asynchronous: Err("reads and writes need nobody's help; messages and atomics are done while their target \
-                               polls"
+            asynchronous: Err("reads, writes and atomics on mapped memory need nobody's help; messages and other \
+                               atomics are done while their target polls"
                 .into()),
             single_copy: cross_memory.clone(),
             multicast: true,
+            mapped_memory: segment.shape().arena_bytes > 0,
             peer_bytes: (size_of::<Peer>() + BlockSender::footprint(segment.shape().channel_bytes)) as u64,
         };
+        let arena = Arena::new(segment.arena(me.0).ok_or(FabricError::NoSuchPeer(me.0))?);
         let sleeper = Sleeper::new(own.doorbell.clone())?;
         Ok(Self {
             segment,
@@ -137,6 +145,7 @@ impl ShmLink {
             peers,
             introductions,
             receivers: Vec::new(),
+            arena,
             sleeper,
             start: Instant::now(),
             check_at: Duration::ZERO,
@@ -486,6 +495,16 @@ impl Link for ShmLink {
             peer.mark.is_some() && !peer.lost
         };
         Some((0..count).filter(is_there).map(LinkPeer).collect())
+    }
+
+    fn allocate(&mut self, len_bytes: usize) -> Result<Option<SharedMemory>, FabricError> {
+        let max = self.segment.shape().arena_bytes;
+        if max == 0 {
+            return Ok(None);
+        }
+        let exhausted =
+            FabricError::Exhausted { object: "bytes of mapped memory", max: u32::try_from(max).unwrap_or(u32::MAX) };
+        self.arena.allocate(len_bytes).map(Some).ok_or(exhausted)
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

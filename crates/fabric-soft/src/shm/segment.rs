@@ -14,9 +14,11 @@ use super::region_table;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ferrovia");
 /// Changes with the layout, so that two builds that differ never share a segment.
-const LAYOUT_VERSION: u64 = 2;
+const LAYOUT_VERSION: u64 = 3;
 /// Where the header holds the segment's random number.
 const ID: usize = 32;
+/// And the size of the arenas.
+const ARENA_BYTES: usize = 40;
 const HEADER_BYTES: usize = 4096;
 const PAGE_BYTES: usize = 4096;
 
@@ -27,6 +29,8 @@ pub struct Shape {
     pub process_count: u32,
     /// Bytes of the block of each channel.
     pub channel_bytes: usize,
+    /// Bytes each process can give out to be mapped by its peers; whole pages.
+    pub arena_bytes: usize,
 }
 
 impl Shape {
@@ -66,8 +70,12 @@ impl Shape {
         self.published() + 2 * PublishedTable::footprint(Self::PUBLISHED_MAX)
     }
 
-    fn part_bytes(&self) -> usize {
+    fn arena(&self) -> usize {
         (self.channels() + self.process_count as usize * self.channel_stride()).next_multiple_of(PAGE_BYTES)
+    }
+
+    fn part_bytes(&self) -> usize {
+        (self.arena() + self.arena_bytes).next_multiple_of(PAGE_BYTES)
     }
 
     fn segment_bytes(&self) -> usize {
@@ -117,6 +125,7 @@ impl Segment {
         memory.word(8).store(LAYOUT_VERSION, Relaxed);
         memory.word(16).store(shape.process_count.into(), Relaxed);
         memory.word(24).store(shape.channel_bytes as u64, Relaxed);
+        memory.word(ARENA_BYTES).store(shape.arena_bytes as u64, Relaxed);
         memory.word(ID).store(std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0), Relaxed);
         memory.word(0).store(MAGIC, base::sync::Ordering::Release);
         Ok(Self { shape, memory, fd: Some(Arc::new(fd)) })
@@ -135,8 +144,9 @@ impl Segment {
         }
         let memory = map(fd.as_fd(), shape.segment_bytes())?;
         use base::sync::Ordering::Acquire;
-        let found = [0, 8, 16, 24].map(|offset| memory.word(offset).load(Acquire));
-        if found != [MAGIC, LAYOUT_VERSION, shape.process_count.into(), shape.channel_bytes as u64] {
+        let found = [0, 8, 16, 24, ARENA_BYTES].map(|offset| memory.word(offset).load(Acquire));
+        let sizes = [shape.channel_bytes, shape.arena_bytes].map(|bytes| bytes as u64);
+        if found != [MAGIC, LAYOUT_VERSION, shape.process_count.into(), sizes[0], sizes[1]] {
             return Err(refuse("the processes of this job run different builds or settings of Ferrovia".into()));
         }
         Ok(Self { shape, memory, fd: None })
@@ -158,6 +168,17 @@ impl Segment {
     /// A random number that no other segment has.
     pub(super) fn id(&self) -> u64 {
         self.memory.word(ID).load(base::sync::Ordering::Relaxed)
+    }
+
+    /// The memory that `process` gives out.
+    pub(super) fn arena(&self, process: u32) -> Option<SharedMemory> {
+        self.part(process, self.shape.arena(), self.shape.arena_bytes)
+    }
+
+    /// Where the arena of `process` is mapped here; `None` if it has none.
+    pub(super) fn arena_address(&self, process: u32) -> Option<usize> {
+        let part = self.part(process, 0, CACHE_LINE_BYTES).filter(|_| self.shape.arena_bytes > 0)?;
+        Some(std::ptr::from_ref(part.word(0)) as usize + self.shape.arena())
     }
 
     /// What `process` found out about reaching others: a word each.
