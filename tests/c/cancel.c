@@ -62,6 +62,35 @@ int main(int argc, char **argv)
     CHECK(!flag && value == left);
     OK(MPI_Request_free(&persistent));
 
+    /* A send nobody receives: its cancellation succeeds, or it has left already and can be received. */
+    for (int large_one = 0; large_one < 2; large_one++) {
+        static char bytes[400000], arrived[400000];
+        int count = large_one ? (int)sizeof bytes : 8;
+        OK(MPI_Issend(bytes, count, MPI_CHAR, right, 20, MPI_COMM_WORLD, &requests[0]));
+        OK(MPI_Isend(bytes, count, MPI_CHAR, right, 21, MPI_COMM_WORLD, &requests[1]));
+        bytes[0] = 5;
+        OK(MPI_Issend(bytes, 1, MPI_CHAR, right, 20, MPI_COMM_WORLD, &requests[2]));
+        for (int i = 0; i < 2; i++) {
+            OK(MPI_Cancel(&requests[i]));
+            OK(MPI_Wait(&requests[i], &status));
+            OK(MPI_Test_cancelled(&status, &flag));
+            CHECK(flag || i == 1); /* a synchronous send cannot complete without its receive */
+            int theirs = -1;
+            OK(MPI_Sendrecv(&flag, 1, MPI_INT, right, 22, &theirs, 1, MPI_INT, left, 22, MPI_COMM_WORLD,
+                            MPI_STATUS_IGNORE));
+            if (!theirs)
+                OK(MPI_Recv(arrived, count, MPI_CHAR, left, 20 + i, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        }
+        /* The one behind it is still there. */
+        OK(MPI_Recv(arrived, count, MPI_CHAR, left, 20, MPI_COMM_WORLD, &status));
+        OK(MPI_Get_count(&status, MPI_CHAR, &value));
+        CHECK(value == 1 && arrived[0] == 5);
+        OK(MPI_Wait(&requests[2], MPI_STATUS_IGNORE));
+        OK(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE));
+        CHECK(!flag);
+        OK(MPI_Barrier(MPI_COMM_WORLD));
+    }
+
     /* A freed active send still arrives. */
     char *large = allocate(300000), *got = allocate(300000);
     fill(large, 300000, (uint64_t)world_rank);

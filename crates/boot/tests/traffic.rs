@@ -212,6 +212,87 @@ fn a_full_store_of_unexpected_messages_holds_senders_back() {
     }
 }
 
+/// A cancelled send is either received or gone, never both, and its like keep their order.
+#[test]
+fn cancelled_sends_are_received_or_gone() {
+    let mut engines = local_engines(2, &Config::default()).expect("a segment");
+    let mut other = engines.pop().expect("two");
+    let mut own = engines.pop().expect("two");
+    let (mut gone_count, mut late_count) = (0, 0);
+    for seed in 0..300 {
+        let mut random = Random(seed);
+        let to_self = random.below(4) == 0;
+        let lengths = [0, 8, 3000, 100_000, 3_000_000];
+        let (mut sends, mut sent_bytes) = (Vec::new(), Vec::new());
+        for _ in 0..6 {
+            let len = lengths[random.below(5) as usize];
+            let mode = if random.below(2) == 0 { SendMode::Synchronous } else { SendMode::Standard };
+            let from = if to_self { &mut own } else { &mut other };
+            sends.push(from.send(mode, 0, CONTEXT, 1, SendBuf::from_owned(vec![1; len].into())).expect("a peer"));
+            sent_bytes.push(len as u64);
+        }
+        let sender_rank = if to_self { 0 } else { 1 };
+        let receive = |own: &mut Engine| {
+            let buf = RecvBuf::from_owned(vec![0; 3_000_000].into());
+            own.recv(Source::Peer(sender_rank), CONTEXT, TagPattern::Exact(1), buf).expect("a peer")
+        };
+        // Some receives meet their messages before the cancellation, some after.
+        let early = random.below(4) as usize;
+        let mut receives: Vec<_> = (0..early).map(|_| receive(&mut own)).collect();
+        let turns = random.below(3);
+        for _ in 0..turns {
+            own.progress();
+            other.progress();
+        }
+        let cancelled: Vec<bool> = sends.iter().map(|_| random.below(2) == 0).collect();
+        for (send, _) in sends.iter().zip(&cancelled).filter(|(_, cancelled)| **cancelled) {
+            if to_self { own.cancel(*send) } else { other.cancel(*send) }
+        }
+        // The engines of one process take turns; every message that is not gone finds a receive.
+        let mut outcomes = vec![None; sends.len()];
+        while outcomes.iter().any(Option::is_none) {
+            other.progress();
+            own.progress();
+            let sender = if to_self { &mut own } else { &mut other };
+            for (send, outcome) in sends.iter().zip(&mut outcomes) {
+                *outcome = outcome.take().or_else(|| sender.take(*send).map(|completion| completion.outcome));
+            }
+            let pending = receives.iter().filter(|receive| !own.is_complete(**receive)).count();
+            if pending == 0 && own.probe(Source::Any, CONTEXT, TagPattern::Any).is_some() {
+                receives.push(receive(&mut own));
+            }
+        }
+        let mut expected = Vec::new();
+        for ((outcome, cancelled), len_bytes) in outcomes.iter().zip(&cancelled).zip(&sent_bytes) {
+            match outcome {
+                Some(Outcome::Cancelled) => gone_count += 1,
+                _ => expected.push(*len_bytes),
+            }
+            late_count += usize::from(*cancelled && *outcome == Some(Outcome::Done));
+            assert!(*outcome == Some(Outcome::Done) || *cancelled, "seed {seed}: {outcome:?}");
+        }
+        while receives.iter().filter(|receive| own.is_complete(**receive)).count() < expected.len() {
+            if receives.len() < expected.len() {
+                receives.push(receive(&mut own));
+            }
+            other.progress();
+            own.progress();
+        }
+        let mut arrived = Vec::new();
+        for receive in receives {
+            own.cancel(receive);
+            let completion = own.take(receive).expect("received or cancelled");
+            if completion.outcome == Outcome::Done {
+                arrived.push(completion.envelope.len_bytes);
+            }
+        }
+        assert_eq!(arrived, expected, "seed {seed}");
+        assert_eq!((own.unexpected_count(), own.pending_sends(), other.pending_sends()), (0, 0, 0), "seed {seed}");
+    }
+    assert_eq!((own.stats().refused_records, other.stats().refused_records), (0, 0));
+    assert!(gone_count > 50 && late_count > 50, "{gone_count} gone, {late_count} too late");
+}
+
 #[test]
 fn truncation_cancel_and_detach() {
     let mut engines = local_engines(2, &Config::default()).expect("a segment");

@@ -276,14 +276,21 @@ impl Engine {
         }
     }
 
-    /// Cancels a receive that nothing has matched; anything else goes on as before. MPI: §3.8.4.
+    /// Cancels a receive or send that nothing has matched; anything else goes on as before. The receiver of a
+    /// send is asked, and the request is over once it has answered. MPI: §3.8.4.
     pub fn cancel(&mut self, request: RequestId) {
-        let Some(Request { state: State::Posted { links, .. }, .. }) = self.core.requests.get(request.0) else {
-            return;
-        };
-        self.core.posted.remove(*links);
-        let envelope = Envelope { peer: self.core.me, tag: 0, len_bytes: 0 };
-        self.core.complete(request.0, Completion { envelope, outcome: Outcome::Cancelled });
+        match self.core.requests.get(request.0) {
+            Some(Request { state: State::Posted { links, .. }, .. }) => {
+                self.core.posted.remove(*links);
+                let envelope = Envelope { peer: self.core.me, tag: 0, len_bytes: 0 };
+                self.core.complete(request.0, Completion { envelope, outcome: Outcome::Cancelled });
+            }
+            Some(Request { state: State::Outgoing(send), .. }) => {
+                let (to, key) = (send.envelope.peer, send.key);
+                self.core.cancel_send(to, key, request.0);
+            }
+            _ => {}
+        }
     }
 
     /// The earliest message that could be received so.

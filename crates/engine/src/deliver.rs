@@ -8,7 +8,7 @@ use protocol::rendezvous::Chunks;
 use protocol::wire::{self, Message};
 use protocol::{CopyPlan, RendezvousOffer, SharedCopy};
 
-use crate::core::Core;
+use crate::core::{Core, match_key};
 use crate::progress::{Helping, Stream};
 use crate::request::{
     Completion, ContextId, Envelope, Incoming, IncomingWay, Outcome, OutgoingSend, PeerId, Request, RequestId, State,
@@ -31,6 +31,17 @@ enum Content {
     Own { send: SlabKey },
 }
 
+impl Content {
+    /// True if the sender's request `wanted` waits for this message to be matched.
+    fn is_awaited_by(&self, wanted: u64) -> bool {
+        match self {
+            Content::Eager { acknowledge, .. } => *acknowledge == Some(wanted),
+            Content::Rendezvous { send, .. } => *send == wanted,
+            Content::Own { send } => send.to_bits() == wanted,
+        }
+    }
+}
+
 impl Core {
     /// One record from `peer`.
     #[inline]
@@ -43,6 +54,8 @@ impl Core {
             Some(Message::Clear { send, receive }) => self.arrive_clear(peer, send, receive),
             Some(Message::ClearShared { send, receive, copy }) => self.arrive_clear_shared(peer, send, receive, copy),
             Some(Message::Finished { send } | Message::Acknowledge { send }) => self.arrive_finished(peer, send),
+            Some(Message::Withdraw { key, send }) => self.arrive_withdraw(peer, key, send),
+            Some(Message::Withdrawn { send }) => self.arrive_withdrawn(peer, send),
             None => self.refuse(),
         }
     }
@@ -293,6 +306,42 @@ impl Core {
         self.finish_send(key, Completion { envelope, outcome: Outcome::Done });
     }
 
+    /// Asks for a send to be cancelled; a message of this process to itself is cancelled at once.
+    pub(crate) fn cancel_send(&mut self, to: PeerId, key: u64, send: SlabKey) {
+        if to != self.me {
+            return self.send_control(to, Message::Withdraw { key, send: send.to_bits() });
+        }
+        if self.drop_unmatched(to, key, send.to_bits()) {
+            self.arrive_withdrawn(to, send.to_bits());
+        }
+    }
+
+    /// The sender cancels: if its message was matched meanwhile it hears of that anyway.
+    fn arrive_withdraw(&mut self, peer: PeerId, key: u64, send: u64) {
+        if self.drop_unmatched(peer, key, send) {
+            self.send_control(peer, Message::Withdrawn { send });
+        }
+    }
+
+    fn arrive_withdrawn(&mut self, peer: PeerId, send: u64) {
+        let key = SlabKey::from_bits(send);
+        let Some(send) = self.outgoing_to(peer, key) else {
+            return self.refuse();
+        };
+        let envelope = send.envelope;
+        self.finish_send(key, Completion { envelope, outcome: Outcome::Cancelled });
+    }
+
+    /// Drops a message that nothing has matched; false if there is none of that sender's request.
+    fn drop_unmatched(&mut self, peer: PeerId, key: u64, send: u64) -> bool {
+        let (context, tag) = split(key);
+        let dropped = self.unexpected.take_one(context, peer, tag, |message| message.content.is_awaited_by(send));
+        if let Some(Unexpected { content: Content::Eager { data, .. }, .. }) = &dropped {
+            self.unexpected_bytes -= data.len();
+        }
+        dropped.is_some()
+    }
+
     fn outgoing_to(&self, peer: PeerId, key: SlabKey) -> Option<&OutgoingSend> {
         match self.requests.get(key) {
             Some(Request { state: State::Outgoing(send), .. }) if send.envelope.peer == peer => Some(send),
@@ -323,7 +372,8 @@ impl Core {
             self.fill_posted(receive, envelope, |into| copy(&buf, into));
             return self.completed(envelope);
         }
-        let send = OutgoingSend { buf, envelope, key: 0, region: None, synchronous: true };
+        let key = match_key(context, envelope.tag);
+        let send = OutgoingSend { buf, envelope, key, region: None, synchronous: true };
         let id = self.requests.insert(Request { state: State::Outgoing(Box::new(send)), detached: false });
         self.unfinished_sends += 1;
         self.store(context, Unexpected { envelope, content: Content::Own { send: id } });

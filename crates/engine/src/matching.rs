@@ -255,6 +255,27 @@ impl<T> UnexpectedQueue<T> {
         self.lists.remove(key)
     }
 
+    /// Takes out the message of exactly this envelope that `is_meant` names, wherever it stands among its like.
+    pub(crate) fn take_one(
+        &mut self,
+        context: ContextId,
+        peer: PeerId,
+        tag: Tag,
+        is_meant: impl Fn(&T) -> bool,
+    ) -> Option<T> {
+        let pattern = Pattern::new(context, Source::Peer(peer), TagPattern::Exact(tag));
+        let lane = pattern.class();
+        let mut at = self.lists.head(pattern);
+        while let Some(key) = at {
+            let node = self.lists.nodes.get(key)?;
+            if is_meant(&node.value) {
+                return self.lists.remove(key);
+            }
+            at = node.next[lane];
+        }
+        None
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.lists.nodes.len()
     }
@@ -322,10 +343,16 @@ mod tests {
             let mut queue = UnexpectedQueue::new();
             let mut oracle: Vec<(u32, (u32, u32, i32))> = Vec::new();
             for number in 0..1000 {
-                if random.below(2) == 0 {
+                let chance = random.below(5);
+                if chance < 2 {
                     let message = (random.below(2), random.below(3), random.below(3) as i32);
                     queue.push(ContextId(message.0), message.1, message.2, number);
                     oracle.push((number, message));
+                } else if chance == 2 && !oracle.is_empty() {
+                    let at = random.below(oracle.len() as u32) as usize;
+                    let (meant, (context, peer, tag)) = oracle.remove(at);
+                    let mut take = || queue.take_one(ContextId(context), peer, tag, |value| *value == meant);
+                    assert_eq!((take(), take()), (Some(meant), None), "seed {seed}");
                 } else {
                     let pattern = random_pattern(&mut random);
                     let at = oracle.iter().position(|(_, message)| matches(pattern, *message));

@@ -79,7 +79,7 @@ pub struct Completion {
 pub enum Outcome {
     /// As asked.
     Done,
-    /// The receive was cancelled before anything matched it.
+    /// It was cancelled before anything matched it.
     Cancelled,
     /// The message is longer than the receive's memory.
     Truncated {

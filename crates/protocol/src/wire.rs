@@ -10,6 +10,8 @@
 //!   data           receive id, offset         data                               short bit 0: last of its range
 //!   finished       send id, 0                 —                                  the receiver has everything
 //!   acknowledge    send id, 0                 —                                  matched
+//!   withdraw       match key, send id         —                                  the sender cancels
+//!   withdrawn      send id, 0                 —                                  it was not matched and is gone
 //! ```
 
 use fabric::{RemoteMemory, Rkey};
@@ -23,6 +25,8 @@ const CLEAR_SHARED: u8 = 5;
 const DATA: u8 = 6;
 const FINISHED: u8 = 7;
 const ACKNOWLEDGE: u8 = 8;
+const WITHDRAW: u8 = 9;
+const WITHDRAWN: u8 = 10;
 
 /// Payload of the longest control record, in bytes.
 pub const CONTROL_MAX_BYTES: usize = 32;
@@ -114,6 +118,18 @@ pub enum Message<'a> {
         /// The sender's request.
         send: u64,
     },
+    /// The sender cancels a message; no answer if that comes too late.
+    Withdraw {
+        /// What it matches by.
+        key: u64,
+        /// The sender's request.
+        send: u64,
+    },
+    /// The message was not matched, and is gone.
+    Withdrawn {
+        /// The sender's request.
+        send: u64,
+    },
 }
 
 /// A record's header and, for control records, its payload.
@@ -175,6 +191,8 @@ pub fn control(message: Message<'_>) -> Control {
         }
         Message::Finished { send } => (record(FINISHED, send, 0), 0),
         Message::Acknowledge { send } => (record(ACKNOWLEDGE, send, 0), 0),
+        Message::Withdraw { key, send } => (record(WITHDRAW, key, send), 0),
+        Message::Withdrawn { send } => (record(WITHDRAWN, send, 0), 0),
         Message::Eager { .. } | Message::EagerSync { .. } | Message::Data { .. } => {
             unreachable!("user data is not a control record")
         }
@@ -208,6 +226,8 @@ pub fn parse<'a>(record: Record, payload: &'a [u8]) -> Option<Message<'a>> {
         }
         FINISHED => Message::Finished { send: first },
         ACKNOWLEDGE => Message::Acknowledge { send: first },
+        WITHDRAW => Message::Withdraw { key: first, send: second },
+        WITHDRAWN => Message::Withdrawn { send: first },
         _ => return None,
     })
 }
@@ -235,6 +255,8 @@ mod tests {
             Message::ClearShared { send: 5, receive: 6, copy },
             Message::Finished { send: 7 },
             Message::Acknowledge { send: 8 },
+            Message::Withdraw { key: 9, send: u64::MAX },
+            Message::Withdrawn { send: 10 },
         ];
         for case in cases {
             let control = control(case);
@@ -248,7 +270,7 @@ mod tests {
 
     #[test]
     fn unknown_and_short_records_are_refused() {
-        for kind in [0, 9, 200] {
+        for kind in [0, 11, 200] {
             assert_eq!(parse(Record { kind, ..Record::default() }, &[0; 64]), None);
         }
         for len in 0..21 {

@@ -216,8 +216,8 @@ impl World {
         set.with(index, |request| request.is_active().then(|| self.peek(request))).flatten()
     }
 
-    /// Asks for request 0 of `set` to be cancelled. Only receives not matched yet are; the request
-    /// still has to be completed.
+    /// Asks for request 0 of `set` to be cancelled. Messages that nothing has matched yet are; the
+    /// request still has to be completed.
     ///
     /// # Errors
     /// What the cancel callback of a generalized request returns.
