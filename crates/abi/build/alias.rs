@@ -5,6 +5,7 @@
 
 use std::fmt::Write;
 
+use crate::removed::REMOVED;
 use crate::standard::Standard;
 
 pub fn assembly(standard: &Standard, architecture: &str) -> String {
@@ -16,12 +17,13 @@ pub fn assembly(standard: &Standard, architecture: &str) -> String {
         other => panic!("how does one jump on {other}?"),
     };
     let mut text = String::from(".text\n");
-    for function in &standard.functions {
-        let name = &function.name;
+    let own = standard.functions.iter().map(|function| (function.name.as_str(), function.name.as_str()));
+    let removed = REMOVED.iter().filter_map(|removed| Some((removed.name(), removed.same_as?)));
+    for (name, target) in own.chain(removed) {
         writeln!(
             text,
             ".weak {name}\n.type {name}, %function\n.p2align 3\n{name}:\n    {}\n.size {name}, . - {name}",
-            jump(name)
+            jump(target)
         )
         .expect("strings take everything");
     }
@@ -32,6 +34,9 @@ pub fn version_script(standard: &Standard) -> String {
     let mut text = String::from("{\n  global:\n    ferrovia_coverage;\n");
     for function in &standard.functions {
         writeln!(text, "    {0};\n    P{0};", function.name).expect("strings take everything");
+    }
+    for removed in REMOVED {
+        writeln!(text, "    {};", removed.name()).expect("strings take everything");
     }
     text.push_str("  local: *;\n};\n");
     text

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
+use crate::removed::REMOVED;
 use crate::standard::Standard;
 
 const TOP: &str = "\
@@ -143,6 +144,10 @@ fn functions(text: &mut String, standard: &Standard) {
     text.push('\n');
     for function in &standard.functions {
         line(text, &format!("{};", function.prototype.replacen(" MPI_", " PMPI_", 1)));
+    }
+    text.push_str("\n/* Removed from the standard by MPI 3.0; not every library with this ABI has them. */\n");
+    for removed in REMOVED {
+        line(text, &format!("{};", removed.prototype));
     }
 }
 

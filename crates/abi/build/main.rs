@@ -10,6 +10,7 @@ mod constants;
 mod ctypes;
 mod entries;
 mod header;
+mod removed;
 mod standard;
 mod tables;
 

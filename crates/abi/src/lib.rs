@@ -44,6 +44,8 @@ pub mod types {
 }
 
 mod entries;
+#[allow(non_snake_case, reason = "the names are those of the standard")]
+mod removed;
 
 pub use entries::{COVERAGE, ferrovia_coverage};
 
