@@ -99,6 +99,6 @@ pub(crate) fn group_from_session_pset(
     pset_name: &CStr,
     newgroup: OutHandle<Group>,
 ) -> Result<()> {
-    let group = session.group(&pset_name.to_string_lossy());
-    newgroup.set_or_null(face, group.map(Arc::new))
+    newgroup.set_null();
+    newgroup.set(face, Arc::new(session.group(&pset_name.to_string_lossy())?))
 }

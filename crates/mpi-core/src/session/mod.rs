@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use engine::PeerId;
 
 use crate::environment::{ErrorHandler, MEMORY_KINDS};
-use crate::error::{ErrorClass, Result};
+use crate::error::{Error, ErrorClass, Result};
 use crate::group::Group;
 use crate::info::Info;
 use crate::point_to_point::{AttachedBuffer, Budget};
@@ -90,23 +90,26 @@ impl Session {
         let size = match name {
             WORLD_SET => self.size,
             SELF_SET => 1,
-            _ => return ErrorClass::Arg.fail(format!("there is no process set '{name}'")),
+            _ => return Err(no_such_set(name)),
         };
         let info = Info::new();
         info.set("mpi_size", &size.to_string())?;
         Ok(info)
     }
 
-    /// The processes of a set, in order of rank; `None` if there is no such set.
+    /// The processes of a set, in order of rank.
+    ///
+    /// # Errors
+    /// `Arg` if there is no such set.
     ///
     /// MPI: §11.3.2 `MPI_Group_from_session_pset`
-    pub fn group(self: &Arc<Self>, name: &str) -> Option<Group> {
+    pub fn group(self: &Arc<Self>, name: &str) -> Result<Group> {
         let group = match name {
             WORLD_SET => Group::identity(self.size, self.rank),
             SELF_SET => Group::new(vec![self.rank], self.rank),
-            _ => return None,
+            _ => return Err(no_such_set(name)),
         };
-        Some(group.made_from(Arc::clone(self)))
+        Ok(group.made_from(Arc::clone(self)))
     }
 
     /// The hints in use.
@@ -151,6 +154,10 @@ impl Session {
     }
 }
 
+fn no_such_set(name: &str) -> Error {
+    ErrorClass::Arg.error(format!("there is no process set '{name}'"))
+}
+
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Session(rank {} of {}, {})", self.rank, self.size, self.thread_level.name())
@@ -176,7 +183,7 @@ mod tests {
             assert!(Arc::ptr_eq(group.session().unwrap(), &session));
         }
         assert!(session.nth_set(-1).is_err() && session.nth_set(2).is_err());
-        assert!(session.group("mpi://world").is_none() && session.group("").is_none());
+        assert!(session.group("mpi://world").is_err() && session.group("").is_err());
         assert_eq!(session.set_info("app://ocean").unwrap_err().class, ErrorClass::Arg);
     }
 
