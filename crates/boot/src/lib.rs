@@ -21,11 +21,13 @@
 #![forbid(unsafe_code)]
 
 mod devices;
+mod hardware;
 mod local;
 mod manager;
 mod start;
 
 pub use devices::{DeviceReport, devices};
+pub use hardware::hardware;
 pub use local::local_engines;
 pub use start::{Job, configuration, configuration_with, connect, start};
 

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use base::Config;
 use engine::Stats;
 use mpi_core::ProcessManager;
+use mpi_core::environment::Hardware;
 use pmi::{Client, PmiError, Timeouts};
 
 use crate::BootError;
@@ -97,6 +98,10 @@ impl ProcessManager for Manager {
 
     fn processor_name(&self) -> String {
         mpi_core::environment::processor_name()
+    }
+
+    fn hardware(&self) -> Hardware {
+        crate::hardware::hardware()
     }
 
     fn node_key(&self) -> u64 {

@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use datatype::Basic;
-use mpi_core::environment::{ABI_VERSION, MPI_VERSION, hardware_info, library_version, processor_name};
+use mpi_core::environment::{ABI_VERSION, MPI_VERSION, library_version, processor_name};
 use mpi_core::info::Info;
 use mpi_core::{ErrorClass, Result};
 
@@ -76,7 +76,7 @@ pub(crate) fn get_processor_name(face: &Face, name: StringOut<'_>, resultlen: Ou
 }
 
 pub(crate) fn get_hw_resource_info(face: &Face, hw_info: OutHandle<Info>) -> Result<()> {
-    hw_info.set(face, Arc::new(hardware_info()))
+    hw_info.set(face, Arc::new(boot::hardware().info()))
 }
 
 pub(crate) fn wtime() -> f64 {

@@ -107,6 +107,12 @@ pub(crate) fn startall(face: &Face, _count: i32, requests: Requests<'_>) -> Resu
 }
 
 pub(crate) fn request_free(face: &Face, request: Requests<'_>) -> Result<()> {
+    let generalized = request.with(0, |request| request.generalized().cloned()).flatten();
+    if let Some(generalized) = generalized.filter(|generalized| !generalized.is_complete()) {
+        // Whoever completes it has a copy of the handle.
+        request.forget(0);
+        return face.world().release_generalized(&generalized);
+    }
     match request.take(0) {
         Some(request) => face.world().free_request(request),
         None => ErrorClass::Request.fail("the request is MPI_REQUEST_NULL"),
@@ -190,7 +196,12 @@ pub(crate) fn grequest_start(
 
 pub(crate) fn grequest_complete(face: &Face, request: Requests<'_>) -> Result<()> {
     match request.with(0, |request| request.generalized().cloned()).flatten() {
-        Some(generalized) => face.world().complete_generalized(&generalized),
+        Some(generalized) => {
+            if generalized.is_released() {
+                drop(request.take(0));
+            }
+            face.world().complete_generalized(&generalized)
+        }
         None => ErrorClass::Request.fail("the request was not made by MPI_Grequest_start"),
     }
 }

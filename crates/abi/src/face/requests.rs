@@ -41,9 +41,18 @@ impl<'a> Requests<'a> {
     /// Takes the request at `index` from the program and writes null.
     pub fn take(&self, index: usize) -> Option<Request> {
         let request = self.face.process().requests.take(self.handle(index).value).ok();
-        // SAFETY: `handle` has checked the index; valid for writing by the contract of `new`.
-        unsafe { self.start.add(index).write(Handle::new(MPI_REQUEST_NULL)) };
+        self.forget(index);
         request
+    }
+
+    /// Writes null at `index`; copies of the handle there stay good.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn forget(&self, index: usize) {
+        assert!(index < self.len, "request {index} of {}", self.len);
+        // SAFETY: `index` was checked; valid for writing by the contract of `new`.
+        unsafe { self.start.add(index).write(Handle::new(MPI_REQUEST_NULL)) };
     }
 }
 

@@ -46,6 +46,8 @@ struct Record {
 }
 
 const RECORD_BYTES: usize = 18;
+/// Pieces of hardware of one kind are numbered below this.
+const INSTANCES_MAX: u64 = 1 << 16;
 
 impl World {
     /// One new communicator per colour, ranks ordered by key and then by old rank; `None` for a
@@ -68,8 +70,8 @@ impl World {
 
     /// New communicators of processes that have something in common.
     ///
-    /// The hardware is known by its nodes: the guided kinds give a communicator where the hints
-    /// name shared memory or a node, the unguided kind where nodes split the communicator.
+    /// The guided kinds give a communicator to processes restricted to one piece of the hardware the
+    /// hints name, the unguided kind where nodes split the communicator.
     ///
     /// Collective.
     ///
@@ -88,7 +90,11 @@ impl World {
         let hint = |name| info.and_then(|info| info.value(name));
         let guided = || match hint("mpi_hw_resource_type").as_deref() {
             Some("mpi_shared_memory" | "node" | "machine") => Some(node),
-            _ => None,
+            Some(kind) => {
+                let instance = self.process_manager().hardware().instance(kind);
+                instance.map(|instance| node.wrapping_mul(INSTANCES_MAX).wrapping_add(instance.into()))
+            }
+            None => None,
         };
         let colour = match kind {
             SplitType::Undefined => None,

@@ -4,15 +4,15 @@
 
 mod clock;
 mod error_handler;
+mod hardware;
 mod launch;
 mod lifecycle;
 
 pub use clock::{wtick, wtime};
 pub use error_handler::{ErrorHandler, HandlerFunction, ObjectKind, Predefined, Subject, Verdict};
+pub use hardware::Hardware;
 pub use launch::Launch;
 pub use lifecycle::Lifecycle;
-
-use crate::info::Info;
 
 /// `MPI_VERSION` and `MPI_SUBVERSION`.
 pub const MPI_VERSION: (i32, i32) = (5, 0);
@@ -50,15 +50,6 @@ pub fn processor_name() -> String {
     }
 }
 
-/// The kinds of hardware by which communicators can be split here, each `true` if this process is
-/// bound to one piece of it.
-///
-/// MPI: §9.1.5 `MPI_Get_hw_resource_info`
-pub fn hardware_info() -> Info {
-    // A process never leaves its machine.
-    Info::read_only(["mpi_shared_memory", "node"].map(|kind| (kind, "true".to_owned()))).duplicate()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,14 +67,5 @@ mod tests {
     fn the_machine_has_a_name() {
         let name = processor_name();
         assert!(!name.is_empty() && name.len() <= PROCESSOR_NAME_MAX_BYTES);
-    }
-
-    #[test]
-    fn hardware_is_said_in_truth_values() {
-        let info = hardware_info();
-        for n in 0..info.len() {
-            let value = info.value(&info.nth_key(n as i32).unwrap()).unwrap();
-            assert!(value == "true" || value == "false");
-        }
     }
 }

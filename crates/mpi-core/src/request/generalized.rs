@@ -65,6 +65,11 @@ impl Generalized {
         freed.map(|()| status)
     }
 
+    /// True if the user has let go of it before its completion.
+    pub fn is_released(&self) -> bool {
+        self.is_released.load(Ordering::Relaxed)
+    }
+
     /// Frees it now if complete, otherwise at its completion.
     pub(crate) fn release(&self) -> Result<()> {
         self.is_released.store(true, Ordering::Relaxed);
@@ -81,6 +86,16 @@ impl World {
         Request { state, call: "MPI_Grequest_start" }
     }
 
+    /// Lets go of a generalized request that is still to be declared complete, which frees it.
+    ///
+    /// # Errors
+    /// What the free callback returns, if it is complete already.
+    ///
+    /// MPI: §13.2, §3.7.3 `MPI_Request_free`
+    pub fn release_generalized(&self, request: &Generalized) -> Result<()> {
+        request.release()
+    }
+
     /// Declares a generalized request complete.
     ///
     /// # Errors
@@ -91,6 +106,6 @@ impl World {
         // Release: pairs with the acquire in `is_complete`.
         request.is_complete.store(true, Ordering::Release);
         self.wake_sleepers();
-        if request.is_released.load(Ordering::Relaxed) { request.callbacks.free() } else { Ok(()) }
+        if request.is_released() { request.callbacks.free() } else { Ok(()) }
     }
 }

@@ -1,5 +1,7 @@
 //! What the library asks of whoever started the processes.
 
+use crate::environment::Hardware;
+
 /// The process manager behind one world, as `boot` found it.
 pub trait ProcessManager: Send {
     /// Ends all processes of the job with exit status `code`, after showing `message` if it is not empty.
@@ -26,6 +28,11 @@ pub trait ProcessManager: Send {
 
     /// Name of the machine this process runs on.
     fn processor_name(&self) -> String;
+
+    /// The hardware this process runs on; nothing is known by default.
+    fn hardware(&self) -> Hardware {
+        Hardware::default()
+    }
 
     /// A number equal for exactly those processes that can share memory with this one.
     fn node_key(&self) -> u64;
