@@ -13,6 +13,8 @@ use std::fmt;
 
 /// Partition of everybody, as a full member.
 pub const DEFAULT_PARTITION: u16 = 0xffff;
+/// Entries of a GID table that a path can name.
+const GID_INDEX_MAX: u32 = u8::MAX as u32;
 /// Members with this bit may talk to everybody in the partition, those without only to those with it.
 const FULL_MEMBER: u16 = 0x8000;
 
@@ -172,6 +174,7 @@ fn offers_of(port: &Port, wanted: &Wanted) -> Result<Vec<PortOffer>, String> {
         Some(index) => port.gids.iter().filter(|gid| gid.index == index).copied().collect(),
         None => port.gids.iter().filter(|gid| gid.bytes != [0; 16]).copied().collect(),
     };
+    let gids: Vec<Gid> = gids.into_iter().filter(|gid| gid.index <= GID_INDEX_MAX).collect();
     if gids.is_empty() {
         return Err(match wanted.gid_index {
             Some(index) => format!("no GID at index {index} (FERROVIA_VERBS_GID)"),
@@ -390,6 +393,7 @@ mod tests {
         check(wanted(Wanted { adapter: Some("mlx5_0".into()), ..none() }, good()), "asks for another");
         check(wanted(Wanted { port: Some(2), ..none() }, good()), "asks for another");
         check(wanted(Wanted { gid_index: Some(5), ..none() }, good()), "index 5");
+        check(wanted(none(), Port { gids: vec![ipv4(256, GidKind::RoceV2, 1)], ..good() }), "no GID");
         check(wanted(Wanted { partition: Some(0x8001), ..none() }, good()), "0x8001");
     }
 

@@ -2,7 +2,7 @@
 
 use crate::address::Address;
 use crate::choice::LinkLayer;
-use crate::context::{PairEntry, VerbsContext, remote_access};
+use crate::context::{PairEntry, VerbsContext};
 use crate::ffi::numbers::{QPS_ERR, QPS_INIT, QPS_RESET, QPS_RTR, QPS_RTS, QPS_SQD, qp_attr};
 use crate::ffi::{IbvAhAttr, IbvGidAligned, IbvGlobalRoute, IbvQpAttr};
 use fabric::{
@@ -54,7 +54,7 @@ impl VerbsContext {
             Transition::Drain => (state_only(QPS_SQD), qp_attr::STATE),
             Transition::Resume => (state_only(QPS_RTS), qp_attr::STATE),
             Transition::Init { access, qkey } => {
-                self.init(entry.attributes.transport.is_connected(), remote_access(*access), qkey.0)
+                self.init(entry.attributes.transport.is_connected(), self.remote_access(*access), qkey.0)
             }
             Transition::ReadyToReceive { remote, receiver_not_ready_timer } => {
                 let (attributes, mask, reads) =
@@ -160,7 +160,7 @@ impl VerbsContext {
     pub(crate) fn global_route(&self, destination: [u8; 16]) -> IbvGlobalRoute {
         IbvGlobalRoute {
             dgid: IbvGidAligned(destination),
-            sgid_index: u8::try_from(self.offer.gid.index).unwrap_or(u8::MAX),
+            sgid_index: u8::try_from(self.offer.gid.index).expect("offers name the first 256 only"),
             hop_limit: HOP_LIMIT,
             ..IbvGlobalRoute::default()
         }

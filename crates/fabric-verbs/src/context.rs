@@ -200,6 +200,14 @@ impl VerbsContext {
         Ok(handle)
     }
 
+    /// The library's flags. An adapter without atomic operations refuses the right to them, which nobody can use.
+    pub(crate) fn remote_access(&self, access: Access) -> c_int {
+        let flag = |wanted, flag| if wanted { flag } else { 0 };
+        flag(access.remote_read, access::REMOTE_READ)
+            | flag(access.remote_write, access::REMOTE_WRITE)
+            | flag(access.remote_atomic && self.capabilities.atomics, access::REMOTE_ATOMIC)
+    }
+
     /// An error of the library, as "no more of these" where it means that.
     fn refused(&self, error: FabricError, object: &'static str, max: u32) -> FabricError {
         let out_of_memory = std::io::Error::from_raw_os_error(libc::ENOMEM).to_string();
@@ -353,7 +361,7 @@ impl Context for VerbsContext {
             LocalMemory::Source(_) => 0,
             LocalMemory::Target(_) => access::LOCAL_WRITE,
         };
-        self.register_bytes(domain, memory.address(), memory.len_bytes(), writable | remote_access(access), None)
+        self.register_bytes(domain, memory.address(), memory.len_bytes(), writable | self.remote_access(access), None)
     }
 
     fn allocate(
@@ -364,7 +372,7 @@ impl Context for VerbsContext {
     ) -> Result<(MemoryRegion, SharedMemory), FabricError> {
         let memory = SharedMemory::private(len_bytes.max(1));
         let address = std::ptr::from_ref(memory.word(0)) as usize;
-        let flags = access::LOCAL_WRITE | remote_access(access);
+        let flags = access::LOCAL_WRITE | self.remote_access(access);
         let region = self.register_bytes(domain, address, len_bytes, flags, Some(memory.clone()))?;
         Ok((region, memory))
     }
@@ -662,11 +670,4 @@ fn check_attributes(attributes: &QueuePairAttributes, capabilities: &Capabilitie
         return Err(FabricError::InvalidRequest { operation: "create_queue_pair", reason });
     }
     Ok(())
-}
-
-pub(crate) fn remote_access(access: Access) -> c_int {
-    let flag = |wanted, flag| if wanted { flag } else { 0 };
-    flag(access.remote_read, access::REMOTE_READ)
-        | flag(access.remote_write, access::REMOTE_WRITE)
-        | flag(access.remote_atomic, access::REMOTE_ATOMIC)
 }

@@ -123,6 +123,10 @@ impl Device for VerbsDevice {
 /// Opens every adapter; those that cannot be opened are rejected.
 #[expect(clippy::type_complexity, reason = "two lists, taken apart at once")]
 fn open_all(verbs: &'static Verbs) -> Result<(Vec<(String, Arc<Adapter>)>, Vec<Rejection>), NoDevice> {
+    // A child that this process forks must not take pinned pages away from the adapter. Kernels since 5.12 see to it by
+    // themselves; with older ones that refuse, only programs that fork are worse off.
+    // SAFETY: no region is registered before the first survey, which is all the call asks for.
+    let _ = unsafe { (verbs.fork_init)() };
     let mut count = 0;
     // SAFETY: the library gives a list of so many adapters, or nothing.
     let list = unsafe { (verbs.get_device_list)(&raw mut count) };

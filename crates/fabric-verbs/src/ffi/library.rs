@@ -1,7 +1,7 @@
 //! The library's functions, found by name when first asked for.
 
 use super::structures::*;
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
 /// Name under which every installation of rdma-core has it.
@@ -52,7 +52,6 @@ pub struct Verbs {
     pub detach_mcast: unsafe extern "C" fn(*mut IbvQp, *const IbvGid, u16) -> c_int,
     pub get_async_event: unsafe extern "C" fn(*mut IbvContext, *mut IbvAsyncEvent) -> c_int,
     pub ack_async_event: unsafe extern "C" fn(*mut IbvAsyncEvent),
-    pub wc_status_str: unsafe extern "C" fn(c_uint) -> *const c_char,
     pub fork_init: unsafe extern "C" fn() -> c_int,
 }
 
@@ -114,7 +113,6 @@ impl Verbs {
                 detach_mcast: find(library, "ibv_detach_mcast")?,
                 get_async_event: find(library, "ibv_get_async_event")?,
                 ack_async_event: find(library, "ibv_ack_async_event")?,
-                wc_status_str: find(library, "ibv_wc_status_str")?,
                 fork_init: find(library, "ibv_fork_init")?,
             })
         }

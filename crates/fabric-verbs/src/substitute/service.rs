@@ -273,10 +273,11 @@ impl VerbsContext {
         from: QueuePairState,
     ) -> Result<(), FabricError> {
         let (attributes, mask) = self.init(true, 0, 0);
+        let access = self.remote_access(access);
         let entry = self.pairs.get_mut(qp.0).ok_or(FabricError::NoSuch("queue pair"))?;
         entry.pair.modify(&attributes, mask)?;
         let substitute = entry.substitute.as_mut().expect("the caller looked");
-        substitute.access = crate::context::remote_access(access);
+        substitute.access = access;
         if from == QueuePairState::Reset {
             for slot in Substitute::receive_slots() {
                 substitute.post_receive(&entry.pair, slot, entry.sends.request(slot))?;

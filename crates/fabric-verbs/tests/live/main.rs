@@ -4,3 +4,4 @@
 mod one_machine;
 mod side;
 mod two_machines;
+mod xrc;

@@ -302,3 +302,39 @@ fn handles_of_what_is_gone_name_nothing_and_what_is_used_stays() {
     side.context.destroy_completion_queue(side.completions).unwrap();
     assert!(side.context.create_completion_queue(u32::MAX).is_err());
 }
+
+#[test]
+fn completions_that_are_lost_are_told() {
+    let Some(mut a) = Side::new(|attributes| attributes.send_depth = 1024) else { return };
+    let Some(mut b) = Side::new(|_| {}) else { return };
+    let small = a.context.create_completion_queue(1).unwrap();
+    let mut attributes = QueuePairAttributes::new(a.domain, small);
+    attributes.send_depth = 1024;
+    let qp = a.context.create_queue_pair(&attributes).unwrap();
+    let (at_a, at_b) = (a.context.endpoint(qp).unwrap(), b.endpoint());
+    fabric::connect(&mut *a.context, qp, Some(at_b), &ConnectOptions::default()).unwrap();
+    fabric::connect(&mut *b.context, b.qp, Some(at_a), &ConnectOptions::default()).unwrap();
+    for id in 0..1000 {
+        let write = SendRequest::new(id, Operation::RdmaWrite(b.region.remote(0)), Payload::Inline(b"x"));
+        assert_eq!(a.context.post_send(qp, &[write]), Ok(1));
+    }
+    let mut event = None;
+    for _ in 0..100_000 {
+        event = event.or_else(|| a.context.next_event());
+        if event.is_some() {
+            break;
+        }
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    assert_eq!(event, Some(AsynchronousEvent::CompletionQueueOverrun(small)));
+    let (mut saved, mut next) = (0, [WorkCompletion::default()]);
+    let overrun = loop {
+        match a.context.poll(small, &mut next) {
+            Ok(count) => saved += count,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(overrun, FabricError::CompletionQueueOverrun { depth: 1 }), "{overrun}");
+    assert!((1..1000).contains(&saved), "{saved}");
+    assert_eq!(a.context.queue_pair_state(qp), Ok(QueuePairState::Error));
+}

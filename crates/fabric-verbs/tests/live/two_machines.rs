@@ -3,7 +3,8 @@
 use crate::side::{BYTES, Side, pattern};
 use fabric::{
     ConnectOptions, Context, DatagramAddress, Destination, Device, Endpoint, MulticastGroup, Operation, Payload, Qkey,
-    QpNumber, RemoteMemory, Rkey, SendRequest, Transport, WcStatus,
+    QpNumber, QueuePairAttributes, ReceiveRequest, RemoteMemory, Rkey, SendRequest, SharedReceiveQueueAttributes,
+    SrqNumber, Transport, WcStatus,
 };
 use fabric_verbs::Survey;
 use fabric_verbs::choice::{Wanted, choose_together, table_from_bytes, table_to_bytes};
@@ -61,6 +62,7 @@ fn two_machines_agree_on_a_network_and_talk() {
     let mut peer = Peer::meet(rank, &variable("RDMA_VM_PEER"));
     let open = agreed(&mut peer, rank);
     datagrams(&mut peer, open());
+    xrc(&mut peer, rank, open());
     let (side, remote) = connected(&mut peer, open(), &ConnectOptions::default());
     connection(&mut peer, rank, side, remote);
     death(&mut peer, rank, open());
@@ -116,6 +118,43 @@ fn datagrams(peer: &mut Peer, context: Box<dyn Context>) {
     } else {
         side.completed(3);
         assert_eq!((&side.memory[2000 + header..2003 + header], got.source), (&b"all"[..], Some(to.qp())));
+    }
+    peer.barrier();
+}
+
+/// The first machine sends to two queues of the second, by number.
+fn xrc(peer: &mut Peer, rank: u32, context: Box<dyn Context>) {
+    let mut side = Side::on(context, |_| {});
+    side.context.destroy_queue_pair(side.qp).unwrap();
+    let domain = side.context.open_xrc_domain().unwrap();
+    let mut attributes = QueuePairAttributes::new(side.domain, side.completions);
+    attributes.transport = if rank == 0 { Transport::XrcInitiator } else { Transport::XrcTarget(domain) };
+    attributes.receive_depth = 0;
+    side.qp = side.context.create_queue_pair(&attributes).unwrap();
+    let queues = [(), ()].map(|()| {
+        let (protection_domain, xrc) = (side.domain, Some((domain, side.completions)));
+        let attributes = SharedReceiveQueueAttributes { protection_domain, depth: 16, entries_max: 1, xrc };
+        let queue = side.context.create_shared_receive_queue(&attributes).unwrap();
+        (queue, side.context.shared_receive_queue_number(queue).unwrap())
+    });
+    let numbers = peer.exchange(&queues.map(|(_, number)| number.0.to_le_bytes()).concat());
+    let remote = Endpoint::parse(&peer.exchange(&side.endpoint().to_bytes())).unwrap();
+    fabric::connect(&mut *side.context, side.qp, Some(remote), &ConnectOptions::default()).unwrap();
+    for id in 0..10u64 {
+        if rank == 0 {
+            let at = 4 * (id as usize % 2);
+            let number = SrqNumber(u32::from_le_bytes(numbers[at..at + 4].try_into().unwrap()));
+            let bytes = id.to_le_bytes();
+            let destination = Destination::SharedReceiveQueue(number);
+            side.send(SendRequest { destination, ..SendRequest::new(id, Operation::Send, Payload::Inline(&bytes)) });
+            side.completed(id);
+        } else {
+            let list = [side.region.part(8 * id, 8)];
+            let receive = ReceiveRequest { id, list: &list };
+            assert_eq!(side.context.post_shared_receive(queues[id as usize % 2].0, &[receive]), Ok(1));
+            side.completed(id);
+            assert_eq!(side.memory[8 * id as usize..][..8], id.to_le_bytes());
+        }
     }
     peer.barrier();
 }
