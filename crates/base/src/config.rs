@@ -61,6 +61,8 @@ pub struct Config {
     pub yield_count: Option<u32>,
     /// Collective algorithms asked for by name, e.g. `allreduce=ring,bcast=binomial`.
     pub collectives: String,
+    /// Reductions give equal bits for equal inputs, however they are called.
+    pub reproducible: bool,
     /// Numbers that tell the communicators of a job apart; each process deals out an equal part of them.
     pub context_ids_max: u32,
     /// How much is said on standard error.
@@ -83,6 +85,7 @@ impl Default for Config {
             spin_count: None,
             yield_count: None,
             collectives: String::new(),
+            reproducible: false,
             context_ids_max: CONTEXT_IDS_MAX,
             log: Level::Warn,
             stats: false,
@@ -332,6 +335,21 @@ pub const VARIABLES: &[Variable] = &[
             Some(())
         },
         show: |config| config.context_ids_max.to_string(),
+    },
+    Variable {
+        name: "FERROVIA_REPRODUCIBLE",
+        values: "0 | 1",
+        help: "Whether reductions on equally many ranks give equal bits for equal inputs, whatever the count, the root \
+               and the number of cores; slower for long buffers.",
+        set: |config, text| {
+            config.reproducible = match text {
+                "0" => false,
+                "1" => true,
+                _ => return None,
+            };
+            Some(())
+        },
+        show: |config| u8::from(config.reproducible).to_string(),
     },
     Variable {
         name: "FERROVIA_LOG",

@@ -109,6 +109,18 @@ impl Collective {
         }
     }
 
+    /// The algorithm that evaluates one expression for every element, whatever the call; none where nothing
+    /// is reduced. Reductions of all inputs go up the binomial tree of rank 0, prefixes along the chain.
+    pub(crate) fn reproducible_algorithm(self) -> Option<&'static str> {
+        match self {
+            Collective::Reduce => Some("binomial"),
+            Collective::Allreduce => Some("reduce_bcast"),
+            Collective::ReduceScatter | Collective::ReduceScatterBlock => Some("reduce_then_scatter"),
+            Collective::Scan | Collective::Exscan => Some("chain"),
+            _ => None,
+        }
+    }
+
     pub(crate) fn check_root(self, root: u32, place: Place) -> Result<(), BuildError> {
         if root < place.size {
             return Ok(());

@@ -143,6 +143,10 @@ pub(crate) fn list<C: CollectiveCall>() -> Vec<AlgorithmInfo> {
 pub struct Selection {
     /// More ranks than cores on a node of the communicator: prefer few wake-ups to short chains.
     pub oversubscribed: bool,
+    /// Results of reductions depend on their inputs and the number of ranks only, to the bit: not on the
+    /// number of elements, the root, or how many cores there are. Calls have to say that their operation
+    /// does not commute.
+    pub reproducible: bool,
     /// By collective and name, sorted.
     overrides: Vec<(Collective, &'static str)>,
 }
@@ -195,6 +199,10 @@ impl Selection {
     }
 
     pub(crate) fn choose<C: CollectiveCall>(&self, place: Place, call: &C) -> &'static Algorithm<C> {
+        if let Some(name) = C::COLLECTIVE.reproducible_algorithm().filter(|_| self.reproducible) {
+            let algorithm = C::ALGORITHMS.iter().find(|algorithm| algorithm.name == name);
+            return algorithm.expect("the algorithm is one of the collective's");
+        }
         let asked_for = self.overrides.iter().find(|(collective, _)| *collective == C::COLLECTIVE);
         if let Some((_, name)) = asked_for {
             let algorithm = C::ALGORITHMS.iter().find(|algorithm| algorithm.name == *name);

@@ -158,7 +158,8 @@ fn reduction(comm: &Comm, data: &Reduction) -> Result<(bool, bool, Data)> {
             data.datatype.name()
         ));
     }
-    Ok((data.input.is_none(), data.op.commutes(), Data::new(data.count, shape(&data.datatype))))
+    let commutes = data.op.commutes() && !comm.is_reproducible();
+    Ok((data.input.is_none(), commutes, Data::new(data.count, shape(&data.datatype))))
 }
 
 fn shape(datatype: &Datatype) -> TypeShape {

@@ -280,6 +280,11 @@ impl Comm {
         self.collective_count.load(Ordering::Relaxed).into()
     }
 
+    /// True if operands of reductions may not change places, so that results are the same to the bit.
+    pub(crate) fn is_reproducible(&self) -> bool {
+        self.commons.selection.reproducible
+    }
+
     /// The tag of a creation by group in which the user chose `tag`.
     pub(crate) fn creation_tag(tag: i32) -> i32 {
         CREATION_TAGS | tag

@@ -38,7 +38,11 @@ pub const CATEGORIES: [Category; 5] = [
             "rendezvous",
         ],
     },
-    Category { name: "collectives", help: "Collective operations.", parts: &["collective", "operations", "reduc"] },
+    Category {
+        name: "collectives",
+        help: "Collective operations.",
+        parts: &["collective", "operations", "reproducible"],
+    },
     Category { name: "waiting", help: "What a thread does while it waits.", parts: &["spin", "yield"] },
     Category { name: "general", help: "What belongs to no other category.", parts: &[] },
 ];

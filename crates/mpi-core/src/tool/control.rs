@@ -22,7 +22,7 @@ const ADOPTED: &[&str] = &[
     "FERROVIA_SHARED_COPY_MIN",
 ];
 /// Settings that have to be the same in all processes.
-const EQUAL: &[&str] = &["FERROVIA_CHANNEL", "FERROVIA_COLLECTIVES"];
+const EQUAL: &[&str] = &["FERROVIA_CHANNEL", "FERROVIA_COLLECTIVES", "FERROVIA_REPRODUCIBLE"];
 /// Settings that every user may want to know.
 const BASIC: &[&str] = &["FERROVIA_EAGER_MAX", "FERROVIA_COLLECTIVES", "FERROVIA_LOG", "FERROVIA_STATS"];
 
