@@ -8,7 +8,16 @@ enum { count = 19, element_max = 32 };
 
 enum kind { SIGNED, UNSIGNED, FLOATING, LONG_DOUBLE, COMPLEX, LONG_COMPLEX, LOGICAL, BOOLEAN, BYTES, TEXT, PAIR };
 /* Which operations the standard defines. */
-enum group { C_INTEGER, FORTRAN_INTEGER, MULTI_LANGUAGE, FLOAT_GROUP, COMPLEX_GROUP, LOGICAL_GROUP, BYTE_GROUP, NOTHING };
+enum group {
+    C_INTEGER,
+    FORTRAN_INTEGER,
+    MULTI_LANGUAGE,
+    FLOAT_GROUP,
+    COMPLEX_GROUP,
+    LOGICAL_GROUP,
+    BYTE_GROUP,
+    NOTHING
+};
 
 struct row {
     const char *name;
