@@ -1,6 +1,6 @@
 //! `ferrovia bench`: what every layer costs, beside its rivals and its floor, in one run.
 //!
-//! Floor: faces. Uses no other crate of the workspace: what it measures it starts as a user would.
+//! Floor: faces. MPI libraries it starts as a user would; devices it opens through `boot`.
 //!
 //! The programs that are timed are C over the standard ABI (`bench/programs`), so that the same binary runs on any
 //! library; they take samples and judge nothing. What is run stands in suites (`bench/suites`, TOML). This crate plans
@@ -15,18 +15,22 @@
 //!   significance rest on the medians of processes.
 //! - A payload is checked before and after it is timed; a job with a wrong byte has no result.
 //!
-//! Deliberately absent: timing in this process (but for whole jobs), building libraries, installing peers.
+//! - Only [`fabric`] times anything in this process, and only its `private` module makes a promise about memory.
+//!
+//! Deliberately absent: building libraries, installing peers; tests between hosts.
 //!
 //! ```
 //! let suite = bench::suite::Suite::builtin(bench::suite::Level::Mpi).unwrap();
 //! assert_eq!(suite.choose(&["latency".to_owned()]).unwrap().len(), 1);
 //! ```
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod compare;
 pub mod environment;
+pub mod fabric;
 pub mod job;
+pub mod journal;
 pub mod library;
 pub mod measure;
 pub mod plan;
@@ -55,6 +59,8 @@ enum Task {
     Mpi(measure::Options),
     /// Measure application kernels on MPI libraries
     App(measure::Options),
+    /// Measure the verbs of a device, without MPI
+    Fabric(fabric::Options),
     /// Say whether B is slower or faster than A; ends with 1 if it is slower, 2 if that cannot be told
     Compare(compare::Options),
     /// Draw a page, or write Markdown, from records
@@ -70,6 +76,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Task::List(options) => suite::list(options),
         Task::Mpi(options) => measure::run(suite::Level::Mpi, options),
         Task::App(options) => measure::run(suite::Level::App, options),
+        Task::Fabric(options) => fabric::run(options),
         Task::Compare(options) => compare::run(options),
         Task::Report(options) => report::run(options),
     }

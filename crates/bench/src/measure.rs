@@ -2,6 +2,7 @@
 
 use crate::environment::{self, Environment};
 use crate::job::{self, Ended};
+use crate::journal::Journal;
 use crate::library::{self, Library};
 use crate::plan::{self, Job, Shape};
 use crate::record::{FLOOR, FORMAT, Failure, Measured, Record, Records, Row, Run};
@@ -10,8 +11,6 @@ use crate::table;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -83,7 +82,7 @@ pub struct Options {
     form: table::Form,
 }
 
-fn name_and_value(text: &str) -> Result<(String, String), String> {
+pub(crate) fn name_and_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("write NAME=VALUE".to_owned()),
@@ -97,7 +96,7 @@ fn not_negative(text: &str) -> Result<f64, String> {
     }
 }
 
-fn positive(text: &str) -> Result<f64, String> {
+pub(crate) fn positive(text: &str) -> Result<f64, String> {
     match not_negative(text)? {
         value if value > 0.0 && value <= 1e6 => Ok(value),
         _ => Err("a number above 0".to_owned()),
@@ -181,34 +180,6 @@ impl Options {
 
 fn listed(sizes: &[u64]) -> String {
     sizes.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
-}
-
-/// The records of the run, kept and, where asked for, written at once.
-struct Journal {
-    records: Records,
-    file: Option<File>,
-}
-
-impl Journal {
-    fn new(path: Option<&Path>) -> Result<Self> {
-        let open = |path: &Path| {
-            File::options()
-                .append(true)
-                .create(true)
-                .open(path)
-                .with_context(|| format!("cannot write {}", path.display()))
-        };
-        Ok(Self { records: Records::default(), file: path.map(open).transpose()? })
-    }
-
-    fn write(&mut self, record: Record) -> Result<()> {
-        if let Some(file) = &mut self.file {
-            let line = serde_json::to_string(&record)?;
-            writeln!(file, "{line}").context("cannot write the records")?;
-        }
-        self.records.add(record);
-        Ok(())
-    }
 }
 
 struct Bench<'a> {

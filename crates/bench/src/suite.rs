@@ -9,6 +9,9 @@ use std::process::ExitCode;
 /// Most ranks that a suite may ask for.
 const RANKS_MAX: u32 = 4096;
 
+/// What the names of fabric tests begin with in results, where those of MPI stand beside them.
+pub const FABRIC: &str = "fabric/";
+
 /// Which of the built-in suites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
@@ -16,6 +19,8 @@ pub enum Level {
     Mpi,
     /// Kernels of applications.
     App,
+    /// The verbs of a device.
+    Fabric,
 }
 
 /// The physical limit that a test is compared with.
@@ -128,6 +133,7 @@ impl Suite {
         Self::parse(match level {
             Level::Mpi => include_str!("../../../bench/suites/mpi.toml"),
             Level::App => include_str!("../../../bench/suites/app.toml"),
+            Level::Fabric => include_str!("../../../bench/suites/fabric.toml"),
         })
     }
 
@@ -158,6 +164,8 @@ impl Suite {
     pub fn everything() -> Result<Self> {
         let mut all = Self::builtin(Level::Mpi)?;
         all.tests.extend(Self::builtin(Level::App)?.tests);
+        let fabric = Self::builtin(Level::Fabric)?.tests.into_iter();
+        all.tests.extend(fabric.map(|test| Test { name: format!("{FABRIC}{}", test.name), ..test }));
         Ok(all)
     }
 
@@ -208,7 +216,11 @@ pub struct ListOptions {
 /// # Errors
 /// If a built-in suite is not well formed.
 pub fn list(options: &ListOptions) -> Result<ExitCode> {
-    let levels = [("mpi", Suite::builtin(Level::Mpi)?), ("app", Suite::builtin(Level::App)?)];
+    let levels = [
+        ("mpi", Suite::builtin(Level::Mpi)?),
+        ("app", Suite::builtin(Level::App)?),
+        ("fabric", Suite::builtin(Level::Fabric)?),
+    ];
     if options.json {
         let all: BTreeMap<&str, &Suite> = levels.iter().map(|(name, suite)| (*name, suite)).collect();
         println!("{}", serde_json::to_string_pretty(&all)?);
@@ -237,7 +249,7 @@ mod tests {
 
     #[test]
     fn built_in_suites_are_sound() {
-        for level in [Level::Mpi, Level::App] {
+        for level in [Level::Mpi, Level::App, Level::Fabric] {
             let suite = Suite::builtin(level).unwrap();
             let mut names: Vec<&str> = suite.tests.iter().map(|test| test.name.as_str()).collect();
             let count = names.len();

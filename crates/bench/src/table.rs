@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 /// How results are printed.
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub struct Form {
     /// Records as JSON lines on standard output (format: bench/schema.json)
     #[arg(long, group = "form")]

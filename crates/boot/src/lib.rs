@@ -24,11 +24,13 @@ mod devices;
 mod hardware;
 mod local;
 mod manager;
+mod pair;
 mod start;
 
 pub use devices::{DeviceReport, devices};
 pub use hardware::hardware;
 pub use local::local_engines;
+pub use pair::{DEVICES, open_together};
 pub use start::{Job, configuration, configuration_with, connect, start};
 
 /// What kept a world from starting. Each is one line for the user.

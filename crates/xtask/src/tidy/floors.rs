@@ -35,7 +35,7 @@ const HOUSE: [Room; 19] = [
     room(11, "abi", true),
     room(11, "ferrovia", true),
     room(11, "launcher", true),
-    room(11, "bench", false),
+    room(11, "bench", true),
     room(12, "cli", true),
     room(12, "xtask", false),
 ];

@@ -1,0 +1,507 @@
+//! One end of a transfer: a context with its queues, connections and buffers.
+
+use super::sampling::nanoseconds;
+use anyhow::{Result, bail};
+use fabric::{
+    Access, CompletionQueue, ConnectOptions, Context, MemoryRegion, NotifyOn, Operation, Payload, ProtectionDomain,
+    QueuePair, QueuePairAttributes, ReceiveRequest, ScatterGather, SendRequest, SharedMemory, WcStatus, WorkCompletion,
+};
+use rustix::event::{PollFd, PollFlags, poll};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Empty polls before the processor is offered to others.
+const POLLS: u32 = 200;
+/// After so long without a completion that must come, something is broken.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Completions taken at once.
+const COMPLETIONS: usize = 16;
+/// The longest message.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// How bytes move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Movement {
+    /// Send and receive.
+    Send,
+    /// RDMA write, noticed by looking at the last bytes.
+    Write,
+    /// RDMA write with immediate data.
+    WriteImmediate,
+    /// RDMA write and a send of nothing behind it.
+    WriteThenSend,
+    /// RDMA read.
+    Read,
+}
+
+impl Movement {
+    /// By the name in suites.
+    ///
+    /// # Errors
+    /// If there is none of that name.
+    pub fn named(name: &str) -> Result<Self> {
+        Ok(match name {
+            "send" => Self::Send,
+            "write" => Self::Write,
+            "write-immediate" => Self::WriteImmediate,
+            "write-then-send" => Self::WriteThenSend,
+            "read" => Self::Read,
+            _ => bail!("there is no operation {name:?}"),
+        })
+    }
+
+    /// Whether it consumes a receive.
+    pub fn takes_receive(self) -> bool {
+        matches!(self, Self::Send | Self::WriteImmediate | Self::WriteThenSend)
+    }
+}
+
+/// What both ends agree on.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// How bytes move.
+    pub movement: Movement,
+    /// Bytes of a message, a multiple of 8.
+    pub bytes: u64,
+    /// Buffers.
+    pub buffers: u64,
+    /// Per cent of messages that use the first buffer again; `None`: all in turn.
+    pub reuse: Option<u64>,
+    /// Connections used in turn.
+    pub connections: u64,
+    /// Longest scatter/gather list that queue pairs are made for.
+    pub entries: u32,
+    /// Segments of a message.
+    pub segments: u64,
+    /// Messages under way.
+    pub window: u64,
+    /// Sleep instead of polling.
+    pub blocking: bool,
+}
+
+impl Shape {
+    fn stride(&self) -> u64 {
+        self.bytes.next_multiple_of(64)
+    }
+
+    /// Receives kept posted: a multiple of the connections, so that each keeps its share.
+    fn receives(&self) -> u64 {
+        (2 * self.window).max(64).next_multiple_of(self.connections)
+    }
+
+    /// Which buffer message `i` uses. Paper: miba §2.2.7.
+    pub fn buffer(&self, i: u64) -> u64 {
+        let Some(rate) = self.reuse.filter(|_| self.buffers > 1) else { return i % self.buffers };
+        let (before, after) = (i * rate / 100, (i + 1) * rate / 100);
+        if after > before { 0 } else { 1 + (i - before) % (self.buffers - 1) }
+    }
+}
+
+/// One end.
+pub struct End {
+    context: Box<dyn Context>,
+    shape: Shape,
+    side: u64,
+    send_queue: CompletionQueue,
+    receive_queue: CompletionQueue,
+    connections: Vec<QueuePair>,
+    region: MemoryRegion,
+    memory: SharedMemory,
+    remote: Option<MemoryRegion>,
+    /// Requests posted and not complete.
+    outstanding: u64,
+    /// Receives filled and not yet taken notice of.
+    arrived: u64,
+    sent: u64,
+    taken: u64,
+    /// Nanoseconds in posting, and in polling that found something, since last asked.
+    spent: (f64, f64),
+}
+
+/// Two ends whose connections lead to each other.
+///
+/// # Errors
+/// If a device refuses something.
+pub fn pair(contexts: Vec<Box<dyn Context>>, shape: &Shape) -> Result<[End; 2]> {
+    let mut ends = Vec::new();
+    for (side, context) in (0..).zip(contexts) {
+        ends.push(End::new(context, shape, side)?);
+    }
+    let [mut a, mut b]: [End; 2] = ends.try_into().map_err(|_| anyhow::anyhow!("a transfer has two ends"))?;
+    a.connect(&b)?;
+    b.connect(&a)?;
+    a.post_receives()?;
+    b.post_receives()?;
+    Ok([a, b])
+}
+
+impl End {
+    fn new(mut context: Box<dyn Context>, shape: &Shape, side: u64) -> Result<Self> {
+        if !(8..=BYTES_MAX).contains(&shape.bytes) {
+            bail!("a message of {} bytes; 8 to {BYTES_MAX} are possible", shape.bytes);
+        }
+        let domain = context.allocate_protection_domain()?;
+        let depth = u32::try_from(4 * shape.receives() + 4 * shape.window)?;
+        let (send_queue, receive_queue) =
+            (context.create_completion_queue(depth)?, context.create_completion_queue(depth)?);
+        let length = usize::try_from(2 * shape.buffers * shape.stride())?;
+        let (region, memory) = context.allocate(domain, length, Access::REMOTE_ALL)?;
+        let connections = (0..shape.connections)
+            .map(|_| Ok(context.create_queue_pair(&attributes(domain, send_queue, receive_queue, shape)?)?))
+            .collect::<Result<Vec<_>>>()?;
+        let mut end = Self {
+            context,
+            shape: shape.clone(),
+            side,
+            send_queue,
+            receive_queue,
+            connections,
+            region,
+            memory,
+            remote: None,
+            outstanding: 0,
+            arrived: 0,
+            sent: 0,
+            taken: 0,
+            spent: (0.0, 0.0),
+        };
+        end.fill();
+        Ok(end)
+    }
+
+    fn connect(&mut self, other: &Self) -> Result<()> {
+        self.remote = Some(other.region);
+        for (mine, theirs) in self.connections.iter().zip(&other.connections) {
+            let remote = other.context.endpoint(*theirs)?;
+            fabric::connect(self.context.as_mut(), *mine, Some(remote), &ConnectOptions::default())?;
+        }
+        Ok(())
+    }
+
+    /// Where a buffer begins: sources first, targets behind them.
+    fn place(&self, buffer: u64, target: bool) -> u64 {
+        (buffer + if target { self.shape.buffers } else { 0 }) * self.shape.stride()
+    }
+
+    fn word(&self, offset: u64) -> &std::sync::atomic::AtomicU64 {
+        self.memory.word(usize::try_from(offset).expect("the memory was allocated with this length"))
+    }
+
+    fn fill(&mut self) {
+        for buffer in 0..self.shape.buffers {
+            for word in 0..self.shape.bytes / 8 {
+                let place = self.place(buffer, false) + word * 8;
+                self.word(place).store(content(self.side, buffer, word), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Every buffer that a message came into holds what the other side's buffer of this number holds.
+    ///
+    /// # Errors
+    /// If a byte is wrong.
+    pub fn check(&self, messages: u64) -> Result<()> {
+        // The last word is the stamp by which a write is noticed.
+        let words = self.shape.bytes / 8 - u64::from(self.shape.movement == Movement::Write);
+        for i in messages.saturating_sub(self.shape.buffers)..messages {
+            let buffer = self.shape.buffer(i);
+            for word in 0..words {
+                let found = self.word(self.place(buffer, true) + word * 8).load(Ordering::Relaxed);
+                if found != content(1 - self.side, buffer, word) {
+                    bail!("wrong data at byte {} of buffer {buffer}", word * 8);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn segments(&self, start: u64) -> Vec<ScatterGather> {
+        let each = self.shape.bytes / self.shape.segments;
+        (0..self.shape.segments)
+            .map(|k| {
+                let length = if k + 1 == self.shape.segments { self.shape.bytes - k * each } else { each };
+                self.region.part(start + k * each, u32::try_from(length).expect("messages are shorter than 4 GiB"))
+            })
+            .collect()
+    }
+
+    fn post_receives(&mut self) -> Result<()> {
+        if self.shape.movement.takes_receive() {
+            for i in 0..self.shape.receives() {
+                self.post_receive(i)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn post_receive(&mut self, i: u64) -> Result<()> {
+        let target = self.place(self.shape.buffer(i), true);
+        let list = [self.region.part(target, u32::try_from(self.shape.bytes)?)];
+        let qp = self.connections[(i % self.shape.connections) as usize];
+        if self.context.post_receive(qp, &[ReceiveRequest { id: i, list: &list }])? != 1 {
+            bail!("the receive queue was full");
+        }
+        Ok(())
+    }
+
+    /// Posts the next message.
+    ///
+    /// # Errors
+    /// If the device refuses it.
+    pub fn send(&mut self) -> Result<()> {
+        let i = self.sent;
+        self.sent += 1;
+        let buffer = self.shape.buffer(i);
+        let reads = self.shape.movement == Movement::Read;
+        let source = self.place(buffer, reads);
+        if self.shape.movement == Movement::Write {
+            self.word(source + self.shape.bytes - 8).store(i + 1, Ordering::Release);
+        }
+        let list = self.segments(source);
+        let Some(remote) = self.remote else { bail!("the end is not connected") };
+        let there = remote.remote(self.place(buffer, !reads));
+        let operation = match self.shape.movement {
+            Movement::Send => Operation::Send,
+            Movement::Write | Movement::WriteThenSend => Operation::RdmaWrite(there),
+            Movement::WriteImmediate => Operation::RdmaWriteWithImmediate(there, i as u32),
+            Movement::Read => Operation::RdmaRead(there),
+        };
+        self.post(i, operation, Payload::Memory(&list))?;
+        if self.shape.movement == Movement::WriteThenSend {
+            self.post(i, Operation::Send, Payload::Inline(&[]))?;
+        }
+        Ok(())
+    }
+
+    fn post(&mut self, i: u64, operation: Operation, payload: Payload<'_>) -> Result<()> {
+        let qp = self.connections[(i % self.shape.connections) as usize];
+        let request = SendRequest::new(i, operation, payload);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let start = Instant::now();
+            let accepted = self.context.post_send(qp, &[request])?;
+            self.spent.0 += nanoseconds(start);
+            if accepted == 1 {
+                self.outstanding += 1;
+                return Ok(());
+            }
+            self.progress()?;
+            if Instant::now() > deadline {
+                bail!("the send queue stayed full");
+            }
+        }
+    }
+
+    /// Takes completions of both queues; returns how many.
+    ///
+    /// # Errors
+    /// If one is not a success.
+    pub fn progress(&mut self) -> Result<usize> {
+        let mut done = [WorkCompletion::default(); COMPLETIONS];
+        let start = Instant::now();
+        let sends = self.context.poll(self.send_queue, &mut done)?;
+        successes(&done[..sends])?;
+        self.outstanding -= sends as u64;
+        let receives = self.context.poll(self.receive_queue, &mut done)?;
+        successes(&done[..receives])?;
+        self.arrived += receives as u64;
+        if sends + receives > 0 {
+            self.spent.1 += nanoseconds(start);
+        }
+        Ok(sends + receives)
+    }
+
+    /// Waits until the next message is there, and posts a receive in place of the one it used.
+    ///
+    /// # Errors
+    /// If it does not come.
+    pub fn arrive(&mut self) -> Result<()> {
+        let i = self.taken;
+        self.taken += 1;
+        if self.shape.movement.takes_receive() {
+            self.wait_until(|end| end.arrived > 0)?;
+            self.arrived -= 1;
+            return self.post_receive(i + self.shape.receives());
+        }
+        let stamp = self.place(self.shape.buffer(i), true) + self.shape.bytes - 8;
+        self.wait_until(|end| end.word(stamp).load(Ordering::Acquire) > i)
+    }
+
+    /// Waits until at most so many requests are not complete.
+    ///
+    /// # Errors
+    /// If they do not complete.
+    pub fn drain(&mut self, outstanding: u64) -> Result<()> {
+        self.wait_until(|end| end.outstanding <= outstanding)
+    }
+
+    fn wait_until(&mut self, reached: impl Fn(&Self) -> bool) -> Result<()> {
+        let mut deadline = None;
+        let mut empty = 0;
+        while !reached(self) {
+            if self.progress()? > 0 {
+                empty = 0;
+                continue;
+            }
+            empty += 1;
+            if self.shape.blocking {
+                self.sleep()?;
+            } else if empty % POLLS == 0 {
+                std::thread::yield_now();
+            }
+            if empty % POLLS == 0 && Instant::now() > *deadline.get_or_insert_with(|| Instant::now() + PATIENCE) {
+                bail!("what must come did not come in {} s", PATIENCE.as_secs());
+            }
+        }
+        Ok(())
+    }
+
+    /// Sleeps until a completion, or for a moment.
+    fn sleep(&mut self) -> Result<()> {
+        self.context.arm(self.send_queue, NotifyOn::Any)?;
+        self.context.arm(self.receive_queue, NotifyOn::Any)?;
+        if self.progress()? > 0 {
+            return Ok(());
+        }
+        let moment = rustix::event::Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+        {
+            let (sends, receives) =
+                (self.context.descriptor(self.send_queue)?, self.context.descriptor(self.receive_queue)?);
+            let mut wanted = [PollFd::new(&sends, PollFlags::IN), PollFd::new(&receives, PollFlags::IN)];
+            match poll(&mut wanted, Some(&moment)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.context.acknowledge(self.send_queue)?;
+        self.context.acknowledge(self.receive_queue)?;
+        Ok(())
+    }
+
+    /// Whether messages are fetched rather than sent.
+    pub fn reads(&self) -> bool {
+        self.shape.movement == Movement::Read
+    }
+
+    /// Messages sent and taken so far.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.sent, self.taken)
+    }
+
+    /// Nanoseconds spent in posting, and in polling that found something, since last asked.
+    pub fn spent(&mut self) -> (f64, f64) {
+        std::mem::take(&mut self.spent)
+    }
+}
+
+fn attributes(
+    domain: ProtectionDomain,
+    send_queue: CompletionQueue,
+    receive_queue: CompletionQueue,
+    shape: &Shape,
+) -> Result<QueuePairAttributes> {
+    let mut attributes = QueuePairAttributes::new(domain, send_queue);
+    attributes.receive_completions = receive_queue;
+    attributes.send_depth = u32::try_from((2 * shape.window).max(64))?;
+    attributes.receive_depth = u32::try_from(shape.receives())?;
+    attributes.send_entries_max = shape.entries.max(u32::try_from(shape.segments)?);
+    attributes.receive_entries_max = shape.entries.max(1);
+    Ok(attributes)
+}
+
+/// What stands in a word of a buffer.
+fn content(side: u64, buffer: u64, word: u64) -> u64 {
+    (side + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ buffer.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ word
+}
+
+fn successes(done: &[WorkCompletion]) -> Result<()> {
+    match done.iter().find(|completion| completion.status != WcStatus::Success) {
+        Some(failed) => bail!("a request ended with {:?}", failed.status),
+        None => Ok(()),
+    }
+}
+
+/// Polls until so many requests are complete.
+///
+/// # Errors
+/// If one fails, or they do not complete.
+pub fn wait(context: &mut dyn Context, queue: CompletionQueue, count: u64) -> Result<()> {
+    let mut done = [WorkCompletion::default(); COMPLETIONS];
+    let (mut missing, deadline) = (count as usize, Instant::now() + PATIENCE);
+    let mut empty = 0;
+    while missing > 0 {
+        let length = missing.min(COMPLETIONS);
+        let found = context.poll(queue, &mut done[..length])?;
+        successes(&done[..found])?;
+        missing -= found;
+        empty = if found > 0 { 0 } else { empty + 1 };
+        if empty > 0 && empty % POLLS == 0 {
+            std::thread::yield_now();
+            if Instant::now() > deadline {
+                bail!("what must come did not come in {} s", PATIENCE.as_secs());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Posts one after another, each of which must be accepted.
+///
+/// # Errors
+/// If one is not.
+pub fn ring(count: u64, mut post: impl FnMut(u64) -> Result<usize>) -> Result<()> {
+    for id in 0..count {
+        if post(id)? != 1 {
+            bail!("the send queue was full");
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(buffers: u64, reuse: Option<u64>) -> Shape {
+        Shape {
+            movement: Movement::Send,
+            bytes: 8,
+            buffers,
+            reuse,
+            connections: 1,
+            entries: 4,
+            segments: 1,
+            window: 1,
+            blocking: false,
+        }
+    }
+
+    #[test]
+    fn buffers_are_used_as_the_paper_says() {
+        let order = |shape: Shape| (0..12).map(|i| shape.buffer(i)).collect::<Vec<_>>();
+        assert_eq!(order(shape(4, None)), [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3]);
+        let quarter = order(shape(64, Some(25)));
+        assert_eq!(quarter.iter().filter(|buffer| **buffer == 0).count(), 3);
+        let mut others: Vec<u64> = quarter.into_iter().filter(|buffer| *buffer != 0).collect();
+        others.dedup();
+        assert_eq!(others.len(), 9, "all others differ");
+        assert!(order(shape(64, Some(100))).iter().all(|buffer| *buffer == 0));
+        assert!(order(shape(64, Some(0))).iter().all(|buffer| *buffer != 0));
+    }
+
+    #[test]
+    fn a_wrong_byte_is_found() {
+        let contexts = boot::open_together("loopback", 2, &base::Config::default()).unwrap();
+        let [mut a, mut b] = pair(contexts, &shape(1, None)).unwrap();
+        a.send().unwrap();
+        while b.arrived == 0 {
+            a.progress().unwrap();
+            b.progress().unwrap();
+        }
+        b.arrive().unwrap();
+        b.check(1).unwrap();
+        let place = b.place(0, true);
+        b.word(place).fetch_xor(1, Ordering::Relaxed);
+        assert!(b.check(1).unwrap_err().to_string().contains("wrong data"));
+    }
+}

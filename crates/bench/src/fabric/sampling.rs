@@ -1,0 +1,94 @@
+//! Samples of operations in this process.
+
+use std::time::Instant;
+
+/// A sample lasts at least so long, so that reading the clock does not count.
+const SAMPLE_MIN_NS: f64 = 3000.0;
+/// Fewest samples of a point.
+const SAMPLES_MIN: u64 = 8;
+/// Most operations of a sample.
+const OPERATIONS_MAX: u64 = 1 << 20;
+
+/// How long to measure.
+#[derive(Clone, Copy, Debug)]
+pub struct Sampling {
+    /// Time for the samples of a point.
+    pub seconds: f64,
+    /// Most samples of a point.
+    pub samples_max: u64,
+}
+
+/// Samples of one thing.
+#[derive(Clone, Debug, Default)]
+pub struct Taken {
+    /// Operations timed together.
+    pub per_sample: u64,
+    /// Nanoseconds per operation, in the order taken.
+    pub samples: Vec<f64>,
+}
+
+impl Taken {
+    /// Every sample times `factor`.
+    pub fn scaled(mut self, factor: f64) -> Self {
+        self.samples.iter_mut().for_each(|sample| *sample *= factor);
+        self
+    }
+}
+
+impl Sampling {
+    /// How many samples of how many operations, if one operation takes `each_ns`.
+    pub fn plan(&self, each_ns: f64) -> (u64, u64) {
+        let each_ns = each_ns.max(0.1);
+        let per_sample = ((SAMPLE_MIN_NS / each_ns).ceil() as u64).clamp(1, OPERATIONS_MAX);
+        let count = (self.seconds * 1e9 / (each_ns * per_sample as f64)) as u64;
+        (count.min(self.samples_max).max(SAMPLES_MIN), per_sample)
+    }
+
+    /// Samples of an operation that this thread does by itself.
+    ///
+    /// # Errors
+    /// What the operation fails with.
+    pub fn take<E>(&self, mut operation: impl FnMut() -> Result<(), E>) -> Result<Taken, E> {
+        let start = Instant::now();
+        for _ in 0..SAMPLES_MIN {
+            operation()?;
+        }
+        let (count, per_sample) = self.plan(nanoseconds(start) / SAMPLES_MIN as f64);
+        let mut taken = Taken { per_sample, samples: Vec::new() };
+        for _ in 0..count {
+            let start = Instant::now();
+            for _ in 0..per_sample {
+                operation()?;
+            }
+            taken.samples.push(nanoseconds(start) / per_sample as f64);
+        }
+        Ok(taken)
+    }
+}
+
+/// Nanoseconds since then.
+pub fn nanoseconds(start: Instant) -> f64 {
+    start.elapsed().as_nanos() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_as_many_as_time_allows() {
+        let sampling = Sampling { seconds: 0.001, samples_max: 100 };
+        assert_eq!(sampling.plan(100.0), (100, 30));
+        assert_eq!(sampling.plan(1e5), (10, 1));
+        assert_eq!(sampling.plan(1e9), (SAMPLES_MIN, 1));
+        let mut done = 0;
+        let taken = sampling
+            .take(|| -> Result<(), ()> {
+                done += 1;
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(done, SAMPLES_MIN + taken.per_sample * taken.samples.len() as u64);
+        assert_eq!(sampling.take(|| Err::<(), _>(7)).unwrap_err(), 7);
+    }
+}
