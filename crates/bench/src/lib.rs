@@ -33,6 +33,7 @@ pub mod job;
 pub mod journal;
 pub mod library;
 pub mod measure;
+pub mod paper;
 pub mod plan;
 pub mod programs;
 pub mod record;
@@ -61,6 +62,8 @@ enum Task {
     App(measure::Options),
     /// Measure the verbs of a device, without MPI
     Fabric(fabric::Options),
+    /// Set the figures of a paper beside those measured here
+    Paper(paper::Options),
     /// Say whether B is slower or faster than A; ends with 1 if it is slower, 2 if that cannot be told
     Compare(compare::Options),
     /// Draw a page, or write Markdown, from records
@@ -77,6 +80,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Task::Mpi(options) => measure::run(suite::Level::Mpi, options),
         Task::App(options) => measure::run(suite::Level::App, options),
         Task::Fabric(options) => fabric::run(options),
+        Task::Paper(options) => paper::run(options),
         Task::Compare(options) => compare::run(options),
         Task::Report(options) => report::run(options),
     }

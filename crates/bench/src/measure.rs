@@ -108,10 +108,18 @@ pub(crate) fn positive(text: &str) -> Result<f64, String> {
 /// # Errors
 /// If a name, library or file is not there, the program cannot be compiled, or every job failed.
 pub fn run(level: Level, options: &Options) -> Result<ExitCode> {
-    let suite = match &options.suite {
-        Some(path) => Suite::read(path)?,
-        None => Suite::builtin(level)?,
-    };
+    let suite = options.suite(level)?;
+    let records = records(level, options)?;
+    options.form.print(&records, &suite)?;
+    Ok(if records.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Measures.
+///
+/// # Errors
+/// As [`run`].
+pub fn records(level: Level, options: &Options) -> Result<Records> {
+    let suite = options.suite(level)?;
     let tests = suite.choose(&options.tests)?;
     let prefix = match &options.prefix {
         Some(prefix) => std::path::absolute(prefix)?,
@@ -143,14 +151,21 @@ pub fn run(level: Level, options: &Options) -> Result<ExitCode> {
     bench.journal.write(Record::Run(bench.run_record(seed)))?;
     bench.all(&jobs)?;
     let records = bench.journal.records;
-    options.form.print(&records, &suite)?;
     if records.points.is_empty() {
-        bail!("no job gave a result");
+        let reasons: Vec<&str> = records.failures.iter().map(|failure| failure.reason.as_str()).collect();
+        bail!("no job gave a result: {}", reasons.join("\n"));
     }
-    Ok(if records.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(records)
 }
 
 impl Options {
+    fn suite(&self, level: Level) -> Result<Suite> {
+        match &self.suite {
+            Some(path) => Suite::read(path),
+            None => Suite::builtin(level),
+        }
+    }
+
     fn peers(&self) -> PathBuf {
         self.peers.clone().unwrap_or_else(|| {
             PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/ferrovia-peers")

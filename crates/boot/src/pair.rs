@@ -10,6 +10,9 @@ use fabric_verbs::choice::Wanted;
 /// The devices [`open_together`] knows.
 pub const DEVICES: [&str; 3] = ["shm", "loopback", "verbs"];
 
+/// What each context may give out to be mapped by the others; pages are taken when they are touched.
+const ARENA_BYTES: usize = 256 << 20;
+
 /// Opens a device `count` times within this process; the contexts reach each other.
 ///
 /// # Errors
@@ -30,7 +33,8 @@ fn loopback(count: u32) -> Result<Vec<Box<dyn Context>>, FabricError> {
 }
 
 fn shared_memory(count: u32, config: &Config) -> Result<Vec<Box<dyn Context>>, FabricError> {
-    let segment = Segment::create(Shape { process_count: count, channel_bytes: config.channel_bytes })?;
+    let shape = Shape { process_count: count, channel_bytes: config.channel_bytes, arena_bytes: ARENA_BYTES };
+    let segment = Segment::create(shape)?;
     let cross_memory = probe_cross_memory();
     let open = |place| {
         let link = ShmLink::join(segment.clone(), PeerIndex(place), cross_memory.clone())?;

@@ -13,7 +13,7 @@ mod transfer;
 
 use crate::environment::Environment;
 use crate::journal::Journal;
-use crate::record::{FLOOR, FORMAT, Failure, LibraryRecord, Measured, Record, Row, Run};
+use crate::record::{FLOOR, FORMAT, Failure, LibraryRecord, Measured, Record, Records, Row, Run};
 use crate::suite::{FABRIC, Level, Suite, Test};
 use crate::{plan, table};
 use anyhow::{Context as _, Result, bail};
@@ -68,6 +68,16 @@ pub struct Options {
 /// # Errors
 /// If a name is not known, a setting in the environment is not understood, or nothing could be measured.
 pub fn run(options: &Options) -> Result<ExitCode> {
+    let records = records(options)?;
+    options.form.print(&records, &Suite::everything()?)?;
+    Ok(if records.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Measures.
+///
+/// # Errors
+/// As [`run`].
+pub fn records(options: &Options) -> Result<Records> {
     let suite = Suite::builtin(Level::Fabric)?;
     let tests = suite.choose(&options.tests)?;
     if let Some(unknown) = options.device.iter().find(|name| !boot::DEVICES.contains(&name.as_str())) {
@@ -93,11 +103,11 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             }
         }
     }
-    options.form.print(&journal.records, &Suite::everything()?)?;
     if journal.records.points.is_empty() {
-        bail!("no test gave a result");
+        let reasons: Vec<&str> = journal.records.failures.iter().map(|failure| failure.reason.as_str()).collect();
+        bail!("no test gave a result: {}", reasons.join("\n"));
     }
-    Ok(if journal.records.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(journal.records)
 }
 
 fn run_record(options: &Options, seed: u64) -> Run {
