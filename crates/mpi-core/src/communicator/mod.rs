@@ -199,8 +199,10 @@ impl Comm {
     /// group.
     #[inline]
     pub(crate) fn participant(&self, number: u32) -> PeerId {
+        if self.is_identity {
+            return number;
+        }
         match number.checked_sub(self.size()) {
-            _ if self.is_identity => number,
             None => self.group.peer(number),
             Some(remote) => self.peers.peer(remote),
         }
