@@ -11,6 +11,7 @@ pub mod interoperation;
 mod launch;
 pub mod list;
 mod mpi;
+mod profiling;
 mod programs;
 mod python;
 pub mod record;
@@ -199,6 +200,7 @@ fn all() -> Result<Vec<Case>> {
     cases.extend(fabric::cases());
     cases.extend(programs::cases()?);
     cases.extend(examples::cases()?);
+    cases.extend(profiling::cases());
     cases.extend(launch::cases());
     cases.extend(tool::cases());
     cases.push(crate::docs::case());
