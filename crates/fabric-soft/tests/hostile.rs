@@ -22,6 +22,7 @@ struct Wire {
     /// Every place a payload was told to go.
     placed: Vec<(u64, u64)>,
     room: u64,
+    is_unfinished: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,8 @@ enum Ending {
     Lost,
     /// The next packet comes without this one having been finished.
     Dropped,
+    /// The payload comes with the next progress.
+    Later,
 }
 
 struct HostileLink {
@@ -61,6 +64,9 @@ impl Link for HostileLink {
     }
 
     fn progress(&mut self, responder: &mut dyn Responder) {
+        if std::mem::take(&mut self.wire.lock().expect("one thread").is_unfinished) {
+            responder.finish(LinkPeer(0));
+        }
         loop {
             let Some((header, len, ending)) = self.wire.lock().expect("one thread").incoming.pop_front() else {
                 return;
@@ -76,6 +82,7 @@ impl Link for HostileLink {
                 Ending::Finished => responder.finish(LinkPeer(0)),
                 Ending::Lost => responder.lost(LinkPeer(0)),
                 Ending::Dropped => {}
+                Ending::Later => self.wire.lock().expect("one thread").is_unfinished = true,
             }
         }
     }
@@ -304,4 +311,33 @@ proptest! {
         }
         prop_assert_eq!((done, into[0].status), (1, fabric::WcStatus::Success));
     }
+}
+
+/// A receive of a shared queue belongs to the queue: it ends with a completion although its queue pair is gone.
+#[test]
+fn a_shared_receive_outlives_the_queue_pair_that_was_filling_it() {
+    let mut victim = victim();
+    let target = victim.qps[2];
+    let guess = Guess {
+        kind: 1,
+        flags: 0,
+        refusal: 0,
+        destination: (3, 0),
+        source: (true, 0),
+        sequence: 0,
+        selector: (true, 0),
+        rkey: (0, 0),
+        address: (0, 0),
+        len: (4, 0),
+        payload_differs: false,
+        operands: (0, 0),
+        ending: 9,
+    };
+    let (header, len, _) = victim.packet(&guess);
+    victim.wire.lock().expect("one thread").incoming.push_back((header, len, Ending::Later));
+    let mut into = [WorkCompletion::default(); 4];
+    assert_eq!(victim.adapter.poll(victim.completions, &mut into), Ok(0), "its payload is still to come");
+    victim.adapter.destroy_queue_pair(target).expect("it exists");
+    assert_eq!(victim.adapter.poll(victim.completions, &mut into), Ok(1));
+    assert_eq!((into[0].id, into[0].status), (5, fabric::WcStatus::WorkRequestFlushed));
 }

@@ -14,6 +14,7 @@ use fabric::{
 };
 use fabric_soft::SoftContext;
 use fabric_soft::shm::{Segment, SegmentServer, Shape, ShmLink, join, probe_cross_memory};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 const SHAPE: Shape = Shape { process_count: 3, channel_bytes: 64 << 10, arena_bytes: 1 << 20 };
 const BYTES: usize = 1 << 20;
@@ -464,4 +465,28 @@ fn reads_writes_and_atomics_need_nobodys_help() {
 #[test]
 fn reads_writes_and_atomics_on_mapped_memory_need_no_cross_memory_attach() {
     without_help(true);
+}
+
+#[test]
+fn a_sleeper_learns_of_a_death() {
+    let (mut adapter, mut peers) = start(&["sink"], false);
+    let qp = connect(&mut adapter, &mut peers[0]);
+    adapter.post(qp, 0, Operation::Send, 0, 8);
+    assert_eq!(adapter.wait(1)[0].status, WcStatus::Success);
+    adapter.receive(qp, 1, 0, 8);
+    peers[0].kill();
+    let start = Instant::now();
+    let mut into = [WorkCompletion::default(); 4];
+    loop {
+        adapter.context.arm(adapter.completions, fabric::NotifyOn::Any).expect("armed");
+        if adapter.context.poll(adapter.completions, &mut into).expect("a whole completion queue") > 0 {
+            break;
+        }
+        let descriptor = adapter.context.descriptor(adapter.completions).expect("a descriptor");
+        let limit = Timespec { tv_sec: 60, tv_nsec: 0 };
+        poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&limit)).expect("a poll");
+        adapter.context.acknowledge(adapter.completions).expect("acknowledged");
+        assert!(start.elapsed() < PATIENCE, "nobody tells the sleeper");
+    }
+    assert_eq!((into[0].id, into[0].status), (1, WcStatus::WorkRequestFlushed));
 }

@@ -16,14 +16,26 @@ use fabric::{
 };
 
 use super::core::{Answer, Core, flushed};
-use super::queue_pair::WINDOW_MAX;
+use super::queue_pair::{QueuePairObject, WINDOW_MAX};
 use super::regions::RemoteUse;
 use crate::copying;
 use crate::link::{HEADER_BYTES, LinkPeer, Placement, Responder};
+use crate::numbered::number_of;
 use crate::wire::{self, Kind, Packet, Refusal};
 
 /// Bytes in front of a datagram in its receive: the global route header's place.
 pub(super) const DATAGRAM_HEADER_BYTES: usize = 40;
+
+/// A receive that is being filled.
+struct Filling {
+    completions: CompletionQueue,
+    completion: WorkCompletion,
+    solicited: bool,
+    /// The request to be answered, if it wants an answer.
+    acknowledge: Option<u32>,
+    /// It came from a shared queue, and ends with a completion even if its queue pair is gone by then.
+    is_shared: bool,
+}
 
 /// What to do when a payload has come.
 pub(super) struct Arriving {
@@ -33,8 +45,8 @@ pub(super) struct Arriving {
 }
 
 enum Then {
-    /// A receive is filled; `acknowledge`: the request is answered.
-    Receive { completions: CompletionQueue, completion: WorkCompletion, solicited: bool, acknowledge: Option<u32> },
+    /// A receive is filled.
+    Receive(Filling),
     /// The request is answered.
     Acknowledge(u32),
     /// What our own read asked for.
@@ -68,11 +80,12 @@ impl Responder for Core {
         let Some(Arriving { qp: number, epoch, then }) = self.peer(from).arriving.take() else { return };
         let is_alive = self.queue_pairs.get(number).is_some_and(|qp| qp.epoch == epoch && qp.is_taking());
         match then {
-            Then::Receive { completions, completion, solicited, acknowledge } => {
+            Then::Receive(Filling { completions, completion, solicited, acknowledge, is_shared }) => {
                 if !is_alive {
                     // It failed while the bytes came: now that they do not any more, the receive is flushed as the
                     // others were.
-                    if self.queue_pairs.get(number).is_some_and(|qp| qp.epoch == epoch) {
+                    let posted_here = self.queue_pairs.get(number).is_some_and(|qp| qp.epoch == epoch);
+                    if posted_here || is_shared {
                         self.complete(completions, flushed(number, completion.id, completion.opcode), false);
                     }
                     return;
@@ -97,7 +110,7 @@ impl Responder for Core {
         state.is_lost = true;
         state.answers.clear();
         let arriving = state.arriving.take();
-        if let Some(Arriving { qp, then: Then::Receive { completions, completion, .. }, .. }) = arriving {
+        if let Some(Arriving { qp, then: Then::Receive(Filling { completions, completion, .. }), .. }) = arriving {
             self.complete(completions, flushed(qp, completion.id, completion.opcode), false);
         }
         let its: Vec<u32> =
@@ -157,7 +170,7 @@ impl Core {
         let Some(qp) = self.queue_pairs.get(packet.destination) else { return Err(Refusal::Gone) };
         match qp.attributes.transport {
             Transport::XrcTarget(domain) => match self.shared.get(packet.selector).and_then(|shared| shared.xrc) {
-                Some((its, _)) if its == crate::numbered::number_of(domain.0) => Ok(Some(packet.selector)),
+                Some((its, _)) if its == number_of(domain.0) => Ok(Some(packet.selector)),
                 _ => Err(Refusal::Invalid),
             },
             Transport::XrcInitiator => Err(Refusal::Invalid),
@@ -197,16 +210,22 @@ impl Core {
         }
         let epoch = self.expect_next(number);
         let (solicited, acknowledge) = (packet.solicited, Some(packet.sequence));
-        let then = Then::Receive { completions, completion, solicited, acknowledge };
+        let is_shared = self.shared_queue(number, selected).is_some();
+        let then = Then::Receive(Filling { completions, completion, solicited, acknowledge, is_shared });
         Some((Arriving { qp: number, epoch, then }, Placement { ranges: targets.unwrap_or_default() }))
+    }
+
+    /// The shared queue whose receives a message through `number` fills, if it is one.
+    fn shared_queue(&self, number: u32, selected: Option<u32>) -> Option<u32> {
+        let its = || self.queue_pairs.get(number)?.attributes.shared_receives;
+        selected.or_else(|| its().map(|queue| number_of(queue.0)))
     }
 
     /// The protection domain of the receives a message through `number` fills.
     fn receiving_domain(&self, number: u32, selected: Option<u32>) -> u32 {
-        let Some(qp) = self.queue_pairs.get(number) else { return 0 };
-        let shared =
-            selected.or_else(|| qp.attributes.shared_receives.map(|queue| crate::numbered::number_of(queue.0)));
-        shared.and_then(|shared| self.shared.get(shared)).map_or_else(|| qp.domain(), |shared| shared.domain)
+        let shared = self.shared_queue(number, selected).and_then(|shared| self.shared.get(shared));
+        let own = || self.queue_pairs.get(number).map_or(0, QueuePairObject::domain);
+        shared.map_or_else(own, |shared| shared.domain)
     }
 
     fn begin_write(&mut self, from: LinkPeer, packet: Packet) -> Begun {
@@ -240,7 +259,8 @@ impl Core {
         };
         let epoch = self.expect_next(number);
         let (solicited, acknowledge) = (packet.solicited, Some(packet.sequence));
-        let then = Then::Receive { completions, completion, solicited, acknowledge };
+        let is_shared = self.shared_queue(number, selected).is_some();
+        let then = Then::Receive(Filling { completions, completion, solicited, acknowledge, is_shared });
         Some((Arriving { qp: number, epoch, then }, placement))
     }
 
@@ -321,7 +341,8 @@ impl Core {
         let number = packet.destination;
         let (completions, completion, targets) = self.receive_datagram(number, &packet)?;
         let epoch = self.queue_pairs.get(number)?.epoch;
-        let then = Then::Receive { completions, completion, solicited: packet.solicited, acknowledge: None };
+        let (solicited, is_shared) = (packet.solicited, self.shared_queue(number, None).is_some());
+        let then = Then::Receive(Filling { completions, completion, solicited, acknowledge: None, is_shared });
         Some((Arriving { qp: number, epoch, then }, Placement { ranges: targets }))
     }
 

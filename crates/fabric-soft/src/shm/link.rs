@@ -30,10 +30,12 @@ const LENT_MIN_BYTES: u64 = 4 << 10;
 const PIECE_BYTES: usize = 8 << 10;
 /// Records taken from one channel before the next has its turn.
 const RECORDS_PER_TURN: usize = 64;
-/// How often peers are looked after.
+/// How often peers are looked after while this process polls.
 const CHECK_EVERY: Duration = Duration::from_millis(20);
-/// And how much later while this process sleeps.
+/// And how much later while it sleeps.
 const CHECK_EVERY_ASLEEP: Duration = Duration::from_millis(500);
+/// Calls of `progress` from one look at the clock to the next.
+const TURNS_PER_LOOK: u32 = 15;
 /// What a process reads of another to find out whether it can.
 static PROBE: u64 = u64::from_le_bytes(*b"reachme!");
 /// Where an identity holds the probe's address.
@@ -53,10 +55,14 @@ pub struct ShmLink {
     introductions: SharedMemory,
     /// Channels into which somebody has begun to write.
     receivers: Vec<(u32, BlockReceiver)>,
+    /// Peers with a long payload under way to them.
+    streaming: Vec<u32>,
     arena: Arena,
     sleeper: Sleeper,
     start: Instant,
     check_at: Duration,
+    /// Calls of `progress` until the clock is looked at.
+    turns_left: u32,
 }
 
 /// A place in the segment, taken or not.
@@ -145,10 +151,12 @@ impl ShmLink {
             peers,
             introductions,
             receivers: Vec::new(),
+            streaming: Vec::new(),
             arena,
             sleeper,
             start: Instant::now(),
             check_at: Duration::ZERO,
+            turns_left: 0,
         })
     }
 
@@ -242,6 +250,11 @@ impl ShmLink {
 
     /// Looks after those this process has to do with.
     fn check_peers(&mut self, responder: &mut dyn Responder) {
+        if self.turns_left > 0 {
+            self.turns_left -= 1;
+            return;
+        }
+        self.turns_left = TURNS_PER_LOOK;
         let now = self.now();
         if now < self.check_at {
             return;
@@ -438,7 +451,9 @@ impl Link for ShmLink {
                     stream.own();
                 }
                 peer.stream = Some(stream);
-                peer.push_stream();
+                if !peer.push_stream() && !self.streaming.contains(&to.0) {
+                    self.streaming.push(to.0);
+                }
             }
             pushed
         };
@@ -450,9 +465,8 @@ impl Link for ShmLink {
     }
 
     fn progress(&mut self, responder: &mut dyn Responder) {
-        for peer in &mut self.peers {
-            peer.push_stream();
-        }
+        let peers = &mut self.peers;
+        self.streaming.retain(|place| peers.get_mut(*place as usize).is_some_and(|peer| !peer.push_stream()));
         self.discover();
         self.receive(responder);
         self.check_peers(responder);
@@ -517,6 +531,7 @@ impl Link for ShmLink {
 
     fn woken(&mut self) {
         self.sleeper.forget();
+        self.turns_left = 0;
     }
 
     fn direct(&mut self) -> Option<&mut dyn Direct> {
