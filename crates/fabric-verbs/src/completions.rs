@@ -111,7 +111,7 @@ impl VerbsContext {
         }
         if status != WcStatus::Success {
             // Only these mean something, and the pair goes to the error state with all that is posted.
-            let failed = pair.or_else(|| self.pair_of_number(completion.qp_num));
+            let failed = pair.or_else(|| self.pair_of_number(report.qp.0));
             failed.into_iter().for_each(|pair| self.fail(pair));
             return Some(WorkCompletion { bytes: 0, ..report });
         }
@@ -125,14 +125,14 @@ impl VerbsContext {
         report.opcode = receive_opcode(completion.opcode);
         report.bytes = completion.byte_len.into();
         report.immediate = (completion.wc_flags & WC_WITH_IMM != 0).then(|| u32::from_be(completion.imm_data));
-        let pair = pair.or_else(|| self.pair_of_number(completion.qp_num)).and_then(|pair| self.pairs.get(pair));
+        let pair = pair.or_else(|| self.pair_of_number(report.qp.0)).and_then(|pair| self.pairs.get(pair));
         if pair.is_some_and(|pair| pair.attributes.transport == Transport::UnreliableDatagram) {
             report.source = Some(QpNumber(completion.src_qp));
         }
     }
 
     fn pair_of_number(&self, number: u32) -> Option<SlabKey> {
-        self.pairs.iter().find(|(_, entry)| entry.pair.number() == number).map(|(key, _)| key)
+        self.pair_numbers.get(&number).copied()
     }
 
     /// Notes that a request of a pair failed, and sees to it that everything posted to it is flushed: an adapter may

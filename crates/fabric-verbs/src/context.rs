@@ -86,7 +86,7 @@ struct RegionEntry {
     handle: MemoryRegion,
     domain: SlabKey,
     /// Dropped, and so deregistered, before the memory that it may own.
-    _region: Region,
+    region: Region,
     _memory: Option<SharedMemory>,
 }
 
@@ -112,6 +112,8 @@ unsafe impl Send for Scratch {}
 pub struct VerbsContext {
     // What depends on others stands before them: fields are dropped in this order.
     pub(crate) pairs: Slab<PairEntry>,
+    /// By the adapter's number.
+    pub(crate) pair_numbers: HashMap<u32, SlabKey>,
     pub(crate) routes: Slab<RouteEntry>,
     pub(crate) shared: Slab<SharedEntry>,
     regions: HashMap<u32, RegionEntry>,
@@ -138,6 +140,7 @@ impl VerbsContext {
         adapter.do_not_block()?;
         Ok(Self {
             pairs: Slab::new(),
+            pair_numbers: HashMap::new(),
             routes: Slab::new(),
             shared: Slab::new(),
             regions: HashMap::new(),
@@ -196,7 +199,7 @@ impl VerbsContext {
         let (lkey, rkey) = region.keys();
         let handle =
             MemoryRegion { address: address as u64, len_bytes: len_bytes as u64, lkey: Lkey(lkey), rkey: Rkey(rkey) };
-        self.regions.insert(lkey, RegionEntry { handle, domain: domain.0, _region: region, _memory: memory });
+        self.regions.insert(lkey, RegionEntry { handle, domain: domain.0, region, _memory: memory });
         Ok(handle)
     }
 
@@ -380,8 +383,8 @@ impl Context for VerbsContext {
     fn deregister(&mut self, region: MemoryRegion) -> Result<(), FabricError> {
         match self.regions.get(&region.lkey.0) {
             Some(entry) if entry.handle == region => {
-                self.regions.remove(&region.lkey.0);
-                Ok(())
+                let entry = self.regions.remove(&region.lkey.0).expect("looked up above");
+                entry.region.deregister()
             }
             _ => Err(FabricError::NoSuch("memory region")),
         }
@@ -559,8 +562,9 @@ impl Context for VerbsContext {
 
     fn create_queue_pair(&mut self, attributes: &QueuePairAttributes) -> Result<QueuePair, FabricError> {
         let entry = self.make_pair(attributes)?;
-        let is_substitute = entry.substitute.is_some();
+        let (is_substitute, number) = (entry.substitute.is_some(), entry.pair.number());
         let key = self.pairs.insert(entry);
+        self.pair_numbers.insert(number, key);
         self.renew_queues(key);
         if let (true, Some(service)) = (is_substitute, &mut self.service) {
             service.users.push(key);
@@ -581,6 +585,7 @@ impl Context for VerbsContext {
             self.save_completions(receives);
         }
         let entry = self.pairs.remove(qp.0).expect("looked up above");
+        self.pair_numbers.remove(&entry.pair.number());
         self.registry.remove(entry.sends);
         entry.receives.and_then(|receives| self.registry.remove(receives));
         Ok(())

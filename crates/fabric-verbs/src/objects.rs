@@ -206,6 +206,17 @@ impl Region {
         Ok(Self { raw: made("ibv_reg_mr", raw)?, domain: Arc::clone(domain) })
     }
 
+    /// Takes the keys back; only then may the memory go.
+    pub(crate) fn deregister(self) -> Result<(), FabricError> {
+        let region = std::mem::ManuallyDrop::new(self);
+        // SAFETY: registered once, deregistered once: `Drop` does not run.
+        let code = unsafe { (region.domain.adapter.verbs.dereg_mr)(region.raw.as_ptr()) };
+        check("ibv_dereg_mr", code)?;
+        // SAFETY: the value is not used any more; without this its hold on the domain would stay.
+        drop(unsafe { std::ptr::read(&raw const region.domain) });
+        Ok(())
+    }
+
     /// Local and remote key.
     pub(crate) fn keys(&self) -> (u32, u32) {
         // SAFETY: the region is registered until our Drop, and its fields do not change.
@@ -596,7 +607,7 @@ impl Route {
 
 impl Drop for Route {
     fn drop(&mut self) {
-        // SAFETY: made once, destroyed once; the library defers what is still in flight.
+        // SAFETY: made once, destroyed once; a datagram still posted with it fails.
         unsafe { (self.domain.adapter.verbs.destroy_ah)(self.raw.as_ptr()) };
     }
 }
