@@ -188,12 +188,9 @@ impl Suite {
             name => test.name == name || test.group == name,
         };
         if let Some(unknown) = names.iter().find(|name| !self.tests.iter().any(|test| fits(test, name))) {
-            let near: Vec<&str> = self
-                .tests
-                .iter()
-                .map(|test| test.name.as_str())
-                .filter(|name| name.contains(unknown.as_str()))
-                .collect();
+            let is_near =
+                |name: &&str| name.contains(unknown.as_str()) || strsim::damerau_levenshtein(name, unknown) <= 2;
+            let near: Vec<&str> = self.tests.iter().map(|test| test.name.as_str()).filter(is_near).collect();
             match near.is_empty() {
                 true => bail!("there is no test or group {unknown:?}; `ferrovia bench list` shows them"),
                 false => bail!("there is no test or group {unknown:?}; did you mean {}?", near.join(", ")),
@@ -267,6 +264,8 @@ mod tests {
         assert!(suite.choose(&["collectives".to_owned()]).unwrap().len() >= 17);
         let error = suite.choose(&["band".to_owned()]).unwrap_err().to_string();
         assert!(error.contains("bandwidth"), "{error}");
+        let error = suite.choose(&["latecy".to_owned()]).unwrap_err().to_string();
+        assert!(error.contains("did you mean latency?"), "{error}");
         assert!(suite.choose(&["nonsense".to_owned()]).is_err());
     }
 

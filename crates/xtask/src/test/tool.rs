@@ -22,6 +22,8 @@ pub fn cases() -> Vec<Case> {
         Case::new("ferrovia/bench-mpi", |workshop| bench_runs(workshop, "mpi", "64")).quick(true),
         Case::new("ferrovia/bench-app", |workshop| bench_runs(workshop, "app", "16")),
         Case::new("ferrovia/bench-wrong-data", bench_finds_wrong_data),
+        Case::new("ferrovia/bench-fabric", bench_fabric),
+        Case::new("ferrovia/bench-files", bench_files),
     ]
 }
 
@@ -145,6 +147,50 @@ fn bench_finds_wrong_data(workshop: &Workshop) -> Result<()> {
     let finished = bench(&["mpi", "latency", "--sizes", "64", "--json"]).env("LD_PRELOAD", &library).run()?;
     if finished.success() || !finished.said().contains("wrong data") || finished.stdout.contains("\"kind\":\"point\"") {
         return Err(finished.complain("the damage was not found"));
+    }
+    Ok(())
+}
+
+/// The verbs of both software devices beside each other, and a paper's figures beside ours.
+fn bench_fabric(workshop: &Workshop) -> Result<()> {
+    workshop.installation()?;
+    let short = ["--repetitions", "1", "--seconds", "0.001"];
+    let fabric = installed("ferrovia").args(["bench", "fabric", "--device", "shm,loopback", "--json"]).args(short);
+    let finished = fabric.args(["--sizes", "64"]).run_successfully()?;
+    for device in ["shm", "loopback"] {
+        if !finished.stdout.contains(&format!("\"library\":\"{device}\"")) {
+            return Err(finished.complain(format!("no point of {device}")));
+        }
+    }
+    let finished = installed("ferrovia").args(["bench", "paper", "miba", "--json"]).args(short).run_successfully()?;
+    let rows: Vec<Value> = finished.stdout.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    if rows.is_empty() || rows.iter().any(|row| row["here"].as_f64().is_none()) {
+        return Err(finished.complain("every row of the paper should have a figure here"));
+    }
+    Ok(())
+}
+
+/// Records kept in a file can be compared and drawn; what cannot be told ends with 2.
+fn bench_files(workshop: &Workshop) -> Result<()> {
+    workshop.installation()?;
+    let folder = tempfile::tempdir()?;
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    bench(&["mpi", "latency", "--sizes", "8", "--output", &file("run.jsonl")]).run_successfully()?;
+    let compare = |a: &str, b: &str| installed("ferrovia").args(["bench", "compare", a, b]).run();
+    for (finished, says) in [
+        (compare(&file("run.jsonl"), &file("run.jsonl"))?, "too few processes"),
+        (compare(&file("run.jsonl"), &file("none.jsonl"))?, "cannot read"),
+        (compare(&file("run.jsonl"), &format!("{}:MPICH", file("run.jsonl")))?, "has no library"),
+    ] {
+        if finished.code() != Some(2) || !finished.said().contains(says) {
+            return Err(finished.complain(format!("expected status 2 and {says:?}")));
+        }
+    }
+    for (name, holds) in [("page.html", "</html>"), ("document.md", "## latency")] {
+        installed("ferrovia").args(["bench", "report", &file("run.jsonl"), "-o", &file(name)]).run_successfully()?;
+        if !std::fs::read_to_string(file(name))?.contains(holds) {
+            bail!("{name} does not hold {holds:?}");
+        }
     }
     Ok(())
 }
