@@ -78,23 +78,31 @@ impl<T> Slab<T> {
     ///
     /// # Panics
     /// As [`Slab::insert`].
-    #[inline]
+    #[inline(always)]
     pub fn insert_with(&mut self, make: impl FnOnce(SlabKey) -> T) -> SlabKey {
+        let key = match self.first_free {
+            Some(index) => self.reuse_slot(index),
+            None => self.new_slot(),
+        };
+        self.slots[key.index as usize] = Slot::Occupied { generation: key.generation, value: make(key) };
         self.len += 1;
-        if let Some(index) = self.first_free {
-            let slot = &mut self.slots[index as usize];
-            let Slot::Vacant { generation, next_free } = *slot else {
-                unreachable!("the free list holds vacant slots only")
-            };
-            self.first_free = next_free;
-            let key = SlabKey { index, generation };
-            *slot = Slot::Occupied { generation, value: make(key) };
-            return key;
-        }
-        let index = u32::try_from(self.slots.len()).expect("fewer than 2^32 live entries");
-        let key = SlabKey { index, generation: 1 };
-        self.slots.push(Slot::Occupied { generation: 1, value: make(key) });
         key
+    }
+
+    #[inline]
+    fn reuse_slot(&mut self, index: u32) -> SlabKey {
+        let Slot::Vacant { generation, next_free } = self.slots[index as usize] else {
+            unreachable!("the free list holds vacant slots only")
+        };
+        self.first_free = next_free;
+        SlabKey { index, generation }
+    }
+
+    #[cold]
+    fn new_slot(&mut self) -> SlabKey {
+        let index = u32::try_from(self.slots.len()).expect("fewer than 2^32 live entries");
+        self.slots.push(Slot::Vacant { generation: 1, next_free: None });
+        SlabKey { index, generation: 1 }
     }
 
     /// The entry of `key`, or `None` if it was removed.
@@ -137,6 +145,20 @@ impl<T> Slab<T> {
             }
             Slot::Vacant { .. } => None,
         })
+    }
+
+    /// Drops the entry if `look` gets something out of it, and returns that.
+    #[inline]
+    pub fn take_with<R>(&mut self, key: SlabKey, look: impl FnOnce(&T) -> Option<R>) -> Option<R> {
+        let slot = self.slots.get_mut(key.index as usize)?;
+        let found = match slot {
+            Slot::Occupied { generation, value } if *generation == key.generation => look(value)?,
+            _ => return None,
+        };
+        *slot = Slot::Vacant { generation: key.generation.wrapping_add(1).max(1), next_free: self.first_free };
+        self.first_free = Some(key.index);
+        self.len -= 1;
+        Some(found)
     }
 
     /// All live entries with their keys, in slot order.

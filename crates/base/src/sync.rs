@@ -2,10 +2,14 @@
 //! (`RUSTFLAGS="--cfg loom"`).
 
 #[cfg(not(loom))]
-pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence};
 
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+
+/// Under loom, which knows no barriers of the compiler alone.
+#[cfg(loom)]
+pub fn compiler_fence(_: Ordering) {}
 
 /// Tells the processor that this is a waiting loop.
 #[inline]

@@ -27,14 +27,27 @@ struct View {
     /// The data if it is consecutive, else where displacement 0 of the first element lies.
     start: *mut u8,
     len_bytes: u64,
-    scattered: Option<Scattered>,
-    /// Keeps memory that is not the user's.
-    owner: Option<Arc<Block>>,
+    more: More,
 }
+
+/// What few buffers need: kept apart, because every message carries its buffer along.
+#[derive(Clone, Debug)]
+enum More {
+    /// Consecutive memory of the user.
+    Nothing,
+    /// Consecutive memory that is not the user's, and who keeps it.
+    Kept(Arc<Block>),
+    /// Elements whose data is not consecutive.
+    Scattered(Box<Scattered>),
+}
+
+const _: () = assert!(size_of::<View>() == 32);
 
 /// Elements whose data is not consecutive.
 #[derive(Clone, Debug)]
 struct Scattered {
+    /// Keeps memory that is not the user's.
+    owner: Option<Arc<Block>>,
     datatype: Arc<Datatype>,
     count: u64,
     /// Packed bytes before the first that belongs to this view.
@@ -111,7 +124,7 @@ impl SendBuf {
     }
 
     pub(crate) fn with_owner(self, owner: Option<Arc<Block>>) -> Self {
-        SendBuf(View { owner, ..self.0 })
+        SendBuf(self.0.with_owner(owner))
     }
 
     pub(crate) fn elements(&self, datatype: &Datatype) -> Option<Elements> {
@@ -152,7 +165,10 @@ impl RecvBuf {
 
     /// The bytes given to [`RecvBuf::from_owned`], unless slices or readers of them are still around.
     pub fn into_owned(self) -> Option<Box<[u8]>> {
-        Arc::into_inner(self.0.owner?)?.into_bytes()
+        match self.0.more {
+            More::Kept(block) => Arc::into_inner(block)?.into_bytes(),
+            More::Nothing | More::Scattered(_) => None,
+        }
     }
 
     /// Bytes of data there is room for.
@@ -234,7 +250,7 @@ impl RecvBuf {
     }
 
     pub(crate) fn with_owner(self, owner: Option<Arc<Block>>) -> Self {
-        RecvBuf(View { owner, ..self.0 })
+        RecvBuf(self.0.with_owner(owner))
     }
 
     pub(crate) fn elements(&self, datatype: &Datatype) -> Option<Elements> {
@@ -269,26 +285,42 @@ impl View {
             _ if len_bytes == 0 => View::bytes(ptr, 0),
             Some(displacement) if back_to_back => View::bytes(origin.wrapping_offset(displacement as isize), len_bytes),
             _ => {
-                let scattered = Scattered { datatype: Arc::clone(datatype), count, skip_bytes: 0 };
-                View { start: origin, len_bytes, scattered: Some(scattered), owner: None }
+                let scattered = Scattered { owner: None, datatype: Arc::clone(datatype), count, skip_bytes: 0 };
+                View { start: origin, len_bytes, more: More::Scattered(Box::new(scattered)) }
             }
         }
     }
 
     #[inline]
     fn bytes(start: *mut u8, len_bytes: u64) -> View {
-        View { start, len_bytes, scattered: None, owner: None }
+        View { start, len_bytes, more: More::Nothing }
+    }
+
+    fn with_owner(mut self, owner: Option<Arc<Block>>) -> View {
+        match &mut self.more {
+            More::Scattered(scattered) => scattered.owner = owner,
+            more => *more = owner.map_or(More::Nothing, More::Kept),
+        }
+        self
+    }
+
+    #[inline]
+    fn scattered(&self) -> Option<&Scattered> {
+        match &self.more {
+            More::Scattered(scattered) => Some(scattered),
+            More::Nothing | More::Kept(_) => None,
+        }
     }
 
     fn owned(bytes: Box<[u8]>) -> View {
         let len_bytes = bytes.len() as u64;
         let block = Arc::new(Block::from_bytes(bytes));
-        View { owner: Some(Arc::clone(&block)), ..View::bytes(block.start(), len_bytes) }
+        View { start: block.start(), len_bytes, more: More::Kept(block) }
     }
 
     #[inline]
     fn contiguous_len(&self) -> Option<usize> {
-        if self.scattered.is_some() { None } else { Some(self.len_bytes as usize) }
+        if self.scattered().is_some() { None } else { Some(self.len_bytes as usize) }
     }
 
     #[inline]
@@ -325,7 +357,7 @@ impl View {
         let take = self.left(offset_bytes, src.len());
         // SAFETY: a walk over this view passes only memory its maker vouched for; only a `RecvBuf` gets here.
         let mut unpack = unsafe { Unpack::new(&src[..take]) };
-        match self.scattered {
+        match self.scattered() {
             Some(_) => self.walk(offset_bytes, &mut unpack),
             None if take > 0 => unpack.run(self.start.wrapping_add(offset_bytes as usize), take as u64),
             None => {}
@@ -339,7 +371,7 @@ impl View {
             return 0;
         }
         let mut list = List::new(segments, left);
-        match self.scattered {
+        match self.scattered() {
             Some(_) => self.walk(offset_bytes, &mut list),
             None => list.run(self.start.wrapping_add(offset_bytes as usize), left),
         }
@@ -349,13 +381,12 @@ impl View {
     fn slice(&self, offset_bytes: u64, len_bytes: u64) -> View {
         let offset_bytes = offset_bytes.min(self.len_bytes);
         let len_bytes = len_bytes.min(self.len_bytes - offset_bytes);
-        let owner = self.owner.clone();
-        match &self.scattered {
-            None => View { start: self.start.wrapping_add(offset_bytes as usize), len_bytes, scattered: None, owner },
+        match self.scattered() {
+            None => View { start: self.start.wrapping_add(offset_bytes as usize), len_bytes, more: self.more.clone() },
             Some(scattered) => {
                 let skip_bytes = scattered.skip_bytes + offset_bytes;
                 let scattered = Scattered { skip_bytes, ..scattered.clone() };
-                View { start: self.start, len_bytes, scattered: Some(scattered), owner }
+                View { start: self.start, len_bytes, more: More::Scattered(Box::new(scattered)) }
             }
         }
     }
@@ -367,7 +398,7 @@ impl View {
     }
 
     fn walk<V: Visitor>(&self, offset_bytes: u64, visitor: &mut V) {
-        let Some(Scattered { datatype, count, skip_bytes }) = &self.scattered else { return };
+        let Some(Scattered { datatype, count, skip_bytes, .. }) = self.scattered() else { return };
         let Some(data) = &datatype.shape().data else { return };
         let user = self.start.wrapping_offset(data.bytes.displacement as isize);
         walk_strided(&data.bytes.tree, *count, datatype.extent(), user, skip_bytes + offset_bytes, visitor);
@@ -379,7 +410,7 @@ impl View {
             return Some(Elements { origin: self.start, count: 0 });
         }
         let count = datatype.count_in(self.len_bytes)? as u64;
-        let origin = match &self.scattered {
+        let origin = match self.scattered() {
             Some(scattered) => {
                 let (first, rest) = (scattered.skip_bytes / datatype.size(), scattered.skip_bytes % datatype.size());
                 let alike = std::ptr::eq(&*scattered.datatype, datatype) && rest == 0;

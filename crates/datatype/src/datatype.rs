@@ -92,6 +92,7 @@ impl Datatype {
     }
 
     /// True once the type may be used in communication.
+    #[inline]
     pub fn is_committed(&self) -> bool {
         // Relaxed: the flag guards no other memory, the type is complete when made.
         self.committed.load(Ordering::Relaxed)

@@ -223,6 +223,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`EngineError::NoSuchPeer`].
+    #[inline(always)]
     pub fn recv(
         &mut self,
         from: Source,
@@ -258,13 +259,17 @@ impl Engine {
     }
 
     /// How the request ended; it is freed. `None` while it is pending.
-    #[inline]
     pub fn take(&mut self, request: RequestId) -> Option<Completion> {
-        self.peek(request)?;
-        match self.core.requests.remove(request.0)?.state {
-            State::Complete(completion) => Some(completion),
-            _ => unreachable!("peek saw it complete"),
-        }
+        self.take_with(request, Completion::clone)
+    }
+
+    /// As [`Engine::take`], for those who only look.
+    #[inline]
+    pub fn take_with<R>(&mut self, request: RequestId, look: impl FnOnce(&Completion) -> R) -> Option<R> {
+        self.core.requests.take_with(request.0, |request| match &request.state {
+            State::Complete(completion) => Some(look(completion)),
+            _ => None,
+        })
     }
 
     /// Nobody will ask for this request again: it frees itself when it is over. MPI: §3.7.3 (`MPI_Request_free`).
@@ -331,6 +336,7 @@ impl Engine {
 }
 
 impl Core {
+    #[inline]
     pub(crate) fn check_source(&self, from: Source) -> Result<(), EngineError> {
         match from {
             Source::Peer(peer) if peer >= self.size => Err(EngineError::NoSuchPeer(peer)),
@@ -353,6 +359,7 @@ impl Core {
     }
 
     /// Ends a request.
+    #[inline(always)]
     pub(crate) fn complete(&mut self, key: SlabKey, completion: Completion) {
         self.note(EventKind::RequestCompleted, completion.envelope);
         let Some(request) = self.requests.get_mut(key) else { return };

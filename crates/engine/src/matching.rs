@@ -1,10 +1,14 @@
 //! Matching in constant time, wildcards included. MPI: §3.5, §3.2.4.
 //!
-//! A receive names a context and, each exactly or by wildcard, a source and a tag: four classes of pattern. Posted
-//! receives stand in a hash table of lists, one list per pattern; a message looks into the (at most four) lists
-//! that could hold its receive and takes the one posted first. (While only a few are posted they are walked instead.) Unexpected messages stand in all four lists that
-//! could ask for them; a receive looks at the head of its own. Lists are doubly linked through one slab, so that
-//! taking an entry out of all its lists does not depend on how many there are.
+//! A receive names a context and, each exactly or by wildcard, a source and a tag: four classes of pattern. Whatever
+//! waits, receives or messages, stands in a line in the order it came. Most often what is looked for is near the
+//! front; when a walk of [`WALK_MAX`] entries does not find it, those behind move to a hash table of lists, one list
+//! per pattern, and later ones join them there until it is empty again. A message looks into the (at most four) lists
+//! that could hold its receive and takes the one posted first; unexpected messages stand in all four lists that could
+//! ask for them, and a receive looks at the head of its own. Lists are doubly linked through one slab, so that taking
+//! an entry out of all its lists does not depend on how many there are. Each entry moves once, if at all.
+
+use std::collections::VecDeque;
 
 use base::{Slab, SlabKey};
 use rustc_hash::FxHashMap;
@@ -23,6 +27,7 @@ pub(crate) struct Pattern {
 }
 
 impl Pattern {
+    #[inline]
     pub(crate) fn new(context: ContextId, source: Source, tag: TagPattern) -> Self {
         let peer = match source {
             Source::Any => ANY_PEER,
@@ -137,122 +142,227 @@ impl<T, const LANES: usize> Lists<T, LANES> {
 /// Where a posted receive stands, to take it out again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Links {
-    /// Among the few, by its number.
-    Few(u64),
+    /// It stood in line when it was posted; this is its number.
+    InLine(u64),
     /// In a list.
     Listed(SlabKey),
 }
 
-/// As long as there are no more receives than this, walking them is faster than hashing.
-const FEW_MAX: usize = 8;
+/// Entries of the line that are looked at; walking so few is faster than hashing.
+const WALK_MAX: usize = 8;
+/// A line that was longer than this gives its memory back when it is empty.
+const LINE_KEPT_MAX: usize = 4096;
 
-struct Few<T> {
+struct Standing<T> {
     number: u64,
+    /// A receive's pattern, or that of exactly this message.
     pattern: Pattern,
-    receive: T,
+    value: T,
+}
+
+/// Entries in the order they came, those in the line before those in the lists.
+struct Queue<T, const LANES: usize> {
+    line: VecDeque<Standing<T>>,
+    next_number: u64,
+    lists: Lists<T, LANES>,
+}
+
+impl<T, const LANES: usize> Queue<T, LANES> {
+    fn new() -> Self {
+        Self { line: VecDeque::new(), next_number: 0, lists: Lists::new() }
+    }
+
+    fn len(&self) -> usize {
+        self.line.len() + self.lists.nodes.len()
+    }
+
+    /// Where in the line the first entry stands that `is_wanted`, if it is near enough to the front.
+    #[inline]
+    fn walk(&self, is_wanted: impl Fn(Pattern) -> bool) -> Option<usize> {
+        let front = self.line.front()?;
+        if is_wanted(front.pattern) {
+            return Some(0);
+        }
+        (1..self.line.len().min(WALK_MAX)).find(|at| is_wanted(self.line[*at].pattern))
+    }
+
+    /// Puts an entry at the end of the line, or hands it back: it belongs into the lists.
+    #[inline]
+    fn stand(&mut self, pattern: Pattern, value: T) -> Result<u64, T> {
+        if !self.lists.nodes.is_empty() {
+            return Err(value);
+        }
+        let number = self.next_number;
+        self.next_number += 1;
+        self.line.push_back(Standing { number, pattern, value });
+        Ok(number)
+    }
+
+    #[inline]
+    fn take_from_line(&mut self, at: usize) -> Option<T> {
+        let standing = if at == 0 { self.line.pop_front() } else { self.line.remove(at) };
+        if self.line.is_empty() && self.line.capacity() > LINE_KEPT_MAX {
+            self.line = VecDeque::new();
+        }
+        standing.map(|standing| standing.value)
+    }
+
+    /// Moves what a walk does not reach into the lists, and tells where each entry went.
+    #[cold]
+    fn spill(&mut self, lanes: impl Fn(Pattern) -> [Pattern; LANES], mut tell: impl FnMut(u64, Pattern, SlabKey)) {
+        for standing in self.line.drain(WALK_MAX..) {
+            let key = self.lists.push(standing.value, lanes(standing.pattern));
+            tell(standing.number, standing.pattern, key);
+        }
+    }
 }
 
 /// Receives that wait for their message, in the order they were posted.
 pub(crate) struct PostedQueue<T> {
-    /// The oldest receives, in order. Refilled only when no others are left, so all of them are older than any
-    /// in `lists`.
-    few: Vec<Few<T>>,
-    posted_count: u64,
-    lists: Lists<T, 1>,
-    /// Receives in `lists`, per class; empty classes are not looked up.
+    queue: Queue<T, 1>,
+    /// Receives in the lists, per class; empty classes are not looked up.
     count: [usize; 4],
+    /// Where receives went that stood in line when they were posted.
+    spilled: FxHashMap<u64, SlabKey>,
 }
 
 impl<T: Copy> PostedQueue<T> {
     pub(crate) fn new() -> Self {
-        Self { few: Vec::with_capacity(FEW_MAX), posted_count: 0, lists: Lists::new(), count: [0; 4] }
+        Self { queue: Queue::new(), count: [0; 4], spilled: FxHashMap::default() }
     }
 
     #[inline]
     pub(crate) fn post(&mut self, pattern: Pattern, receive: T) -> Links {
-        if self.few.len() < FEW_MAX && self.lists.nodes.is_empty() {
-            let number = self.posted_count;
-            self.posted_count += 1;
-            self.few.push(Few { number, pattern, receive });
-            return Links::Few(number);
+        match self.queue.stand(pattern, receive) {
+            Ok(number) => Links::InLine(number),
+            Err(receive) => {
+                self.count[pattern.class()] += 1;
+                Links::Listed(self.queue.lists.push(receive, [pattern]))
+            }
         }
-        self.count[pattern.class()] += 1;
-        Links::Listed(self.lists.push(receive, [pattern]))
     }
 
     /// Takes out the receive that the message matches: the one posted first.
     #[inline]
     pub(crate) fn arrive(&mut self, context: ContextId, peer: PeerId, tag: Tag) -> Option<T> {
-        if let Some(at) = self.few.iter().position(|few| few.pattern.accepts(context, peer, tag)) {
-            return Some(self.few.remove(at).receive);
+        if let Some(at) = self.queue.walk(|pattern| pattern.accepts(context, peer, tag)) {
+            return self.queue.take_from_line(at);
         }
-        if self.lists.nodes.is_empty() { None } else { self.arrive_listed(context, peer, tag) }
+        self.spill();
+        if self.queue.lists.nodes.is_empty() { None } else { self.arrive_listed(context, peer, tag) }
+    }
+
+    #[inline]
+    fn spill(&mut self) {
+        if self.queue.line.len() > WALK_MAX {
+            let (count, spilled) = (&mut self.count, &mut self.spilled);
+            self.queue.spill(
+                |pattern| [pattern],
+                |number, pattern, key| {
+                    count[pattern.class()] += 1;
+                    spilled.insert(number, key);
+                },
+            );
+        }
     }
 
     fn arrive_listed(&mut self, context: ContextId, peer: PeerId, tag: Tag) -> Option<T> {
+        let lists = &self.queue.lists;
         let mut first: Option<(u64, SlabKey)> = None;
         for (class, pattern) in Pattern::of_message(context, peer, tag).into_iter().enumerate() {
             if self.count[class] == 0 {
                 continue;
             }
-            if let Some(key) = self.lists.head(pattern) {
-                let order = self.lists.node(key).order;
+            if let Some(key) = lists.head(pattern) {
+                let order = lists.nodes.get(key).expect("links name live entries").order;
                 if first.is_none_or(|(earliest, _)| order < earliest) {
                     first = Some((order, key));
                 }
             }
         }
         let (_, key) = first?;
-        self.remove(Links::Listed(key))
+        self.remove_listed(key)
+    }
+
+    fn remove_listed(&mut self, key: SlabKey) -> Option<T> {
+        let class = self.queue.lists.nodes.get(key)?.patterns[0].class();
+        self.count[class] -= 1;
+        if self.queue.lists.nodes.len() == 1 {
+            self.spilled.clear();
+        }
+        self.queue.lists.remove(key)
     }
 
     pub(crate) fn remove(&mut self, links: Links) -> Option<T> {
-        match links {
-            Links::Few(number) => {
-                let at = self.few.iter().position(|few| few.number == number)?;
-                Some(self.few.remove(at).receive)
-            }
-            Links::Listed(key) => {
-                let class = self.lists.nodes.get(key)?.patterns[0].class();
-                self.count[class] -= 1;
-                self.lists.remove(key)
-            }
+        let number = match links {
+            Links::Listed(key) => return self.remove_listed(key),
+            Links::InLine(number) => number,
+        };
+        // Taking out of the middle of a long line would move many; in the lists it does not.
+        if self.queue.line.get(WALK_MAX).is_some_and(|standing| standing.number <= number) {
+            self.spill();
+        }
+        match self.queue.line.iter().take(WALK_MAX).position(|standing| standing.number == number) {
+            Some(at) => self.queue.take_from_line(at),
+            None => self.spilled.remove(&number).and_then(|key| self.remove_listed(key)),
         }
     }
 }
 
 /// Messages that came before their receive, in the order they came.
 pub(crate) struct UnexpectedQueue<T> {
-    lists: Lists<T, 4>,
+    queue: Queue<T, 4>,
 }
 
 impl<T> UnexpectedQueue<T> {
     pub(crate) fn new() -> Self {
-        Self { lists: Lists::new() }
+        Self { queue: Queue::new() }
     }
 
     pub(crate) fn push(&mut self, context: ContextId, peer: PeerId, tag: Tag, message: T) {
-        self.lists.push(message, Pattern::of_message(context, peer, tag));
+        let exact = Pattern { context: context.0, peer, tag };
+        if let Err(message) = self.queue.stand(exact, message) {
+            self.queue.lists.push(message, Pattern::of_message(context, peer, tag));
+        }
+    }
+
+    /// Where the earliest message stands that `pattern` accepts.
+    #[inline]
+    fn find(&mut self, pattern: Pattern) -> Option<Place> {
+        let is_wanted = |message: Pattern| pattern.accepts(ContextId(message.context), message.peer, message.tag);
+        if let Some(at) = self.queue.walk(is_wanted) {
+            return Some(Place::InLine(at));
+        }
+        self.spill();
+        if self.queue.lists.nodes.is_empty() { None } else { self.queue.lists.head(pattern).map(Place::Listed) }
+    }
+
+    #[inline]
+    fn spill(&mut self) {
+        if self.queue.line.len() > WALK_MAX {
+            let lanes = |of: Pattern| Pattern::of_message(ContextId(of.context), of.peer, of.tag);
+            self.queue.spill(lanes, |_, _, _| ());
+        }
     }
 
     /// The earliest message that `pattern` accepts.
-    #[inline]
-    pub(crate) fn peek(&self, pattern: Pattern) -> Option<&T> {
-        if self.lists.nodes.is_empty() {
-            return None;
+    pub(crate) fn peek(&mut self, pattern: Pattern) -> Option<&T> {
+        match self.find(pattern)? {
+            Place::InLine(at) => self.queue.line.get(at).map(|standing| &standing.value),
+            Place::Listed(key) => self.queue.lists.nodes.get(key).map(|node| &node.value),
         }
-        let key = self.lists.head(pattern)?;
-        self.lists.nodes.get(key).map(|node| &node.value)
     }
 
     /// Takes it out.
     #[inline]
     pub(crate) fn take(&mut self, pattern: Pattern) -> Option<T> {
-        if self.lists.nodes.is_empty() {
+        if self.queue.line.is_empty() && self.queue.lists.nodes.is_empty() {
             return None;
         }
-        let key = self.lists.head(pattern)?;
-        self.lists.remove(key)
+        match self.find(pattern)? {
+            Place::InLine(at) => self.queue.take_from_line(at),
+            Place::Listed(key) => self.queue.lists.remove(key),
+        }
     }
 
     /// Takes out the message of exactly this envelope that `is_meant` names, wherever it stands among its like.
@@ -264,12 +374,17 @@ impl<T> UnexpectedQueue<T> {
         is_meant: impl Fn(&T) -> bool,
     ) -> Option<T> {
         let pattern = Pattern::new(context, Source::Peer(peer), TagPattern::Exact(tag));
-        let lane = pattern.class();
-        let mut at = self.lists.head(pattern);
+        self.spill();
+        let is_it = |standing: &Standing<T>| standing.pattern == pattern && is_meant(&standing.value);
+        if let Some(at) = self.queue.line.iter().position(is_it) {
+            return self.queue.take_from_line(at);
+        }
+        let (lane, lists) = (pattern.class(), &mut self.queue.lists);
+        let mut at = lists.head(pattern);
         while let Some(key) = at {
-            let node = self.lists.nodes.get(key)?;
+            let node = lists.nodes.get(key)?;
             if is_meant(&node.value) {
-                return self.lists.remove(key);
+                return lists.remove(key);
             }
             at = node.next[lane];
         }
@@ -277,8 +392,13 @@ impl<T> UnexpectedQueue<T> {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.lists.nodes.len()
+        self.queue.len()
     }
+}
+
+enum Place {
+    InLine(usize),
+    Listed(SlabKey),
 }
 
 #[cfg(test)]
@@ -361,7 +481,7 @@ mod tests {
                 }
                 assert_eq!(queue.len(), oracle.len());
             }
-            assert!(queue.lists.lists.len() <= 4 * oracle.len(), "empty lists are dropped");
+            assert!(queue.queue.lists.lists.len() <= 4 * oracle.len(), "empty lists are dropped");
         }
     }
 }

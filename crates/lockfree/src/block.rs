@@ -20,11 +20,14 @@
 //!
 //! Cost of a message up to 40 bytes: one cache-line transfer. Memory: the block and one control line.
 
-use base::sync::{Ordering, fence};
+use base::sync::Ordering;
 
 use crate::{CACHE_LINE_BYTES, SharedMemory};
 
 const HEADER_BYTES: usize = 24;
+/// How far ahead of itself a sender asks for the line it will write: a line that the receiver has read has to be taken
+/// back from it, and the next messages should not wait for that one after the other.
+const OWN_AHEAD_LINES: usize = 4;
 const CONSUMED: usize = 0;
 const HINT: usize = 8;
 /// The kind that sends the reader back to the end of the block.
@@ -147,6 +150,10 @@ impl BlockSender {
         if self.cleared_ahead {
             self.clear(self.position + 1);
         }
+        let ahead = self.position + OWN_AHEAD_LINES;
+        if ahead < self.lines {
+            self.memory.prefetch_to_write(line_offset(self.lines, ahead));
+        }
         true
     }
 
@@ -258,7 +265,6 @@ impl BlockReceiver {
         self.reported = self.consumed;
         // Release: our reads of these lines are over. Pairs with the load in `has_room`.
         self.memory.word(CONSUMED).store(self.consumed, Ordering::Release);
-        fence(Ordering::SeqCst);
         true
     }
 

@@ -33,7 +33,7 @@ pub mod streaming;
 
 pub use block::{BlockReceiver, BlockSender, Record};
 pub use claim::ClaimCell;
-pub use doorbell::{Doorbell, Ticket};
+pub use doorbell::{Barrier, Doorbell, Ticket};
 pub use published::{Engagement, PublishedTable};
 pub use shared::SharedMemory;
 pub use streaming::copy_to_shared;

@@ -4,7 +4,9 @@
 #![cfg(loom)]
 
 use base::sync::Ordering;
-use lockfree::{BlockReceiver, BlockSender, ClaimCell, Doorbell, Engagement, PublishedTable, Record, SharedMemory};
+use lockfree::{
+    Barrier, BlockReceiver, BlockSender, ClaimCell, Doorbell, Engagement, PublishedTable, Record, SharedMemory,
+};
 use loom::thread;
 
 /// A model with at most two forced switches of thread: enough for every known kind of ordering bug, and finite.
@@ -64,7 +66,7 @@ fn lines_are_not_reused_while_they_are_read() {
 fn nobody_sleeps_through_work() {
     model(|| {
         let memory = SharedMemory::private(Doorbell::FOOTPRINT + 64);
-        let doorbell = Doorbell::new(memory.part(0, Doorbell::FOOTPRINT).unwrap());
+        let doorbell = Doorbell::new(memory.part(0, Doorbell::FOOTPRINT).unwrap(), Barrier::Own);
         let work = memory.part(Doorbell::FOOTPRINT, 64).unwrap();
         let (bell, job) = (doorbell.clone(), work.clone());
         let bringer = thread::spawn(move || {

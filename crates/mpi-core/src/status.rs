@@ -13,21 +13,39 @@ pub struct Status {
     pub tag: i32,
     /// Packed length of the message in bytes.
     pub len_bytes: u64,
-    /// True if the operation was cancelled; the other fields then mean nothing.
-    pub cancelled: bool,
+    /// Not 0 if the operation was cancelled. A word, not a `bool`: results of waiting calls are enums around a status,
+    /// and those are moved by words only if nothing smaller is left to put their variants into.
+    cancelled: u64,
 }
 
 impl Status {
+    /// The status of a message.
+    #[inline]
+    pub const fn of_message(source: i32, tag: i32, len_bytes: u64) -> Status {
+        Status { source, tag, len_bytes, cancelled: 0 }
+    }
+
+    /// True if the operation was cancelled; the fields then mean nothing.
+    #[inline]
+    pub const fn is_cancelled(&self) -> bool {
+        self.cancelled != 0
+    }
+
+    /// The same, cancelled or not.
+    pub const fn with_cancelled(self, is_cancelled: bool) -> Status {
+        Status { cancelled: is_cancelled as u64, ..self }
+    }
+
     /// The empty status: any source, any tag, nothing received.
     ///
     /// MPI: §3.7.3
-    pub const EMPTY: Status = Status { source: ANY_SOURCE, tag: ANY_TAG, len_bytes: 0, cancelled: false };
+    pub const EMPTY: Status = Status::of_message(ANY_SOURCE, ANY_TAG, 0);
 
     /// The status of a receive from `MPI_PROC_NULL`.
     ///
     /// MPI: §3.10
-    pub const PROC_NULL: Status = Status { source: PROC_NULL, tag: ANY_TAG, len_bytes: 0, cancelled: false };
+    pub const PROC_NULL: Status = Status::of_message(PROC_NULL, ANY_TAG, 0);
 
     /// The status of an operation that was cancelled.
-    pub const CANCELLED: Status = Status { cancelled: true, ..Status::EMPTY };
+    pub const CANCELLED: Status = Status::EMPTY.with_cancelled(true);
 }

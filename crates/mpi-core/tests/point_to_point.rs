@@ -33,7 +33,7 @@ fn messages_of_all_sizes_go_there_and_back_in_every_mode() {
                 };
                 assert_eq!(got, sent);
                 let len_bytes = 4 * sent.len() as u64;
-                assert_eq!(status, Status { source: other, tag, len_bytes, cancelled: false });
+                assert_eq!(status, Status::of_message(other, tag, len_bytes));
             }
         }
         assert!(world.detach_buffer(&BufferOwner::Process).is_some());
@@ -220,7 +220,7 @@ fn persistent_requests_start_again_and_only_when_inactive() {
         world.start_all(&recv).unwrap();
         assert_eq!(world.start_all(&recv).unwrap_err().class, ErrorClass::Request);
         world.cancel(&recv).unwrap();
-        assert!(world.wait(&recv).unwrap().cancelled);
+        assert!(world.wait(&recv).unwrap().is_cancelled());
         let plain = one(world.isend(Mode::Standard, comm, PROC_NULL, 0, to_send(&mut [])).unwrap());
         assert_eq!(world.start_all(&plain).unwrap_err().class, ErrorClass::Request);
         world.free_request(recv.borrow_mut().pop().flatten().unwrap()).unwrap();
@@ -292,7 +292,7 @@ struct Counts {
 impl GeneralizedCallbacks for Counted {
     fn query(&self) -> mpi_core::Result<Status> {
         self.0.queries.fetch_add(1, Ordering::Relaxed);
-        Ok(Status { source: 3, tag: 4, len_bytes: 5, cancelled: false })
+        Ok(Status::of_message(3, 4, 5))
     }
 
     fn free(&self) -> mpi_core::Result<()> {

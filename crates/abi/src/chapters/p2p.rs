@@ -96,7 +96,16 @@ pub(crate) unsafe fn isend(
     comm: &Arc<Comm>,
     request: OutHandle<Request>,
 ) -> Result<()> {
-    // SAFETY: the caller's buffer, which stays until the request has completed.
+    if datatype.is_contiguous() && !buf.is_null() {
+        // As in `send`; what is gone at once needs no request.
+        // SAFETY: the caller's buffer, which stays until the request has completed.
+        let bytes = unsafe { SendBuf::bytes(buf, (count as u64).saturating_mul(datatype.size())) };
+        if face.world().try_send(comm, dest, tag, &bytes)? {
+            request.set_finished_send();
+            return Ok(());
+        }
+    }
+    // SAFETY: as above.
     let buf = unsafe { SendBuf::new(buf, count as u64, datatype) };
     request.set(face, face.world().isend(Mode::Standard, comm, dest, tag, buf)?)
 }
@@ -254,8 +263,27 @@ pub(crate) unsafe fn irecv(
     comm: &Arc<Comm>,
     request: OutHandle<Request>,
 ) -> Result<()> {
-    // SAFETY: the caller's buffer, which stays until the request has completed.
+    if datatype.is_contiguous() && !buf.is_null() {
+        // As in `send`.
+        // SAFETY: the caller's buffer, which stays until the request has completed.
+        let bytes = unsafe { RecvBuf::bytes(buf, (count as u64).saturating_mul(datatype.size())) };
+        let id = face.world().post_receive(comm, source, tag, bytes)?;
+        return request.set_new(face, || Request::of_receive(id, comm, source));
+    }
+    // SAFETY: as above.
     let buf = unsafe { RecvBuf::new(buf, count as u64, datatype) };
+    irecv_scattered(face, buf, source, tag, comm, request)
+}
+
+#[inline(never)]
+fn irecv_scattered(
+    face: &Face,
+    buf: RecvBuf,
+    source: i32,
+    tag: i32,
+    comm: &Arc<Comm>,
+    request: OutHandle<Request>,
+) -> Result<()> {
     request.set(face, face.world().irecv(comm, source, tag, buf)?)
 }
 

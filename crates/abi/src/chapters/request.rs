@@ -274,16 +274,20 @@ impl<'a> Many<'a> {
         self.put(self.reported, finish);
     }
 
+    #[inline(always)]
     fn put(&mut self, place: usize, finish: Finish) {
         self.reported += 1;
         match finish {
             Ok(status) => self.statuses.set(place, &status),
-            Err(failure) => {
-                self.statuses.set_failed(place, &failure.status, self.face.code(&failure.error));
-                self.failures += 1;
-                self.first.get_or_insert(*failure);
-            }
+            Err(failure) => self.put_failure(place, *failure),
         }
+    }
+
+    #[cold]
+    fn put_failure(&mut self, place: usize, failure: Failure) {
+        self.statuses.set_failed(place, &failure.status, self.face.code(&failure.error));
+        self.failures += 1;
+        self.first.get_or_insert(failure);
     }
 
     /// Success, or `MPI_ERR_IN_STATUS` with the first failure in words.

@@ -11,7 +11,7 @@ use mpi_core::constants::{ANY_SOURCE, ANY_TAG, PROC_NULL, TAG_UB};
 use mpi_core::{Comm, Error, ErrorClass, Request, Result};
 
 use super::entry::{Face, describe};
-use super::handle::{Handle, PREDEFINED_MAX};
+use super::handle::{FINISHED_SEND, Handle, PREDEFINED_MAX};
 use super::objects::Object;
 use super::table::{Held, Lookup};
 use super::values::is_in_place;
@@ -251,7 +251,8 @@ pub(crate) fn destination_count(comm: &Comm) -> Result<usize> {
 #[inline]
 pub(crate) fn requests(face: &Face, n: usize, handles: &[Handle<Request>]) -> Result<()> {
     for (index, handle) in handles.iter().enumerate() {
-        if handle.value != MPI_REQUEST_NULL && !face.process().requests.is_live(handle.value) {
+        let needs_no_look = handle.value == MPI_REQUEST_NULL || handle.value == FINISHED_SEND;
+        if !needs_no_look && !face.process().requests.is_live(handle.value) {
             return Err(bad_request(face, n, index, handles.len(), handle.value));
         }
     }

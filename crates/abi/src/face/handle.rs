@@ -102,6 +102,10 @@ impl<K> fmt::Debug for Handle<K> {
     }
 }
 
+/// The request of every send that was over when its call returned: there is nothing to wait for and nothing to tell,
+/// so one handle, which is never released, serves them all.
+pub(crate) const FINISHED_SEND: usize = Parts { kind: Kind::Request as u8, slot: 0, generation: 0 }.encode();
+
 /// The parts of a handle of ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Parts {
@@ -113,11 +117,11 @@ pub(crate) struct Parts {
 impl Parts {
     /// The bits of the handle.
     #[inline]
-    pub fn encode(self) -> usize {
+    pub const fn encode(self) -> usize {
         let low_mask = (1 << GENERATION_LOW_BITS) - 1;
         let high = (self.generation >> GENERATION_LOW_BITS) as usize;
         let low = (self.generation & low_mask) as usize;
-        high << 32 | usize::from(self.kind) << KIND_SHIFT | low << SLOT_BITS | self.slot
+        high << 32 | (self.kind as usize) << KIND_SHIFT | low << SLOT_BITS | self.slot
     }
 
     /// What the bits of a handle that is not predefined say.

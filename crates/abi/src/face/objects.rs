@@ -12,7 +12,7 @@ use mpi_core::{Comm, ErrorClass, Request, Result, Session};
 
 use super::check;
 use super::entry::Face;
-use super::handle::{Handle, Kind, PREDEFINED_MAX};
+use super::handle::{FINISHED_SEND, Handle, Kind, PREDEFINED_MAX};
 use super::process::Process;
 use super::table::{Held, Table};
 use crate::constants::*;
@@ -210,6 +210,7 @@ impl Process {
     ///
     /// # Errors
     /// `NoMem` if there are too many objects of the kind.
+    #[inline]
     pub fn handle_for<K: Object>(&'static self, value: K::Value) -> Result<usize> {
         if let Some(predefined) = K::predefined_handle(&value) {
             return Ok(predefined);
@@ -227,10 +228,7 @@ impl Process {
         };
         let handle =
             if K::is_ready(&value) { table.insert(value, remember) } else { table.insert_dormant(value, remember) };
-        match handle {
-            Some(handle) => Ok(handle),
-            None => ErrorClass::NoMem.fail(format!("there are too many objects of the kind {}", K::KIND.noun())),
-        }
+        handle.ok_or_else(too_many::<K>)
     }
 
     /// Takes back a handle that a callback was shown.
@@ -241,11 +239,17 @@ impl Process {
     }
 }
 
+#[cold]
+fn too_many<K: Object>() -> mpi_core::Error {
+    ErrorClass::NoMem.error(format!("there are too many objects of the kind {}", K::KIND.noun()))
+}
+
 impl Face {
     /// As [`Process::handle_for`].
     ///
     /// # Errors
     /// `NoMem` if there are too many objects of the kind.
+    #[inline]
     pub fn handle_for<K: Object>(&self, value: K::Value) -> Result<usize> {
         self.process().handle_for::<K>(value)
     }
@@ -303,9 +307,29 @@ impl<K: Object> OutHandle<K> {
         }
     }
 
+    #[inline]
     fn write(&self, value: usize) {
         // SAFETY: valid for writing by the contract of `new`.
         unsafe { self.0.write(Handle::new(value)) }
+    }
+}
+
+impl OutHandle<Request> {
+    /// Gives the program the handle of a request that is made where it is kept.
+    ///
+    /// # Errors
+    /// As [`OutHandle::set`].
+    #[inline(always)]
+    pub fn set_new(&self, face: &Face, make: impl FnOnce() -> Request) -> Result<()> {
+        let handle = face.process().requests.insert_with(make, |_, _| ()).ok_or_else(too_many::<Request>)?;
+        self.write(handle);
+        Ok(())
+    }
+
+    /// Gives the program the handle of a send that is over.
+    #[inline]
+    pub fn set_finished_send(&self) {
+        self.write(FINISHED_SEND);
     }
 }
 

@@ -15,7 +15,7 @@ use mpi_core::point_to_point::Message;
 use mpi_core::tool::Tool;
 use mpi_core::{Comm, Request, Session, ThreadLevel, World};
 
-use super::handle::Kind;
+use super::handle::{FINISHED_SEND, Kind};
 use super::stage::Stage;
 use super::table::Table;
 use crate::chapters::fortran::FortranBooleans;
@@ -110,6 +110,8 @@ impl Process {
     }
 
     fn make_predefined(&self) {
+        let first = self.requests.insert(Request::finished_send(), |_, _| ());
+        assert_eq!(first, Some(FINISHED_SEND), "the first request of a table");
         self.groups.set_predefined(MPI_GROUP_EMPTY, Arc::new(Group::empty()));
         for basic in Basic::all() {
             let datatype = Datatype::predefined(basic);

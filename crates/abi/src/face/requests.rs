@@ -3,7 +3,7 @@
 use mpi_core::{Request, RequestSet};
 
 use super::entry::Face;
-use super::handle::Handle;
+use super::handle::{FINISHED_SEND, Handle};
 use crate::constants::MPI_REQUEST_NULL;
 
 /// One request or an array of them, where the program keeps their handles.
@@ -40,7 +40,10 @@ impl<'a> Requests<'a> {
 
     /// Takes the request at `index` from the program and writes null.
     pub fn take(&self, index: usize) -> Option<Request> {
-        let request = self.face.process().requests.take(self.handle(index).value).ok();
+        let request = match self.handle(index).value {
+            FINISHED_SEND => Some(Request::finished_send()),
+            value => self.face.process().requests.take(value).ok(),
+        };
         self.forget(index);
         request
     }
@@ -49,6 +52,7 @@ impl<'a> Requests<'a> {
     ///
     /// # Panics
     /// If there are fewer.
+    #[inline]
     pub fn forget(&self, index: usize) {
         assert!(index < self.len, "request {index} of {}", self.len);
         // SAFETY: `index` was checked; valid for writing by the contract of `new`.
@@ -65,11 +69,35 @@ impl RequestSet for Requests<'_> {
     fn with<R>(&self, index: usize, look: impl FnOnce(&mut Request) -> R) -> Option<R> {
         match self.handle(index).value {
             MPI_REQUEST_NULL => None,
+            FINISHED_SEND => Some(look(&mut Request::finished_send())),
             value => self.face.process().requests.with(value, look).ok(),
         }
     }
 
+    #[inline(always)]
+    fn with_and_remove<R>(&self, index: usize, look: impl FnOnce(&mut Request) -> (R, bool)) -> Option<R> {
+        let value = self.handle(index).value;
+        if value == MPI_REQUEST_NULL {
+            return None;
+        }
+        assert_ne!(value, FINISHED_SEND, "finished sends are taken before they are looked at");
+        let (result, is_spent) = self.face.process().requests.with_and_take(value, look).ok()?;
+        if is_spent {
+            self.forget(index);
+        }
+        Some(result)
+    }
+
     fn remove(&self, index: usize) {
         drop(self.take(index));
+    }
+
+    #[inline]
+    fn take_finished_send(&self, index: usize) -> bool {
+        let is_finished = self.handle(index).value == FINISHED_SEND;
+        if is_finished {
+            self.forget(index);
+        }
+        is_finished
     }
 }

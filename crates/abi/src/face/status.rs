@@ -29,7 +29,7 @@ impl CStatus {
     pub fn new(status: &Status) -> Self {
         let mut this = CStatus { MPI_SOURCE: status.source, MPI_TAG: status.tag, MPI_ERROR: 0, internal: [0; 5] };
         this.set_len_bytes(status.len_bytes);
-        this.set_cancelled(status.cancelled);
+        this.set_cancelled(status.is_cancelled());
         this
     }
 
@@ -59,12 +59,7 @@ impl CStatus {
 
     /// The status of an operation as the inner crates know it.
     pub fn to_status(&self) -> Status {
-        Status {
-            source: self.MPI_SOURCE,
-            tag: self.MPI_TAG,
-            len_bytes: self.len_bytes(),
-            cancelled: self.is_cancelled(),
-        }
+        Status::of_message(self.MPI_SOURCE, self.MPI_TAG, self.len_bytes()).with_cancelled(self.is_cancelled())
     }
 }
 

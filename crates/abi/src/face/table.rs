@@ -90,12 +90,17 @@ impl<T: 'static> Table<T> {
     /// Keeps an object and returns its handle, or `None` if there are too many. `tell` is told the
     /// handle before.
     pub fn insert(&self, value: T, tell: impl FnOnce(&T, usize)) -> Option<usize> {
+        self.insert_with(|| value, tell)
+    }
+
+    /// As [`Table::insert`], of what is made in its place.
+    #[inline(always)]
+    pub fn insert_with(&self, make: impl FnOnce() -> T, tell: impl FnOnce(&T, usize)) -> Option<usize> {
         let index = self.free_slot()?;
         let slot = self.slot_at(index).expect("free slots exist");
         let handle = Parts { kind: self.kind as u8, slot: index, generation: slot.generation.get() }.encode();
-        tell(&value, handle);
         slot.references.set(1);
-        *slot.value.borrow_mut() = Some(value);
+        tell(slot.value.borrow_mut().get_or_insert_with(make), handle);
         Some(handle)
     }
 
@@ -168,6 +173,20 @@ impl<T: 'static> Table<T> {
         let slot = self.slot(handle)?;
         let mut value = RefMut::filter_map(slot.value.borrow_mut(), Option::as_mut).map_err(|_| Lookup::Freed)?;
         Ok(look(&mut value))
+    }
+
+    /// As [`Table::with`]; where `look` says so, takes the object out, too. Only for kinds that are never held.
+    #[inline(always)]
+    pub fn with_and_take<R>(&self, handle: usize, look: impl FnOnce(&mut T) -> (R, bool)) -> Result<(R, bool), Lookup> {
+        let slot = self.slot(handle)?;
+        let mut value = slot.value.borrow_mut();
+        let (result, is_over) = look(value.as_mut().ok_or(Lookup::Freed)?);
+        if is_over {
+            *value = None;
+            slot.references.set(0);
+            self.recycle(slot, handle);
+        }
+        Ok((result, is_over))
     }
 
     /// Takes the object out and makes its handles stale. Only for kinds that are never held.
@@ -245,6 +264,7 @@ impl<T: 'static> Table<T> {
         chunk.get(index % CHUNK_SLOTS)
     }
 
+    #[inline]
     fn free_slot(&self) -> Option<usize> {
         if let Some(index) = self.free.borrow_mut().pop() {
             return Some(index as usize);
@@ -260,6 +280,7 @@ impl<T: 'static> Table<T> {
     }
 
     /// A slot whose object has gone is used again, under the next generation.
+    #[inline]
     fn recycle(&self, slot: &Slot<T>, handle: usize) {
         if handle > PREDEFINED_MAX {
             slot.generation.set(slot.generation.get() + 1);

@@ -20,7 +20,7 @@ use super::life::{self, ProcessMark};
 use super::packets::{self, FarRange, LENT_RANGES_MAX, Parsed};
 use super::segment::Segment;
 use super::sleeper::Sleeper;
-use super::wakeup::ring;
+use super::wakeup::{imposed_barrier, ring};
 use crate::copying;
 use crate::link::{Direct, HEADER_BYTES, Link, LinkPeer, LinkProperties, Outgoing, Placement, Responder, SendOutcome};
 
@@ -102,11 +102,12 @@ impl ShmLink {
     /// [`FabricError::System`] when the system refuses a descriptor.
     pub fn join(segment: Segment, me: PeerIndex, cross_memory: Result<(), String>) -> Result<Self, FabricError> {
         let count = segment.shape().process_count;
+        let barrier = imposed_barrier();
         let peers: Vec<Peer> = (0..count)
             .filter_map(|place| {
                 Some(Peer {
                     sender: None,
-                    doorbell: segment.doorbell(place)?,
+                    doorbell: segment.doorbell(place, barrier)?,
                     identity: segment.identity(place)?,
                     mark: None,
                     reached: false,
@@ -123,6 +124,7 @@ impl ShmLink {
         if cross_memory.is_ok() {
             cross_memory::allow_peers();
         }
+        own.doorbell.own();
         own.identity.word(PROBE_ADDRESS).store(&raw const PROBE as u64, Ordering::Relaxed);
         own.identity.word(ARENA_ADDRESS).store(segment.arena_address(me.0).unwrap_or(0) as u64, Ordering::Relaxed);
         ProcessMark::own().publish(&own.identity);

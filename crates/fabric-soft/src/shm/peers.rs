@@ -12,7 +12,7 @@ use lockfree::Doorbell;
 use super::cross_memory;
 use super::region_table::{self, RegionTable};
 use super::segment::Segment;
-use super::wakeup::{ShmWakeup, ring};
+use super::wakeup::{ShmWakeup, imposed_barrier, ring};
 
 /// Longest single copy, in bytes; longer ones are the protocol's to cut.
 const COPY_MAX_BYTES: u64 = 1 << 30;
@@ -38,7 +38,10 @@ impl ShmPeers {
         }
         let table = RegionTable::new(segment.region_table(me.0).ok_or(FabricError::NoSuchPeer(me.0))?);
         segment.claim_to_be(me, std::process::id());
-        let doorbells: Vec<_> = (0..segment.shape().process_count).filter_map(|peer| segment.doorbell(peer)).collect();
+        let barrier = imposed_barrier();
+        let doorbells: Vec<_> =
+            (0..segment.shape().process_count).filter_map(|peer| segment.doorbell(peer, barrier)).collect();
+        doorbells[me.0 as usize].own();
         let wakeup = Arc::new(ShmWakeup::new(doorbells[me.0 as usize].clone()));
         Ok(Self { segment, me, cross_memory, table, doorbells, wakeup })
     }

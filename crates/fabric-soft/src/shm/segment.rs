@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use fabric::{FabricError, MappedArea, PeerIndex, SharedMemory};
-use lockfree::{BlockSender, CACHE_LINE_BYTES, ClaimCell, Doorbell, Engagement, PublishedTable};
+use lockfree::{Barrier, BlockSender, CACHE_LINE_BYTES, ClaimCell, Doorbell, Engagement, PublishedTable};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
@@ -224,8 +224,8 @@ impl Segment {
         self.memory.part(HEADER_BYTES + process as usize * self.shape.part_bytes() + offset, len_bytes)
     }
 
-    pub(super) fn doorbell(&self, process: u32) -> Option<Doorbell> {
-        self.part(process, 0, Doorbell::FOOTPRINT).map(Doorbell::new)
+    pub(super) fn doorbell(&self, process: u32, barrier: Barrier) -> Option<Doorbell> {
+        self.part(process, 0, Doorbell::FOOTPRINT).map(|memory| Doorbell::new(memory, barrier))
     }
 
     pub(super) fn identity(&self, process: u32) -> Option<SharedMemory> {

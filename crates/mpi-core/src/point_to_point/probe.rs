@@ -137,7 +137,7 @@ impl World {
 }
 
 fn found(comm: &Comm, envelope: Envelope) -> Status {
-    Status { source: comm.source_of(envelope.peer), tag: envelope.tag, len_bytes: envelope.len_bytes, cancelled: false }
+    Status::of_message(comm.source_of(envelope.peer), envelope.tag, envelope.len_bytes)
 }
 
 fn taken_out(comm: &Arc<Comm>, (id, envelope): (MessageId, Envelope)) -> (Message, Status) {

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use datatype::RecvBuf;
-use engine::{Completion, Outcome, Source, TagPattern};
+use engine::{Completion, Outcome, RequestId, Source, TagPattern};
 
 use super::{source_pattern, tag_pattern};
 use crate::communicator::Comm;
@@ -38,12 +38,23 @@ impl World {
     /// `Rank` or `Tag` for bad arguments.
     ///
     /// MPI: §3.7.2 `MPI_Irecv`
+    #[inline]
     pub fn irecv(&self, comm: &Arc<Comm>, source: i32, tag: i32, buf: RecvBuf) -> Result<Request> {
+        let id = self.post_receive(comm, source, tag, buf)?;
+        Ok(Request::of_receive(id, comm, source))
+    }
+
+    /// As [`World::irecv`], but returns only what [`Request::of_receive`] needs: for faces that have a place for the
+    /// request and do not want it carried there.
+    ///
+    /// # Errors
+    /// As [`World::irecv`].
+    #[inline(always)]
+    pub fn post_receive(&self, comm: &Comm, source: i32, tag: i32, buf: RecvBuf) -> Result<Option<RequestId>> {
         let tag = tag_pattern(tag)?;
-        let Some(from) = source_pattern(comm, source)? else {
-            return Ok(Request::finished(Status::PROC_NULL, "MPI_Irecv"));
-        };
-        self.start_receive(comm, source, from, tag, buf, "MPI_Irecv")
+        let Some(from) = source_pattern(comm, source)? else { return Ok(None) };
+        let posted = self.engine.borrow_mut().recv(from, comm.point_to_point(), tag, buf);
+        posted.map(Some).map_err(engine_error)
     }
 
     pub(crate) fn start_receive(

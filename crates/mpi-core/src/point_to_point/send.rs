@@ -38,13 +38,29 @@ impl World {
     /// MPI: §3.2.1 `MPI_Send`
     #[inline]
     pub fn send(&self, comm: &Comm, dest: i32, tag: i32, buf: SendBuf) -> Result<()> {
-        let tag = send_tag(tag)?;
-        let Some(peer) = comm.peer_argument(dest)? else { return Ok(()) };
-        if self.engine.borrow_mut().try_send(peer, comm.point_to_point(), tag, &buf) {
-            self.wake_sleepers();
+        if self.try_send(comm, dest, tag, &buf)? {
             return Ok(());
         }
-        self.send_and_wait(SendMode::Standard, comm, peer, tag, buf)
+        match comm.peer_argument(dest)? {
+            Some(peer) => self.send_and_wait(SendMode::Standard, comm, peer, tag, buf),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends a message in standard mode if that can be done at once; false if it needs a request. What a blocking
+    /// and a non-blocking send of a short message have in common: when it returns true, both are over.
+    ///
+    /// # Errors
+    /// `Rank` or `Tag` for bad arguments.
+    #[inline]
+    pub fn try_send(&self, comm: &Comm, dest: i32, tag: i32, buf: &SendBuf) -> Result<bool> {
+        let tag = send_tag(tag)?;
+        let Some(peer) = comm.peer_argument(dest)? else { return Ok(true) };
+        let is_gone = self.engine.borrow_mut().try_send(peer, comm.point_to_point(), tag, buf);
+        if is_gone {
+            self.wake_sleepers();
+        }
+        Ok(is_gone)
     }
 
     /// Sends a message in the given mode and returns when it is complete.

@@ -51,6 +51,7 @@ pub(crate) enum Taken {
 
 impl Taken {
     /// The result; runs callbacks of the user, so no request may be lent out.
+    #[inline]
     pub fn finish(self) -> Finish {
         match self {
             Taken::Finish(finish) => finish,
@@ -74,18 +75,28 @@ impl World {
 
     /// Fetches the result of an active request that is complete. The request is spent by this, or
     /// inactive if it is persistent.
-    #[inline]
     pub(crate) fn take(&self, request: &mut Request) -> Option<Taken> {
         if let State::Message(message) = &request.state {
-            let completion = self.engine.borrow_mut().take(message.id)?;
-            let State::Message(message) = std::mem::replace(&mut request.state, State::Spent) else {
-                unreachable!("matched above")
-            };
-            return Some(Taken::Finish(finish_message(message, completion, request.call)));
+            let mut result = None;
+            self.take_message(message, request.call, &mut |finish| result = Some(finish));
+            let finish = result?;
+            request.state = State::Spent;
+            return Some(Taken::Finish(finish));
         }
         self.take_other(request)
     }
 
+    /// Gives `put` the result of a message if it is over; the engine forgets it then.
+    #[inline(always)]
+    pub(crate) fn take_message(&self, message: &InFlight, call: &'static str, put: &mut impl FnMut(Finish)) -> bool {
+        let look = |completion: &Completion| match completion.outcome {
+            Outcome::Done | Outcome::Cancelled => put(Ok(status_of(message, completion))),
+            Outcome::Truncated { .. } | Outcome::Failed(_) => put(Err(failure_of(message, completion, call))),
+        };
+        self.engine.borrow_mut().take_with(message.id, look).is_some()
+    }
+
+    #[inline(never)]
     fn take_other(&self, request: &mut Request) -> Option<Taken> {
         if let State::Persistent(persistent) = &mut request.state {
             let taken = self.take(persistent.active.as_mut()?)?;
@@ -162,18 +173,13 @@ impl Peeked {
     }
 }
 
-#[inline]
-fn finish_message(message: InFlight, completion: Completion, call: &'static str) -> Finish {
-    match completion.outcome {
-        Outcome::Done | Outcome::Cancelled => Ok(status_of(&message, &completion)),
-        Outcome::Truncated { .. } | Outcome::Failed(_) => {
-            let error = blame(&message.comm, message.direction, &completion, call);
-            let status = status_of(&message, &completion);
-            Err(Box::new(Failure { error, comm: Some(message.comm), status }))
-        }
-    }
+#[cold]
+fn failure_of(message: &InFlight, completion: &Completion, call: &'static str) -> Box<Failure> {
+    let error = blame(&message.comm, message.direction, completion, call);
+    Box::new(Failure { error, comm: Some(Arc::clone(&message.comm)), status: status_of(message, completion) })
 }
 
+#[inline]
 fn status_of(message: &InFlight, completion: &Completion) -> Status {
     match message.direction {
         _ if matches!(completion.outcome, Outcome::Cancelled) => Status::CANCELLED,
@@ -187,7 +193,7 @@ fn status_of(message: &InFlight, completion: &Completion) -> Status {
 pub(crate) fn received(comm: &Comm, from: i32, completion: &Completion) -> Status {
     let envelope = &completion.envelope;
     let source = if from == ANY_SOURCE { comm.source_of(envelope.peer) } else { from };
-    Status { source, tag: envelope.tag, len_bytes: envelope.len_bytes, cancelled: false }
+    Status::of_message(source, envelope.tag, envelope.len_bytes)
 }
 
 /// The error of a message that went wrong, naming everybody and everything involved.

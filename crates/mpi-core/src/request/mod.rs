@@ -88,6 +88,24 @@ impl Request {
         Request { state: State::Finished(Ok(status)), call }
     }
 
+    /// The request of a send in standard mode that was over when it was started.
+    pub fn finished_send() -> Request {
+        Request::finished(Status::EMPTY, "MPI_Isend")
+    }
+
+    /// The request of a receive that [`World::post_receive`] has posted; `None` stands for one from `PROC_NULL`.
+    #[inline(always)]
+    pub fn of_receive(id: Option<RequestId>, comm: &Arc<Comm>, source: i32) -> Request {
+        match id {
+            Some(id) => {
+                let direction = Direction::Receive { from: source };
+                Request::message(InFlight { id, comm: Arc::clone(comm), direction }, "MPI_Irecv")
+            }
+            None => Request::finished(Status::PROC_NULL, "MPI_Irecv"),
+        }
+    }
+
+    #[inline(always)]
     pub(crate) fn message(in_flight: InFlight, call: &'static str) -> Request {
         Request { state: State::Message(in_flight), call }
     }
@@ -102,11 +120,13 @@ impl Request {
     }
 
     /// True if it can be started (again) and outlives its completion.
+    #[inline]
     pub fn is_persistent(&self) -> bool {
         matches!(self.state, State::Persistent(_))
     }
 
     /// True if there is something to wait for: not spent, and started if persistent.
+    #[inline]
     pub fn is_active(&self) -> bool {
         match &self.state {
             State::Spent => false,

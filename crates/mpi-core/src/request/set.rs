@@ -6,7 +6,7 @@
 //!
 //! MPI: §3.7.3, §3.7.5, §3.7.6
 
-use super::{Finish, Peeked, Request, Taken};
+use super::{Finish, Peeked, Request, State, Taken};
 use crate::error::Result;
 use crate::status::Status;
 use crate::world::World;
@@ -26,6 +26,24 @@ pub trait RequestSet {
 
     /// Request `index` is spent: makes it null.
     fn remove(&self, index: usize);
+
+    /// As [`RequestSet::with`]; where `look` also says that the request is spent by this, makes it null. Not asked of
+    /// requests that [`RequestSet::take_finished_send`] takes.
+    #[inline]
+    fn with_and_remove<R>(&self, index: usize, look: impl FnOnce(&mut Request) -> (R, bool)) -> Option<R> {
+        let (result, is_spent) = self.with(index, look)?;
+        if is_spent {
+            self.remove(index);
+        }
+        Some(result)
+    }
+
+    /// If request `index` is [`Request::finished_send`] under a name that all such requests share, makes it null and
+    /// says so. Sets that know no such name answer false.
+    #[inline]
+    fn take_finished_send(&self, _index: usize) -> bool {
+        false
+    }
 }
 
 /// What waiting for any request came to.
@@ -46,6 +64,10 @@ impl World {
     /// MPI: §3.7.3 `MPI_Wait`
     #[inline]
     pub fn wait(&self, set: &impl RequestSet) -> Finish {
+        let mut result = None;
+        if self.try_message_at(set, 0, &mut |finish| result = Some(finish)) {
+            return result.expect("it was put there");
+        }
         self.wait_at(set, 0)
     }
 
@@ -80,9 +102,13 @@ impl World {
     pub fn wait_all(&self, set: &impl RequestSet, mut report: impl FnMut(usize, Finish)) -> bool {
         let mut all_well = true;
         for index in 0..set.len() {
-            let finish = self.wait_at(set, index);
-            all_well &= finish.is_ok();
-            report(index, finish);
+            let mut put = |finish: Finish| {
+                all_well &= finish.is_ok();
+                report(index, finish);
+            };
+            if !self.try_message_at(set, index, &mut put) {
+                put(self.wait_at(set, index));
+            }
         }
         all_well
     }
@@ -238,13 +264,30 @@ impl World {
         })
     }
 
-    #[inline]
+    #[inline(never)]
     fn wait_at(&self, set: &impl RequestSet, index: usize) -> Finish {
         self.wait_until(|world| world.try_at(set, index))
     }
 
+    /// The common case on its own: gives `put` the result of a request that is a message, if it is complete. Results
+    /// of other kinds go through memory as enums within enums; this one stays in registers.
+    #[inline(always)]
+    fn try_message_at(&self, set: &impl RequestSet, index: usize, put: &mut impl FnMut(Finish)) -> bool {
+        if set.take_finished_send(index) {
+            put(Ok(Status::EMPTY));
+            return true;
+        }
+        let look = |request: &mut Request| match &request.state {
+            State::Message(message) => {
+                let done = self.take_message(message, request.call, &mut *put);
+                (done, done)
+            }
+            _ => (false, false),
+        };
+        set.with_and_remove(index, look).unwrap_or(false)
+    }
+
     /// The result of one request if it is complete, null or inactive.
-    #[inline]
     fn try_at(&self, set: &impl RequestSet, index: usize) -> Option<Finish> {
         match self.take_at(set, index) {
             Attempt::Taken(taken) => Some(taken.finish()),
@@ -287,8 +330,10 @@ impl World {
     }
 
     /// Fetches a result from the set if there is one, and removes a request that is spent by it.
-    #[inline]
     fn take_at(&self, set: &impl RequestSet, index: usize) -> Attempt {
+        if set.take_finished_send(index) {
+            return Attempt::Taken(Taken::Finish(Ok(Status::EMPTY)));
+        }
         let look = |request: &mut Request| {
             if !request.is_active() {
                 return (Attempt::NotActive, false);
@@ -298,11 +343,7 @@ impl World {
                 None => (Attempt::Pending, false),
             }
         };
-        let Some((attempt, is_spent)) = set.with(index, look) else { return Attempt::NotActive };
-        if is_spent {
-            set.remove(index);
-        }
-        attempt
+        set.with_and_remove(index, look).unwrap_or(Attempt::NotActive)
     }
 }
 
