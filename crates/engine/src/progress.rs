@@ -56,10 +56,12 @@ impl Engine {
             }
             moved |= count > 0;
         }
-        moved |= self.core.flush_crowded();
-        moved |= self.core.push_streams();
-        moved |= self.core.help_copying();
-        moved |= self.core.advance_copying();
+        if self.core.has_errands() {
+            moved |= self.core.flush_crowded();
+            moved |= self.core.push_streams();
+            moved |= self.core.help_copying();
+            moved |= self.core.advance_copying();
+        }
         if self.core.unexpected_bytes > self.core.unexpected_max_bytes / 2 || self.core.holding_back {
             self.hold_back_senders();
         }
@@ -112,6 +114,12 @@ impl Engine {
 }
 
 impl Core {
+    /// True if there is anything to do but take in what arrives; most polls find nothing.
+    #[inline]
+    fn has_errands(&self) -> bool {
+        !(self.crowded.is_empty() && self.streams.is_empty() && self.helping.is_empty() && self.copying.is_empty())
+    }
+
     /// Sends what waited for room.
     fn flush_crowded(&mut self) -> bool {
         let mut moved = false;

@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_status_survives_the_c_program() {
-        let status = Status { source: 3, tag: 9, len_bytes: (5 << 32) + 0xFFFF_FFFE, cancelled: true };
+        let status = Status::of_message(3, 9, (5 << 32) + 0xFFFF_FFFE).with_cancelled(true);
         assert_eq!(CStatus::new(&status).to_status(), status);
     }
 
@@ -162,7 +162,7 @@ mod tests {
         let mut place = CStatus { MPI_ERROR: 77, ..CStatus::new(&Status::EMPTY) };
         // SAFETY: a local variable.
         let out = unsafe { StatusOut::new(&mut place) };
-        out.set(&Status { source: 1, ..Status::EMPTY });
+        out.set(&Status::of_message(1, Status::EMPTY.tag, 0));
         assert_eq!((place.MPI_SOURCE, place.MPI_ERROR), (1, 77));
         // SAFETY: null is allowed.
         unsafe { StatusOut::new(std::ptr::null_mut()) }.set(&Status::EMPTY);

@@ -141,7 +141,7 @@ impl Host for Stage<'_> {
         let Some(completion) = self.world.engine.borrow_mut().take(id) else { return Ok(false) };
         match completion.outcome {
             Outcome::Done => Ok(true),
-            outcome => Err(self.blame(completion.envelope.peer, outcome)),
+            outcome => Err(blame(self.comm, self.call, completion.envelope.peer, outcome)),
         }
     }
 
@@ -201,22 +201,20 @@ impl Stage<'_> {
             TypeSlot::Bytes => make(self.comm.byte_type()),
         }
     }
+}
 
-    #[cold]
-    fn blame(&self, peer: PeerId, outcome: Outcome) -> Error {
-        let (me, other) = (self.comm.describe_self(), self.comm.describe_peer(peer));
-        let (call, comm) = (self.call, self.comm);
-        match outcome {
-            Outcome::Truncated { sent_bytes, capacity_bytes } => ErrorClass::Truncate.error(format!(
-                "{call} on {comm}: {other} sent {sent_bytes} bytes where {me} expects at most {capacity_bytes}; \
-                 do all ranks pass the same counts and types?"
-            )),
-            Outcome::Failed(why) => {
-                ErrorClass::Other.error(format!("{call} on {comm}: between {me} and {other}: {why}"))
-            }
-            Outcome::Done | Outcome::Cancelled => {
-                ErrorClass::Intern.error(format!("{call} on {comm}: a message was cancelled"))
-            }
+/// The error of a message between this process and `peer` that went wrong.
+#[cold]
+pub(super) fn blame(comm: &Comm, call: &'static str, peer: PeerId, outcome: Outcome) -> Error {
+    let (me, other) = (comm.describe_self(), comm.describe_peer(peer));
+    match outcome {
+        Outcome::Truncated { sent_bytes, capacity_bytes } => ErrorClass::Truncate.error(format!(
+            "{call} on {comm}: {other} sent {sent_bytes} bytes where {me} expects at most {capacity_bytes}; \
+             do all ranks pass the same counts and types?"
+        )),
+        Outcome::Failed(why) => ErrorClass::Other.error(format!("{call} on {comm}: between {me} and {other}: {why}")),
+        Outcome::Done | Outcome::Cancelled => {
+            ErrorClass::Intern.error(format!("{call} on {comm}: a message was cancelled"))
         }
     }
 }

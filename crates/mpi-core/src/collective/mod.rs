@@ -13,6 +13,7 @@
 
 mod arguments;
 mod host;
+mod pair;
 mod plan;
 
 pub use arguments::{Arguments, Blocks, Buffer, Parts, Reduction};
@@ -52,6 +53,9 @@ impl World {
     ///
     /// MPI: §6
     pub fn collective(&self, comm: &Comm, arguments: &Arguments) -> Result<()> {
+        if let Some(result) = self.between_two(comm, arguments) {
+            return result;
+        }
         let call = arguments.names()[0];
         let mut running = Running::new(self, comm, schedule_of(comm, arguments)?, arguments)?;
         self.wait_until(|world| match running.advance(world, comm, arguments, call) {

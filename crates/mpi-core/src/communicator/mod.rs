@@ -29,7 +29,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use collectives::{Place, TAG_OFFSETS_MAX};
+use collectives::{Collective, Place, TAG_OFFSETS_MAX};
 use datatype::Datatype;
 use engine::{ContextId, PeerId};
 
@@ -295,6 +295,11 @@ impl Comm {
     /// The tag on the collective context by which partitioned sends with `tag` introduce themselves.
     pub(crate) fn greeting_tag(tag: i32) -> i32 {
         GREETING_TAGS | tag
+    }
+
+    /// True if the user has asked for no algorithm of this collective by name.
+    pub(crate) fn chooses_freely(&self, collective: Collective) -> bool {
+        self.commons.selection.overrides().iter().all(|(overridden, _)| *overridden != collective)
     }
 
     /// Schedules of collective operations used before.

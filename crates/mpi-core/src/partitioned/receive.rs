@@ -124,7 +124,7 @@ impl ReceiveChannel {
             Sender::Known { greeting, .. } => u64::from(greeting.pieces) * greeting.piece_bytes,
             _ => 0,
         };
-        Status { source: self.source as i32, tag: self.tag, len_bytes, cancelled: false }
+        Status::of_message(self.source as i32, self.tag, len_bytes)
     }
 
     fn total_bytes(&self) -> u64 {

@@ -15,6 +15,9 @@ use engine::Pause;
 
 use super::World;
 
+/// Polls in a row that may find nothing before what is waited for is looked at all the same.
+const UNASKED_MAX: u32 = 8;
+
 impl World {
     /// Polls once: the engine, then the operations in flight. True if anything moved.
     pub fn progress(&self) -> bool {
@@ -45,15 +48,22 @@ impl World {
 
     fn wait_loop<T>(&self, ready: &mut dyn FnMut(&World) -> Option<T>) -> T {
         let mut backoff = self.waiter.backoff();
+        let mut unasked_count = 0;
         loop {
             let moved = self.progress();
-            if let Some(value) = ready(self) {
-                return value;
+            // Where nothing moved there is little hope; asking costs more than a poll, so it is not done each time.
+            if moved || unasked_count == 0 {
+                if let Some(value) = ready(self) {
+                    return value;
+                }
+                unasked_count = UNASKED_MAX;
             }
             if moved {
                 backoff.reset();
             }
-            match backoff.pause() {
+            let pause = backoff.pause();
+            unasked_count = if pause == Pause::Spin { unasked_count - 1 } else { 0 };
+            match pause {
                 Pause::Spin if !self.gate.is_enabled() => std::hint::spin_loop(),
                 Pause::Spin => self.pause(std::hint::spin_loop),
                 Pause::Yield => self.pause(std::thread::yield_now),
