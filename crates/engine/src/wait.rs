@@ -68,6 +68,16 @@ impl Waiter {
         Backoff { policy: self.policy, polls: 0 }
     }
 
+    /// Lets others run for a moment.
+    pub fn rest(&self) {
+        self.wakeup.rest();
+    }
+
+    /// How long to spin and to yield.
+    pub fn policy(&self) -> WaitPolicy {
+        self.policy
+    }
+
     /// From now on senders wake this process; poll once more after this, then sleep or withdraw.
     pub fn announce(&self) -> Ticket {
         self.wakeup.announce()

@@ -120,6 +120,10 @@ pub trait Wakeup: Send + Sync {
     fn withdraw(&self);
     /// Sleeps until woken or until `timeout` is over, and withdraws.
     fn sleep(&self, ticket: Ticket, timeout: Duration);
+    /// Lets others run for a moment, awake; called again and again by whoever waits.
+    fn rest(&self) {
+        std::thread::yield_now();
+    }
     /// Wakes the other threads of this process.
     fn wake_local(&self);
 }

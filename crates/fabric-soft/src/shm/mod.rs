@@ -18,6 +18,7 @@ mod life;
 mod link;
 mod packets;
 mod peers;
+mod placement;
 mod region_table;
 mod segment;
 mod sleeper;

@@ -10,6 +10,7 @@ use fabric::{
 use lockfree::Doorbell;
 
 use super::cross_memory;
+use super::placement::Placement;
 use super::region_table::{self, RegionTable};
 use super::segment::Segment;
 use super::wakeup::{ShmWakeup, imposed_barrier, ring};
@@ -42,7 +43,8 @@ impl ShmPeers {
         let doorbells: Vec<_> =
             (0..segment.shape().process_count).filter_map(|peer| segment.doorbell(peer, barrier)).collect();
         doorbells[me.0 as usize].own();
-        let wakeup = Arc::new(ShmWakeup::new(doorbells[me.0 as usize].clone()));
+        let identities = (0..segment.shape().process_count).filter_map(|peer| segment.identity(peer)).collect();
+        let wakeup = Arc::new(ShmWakeup::new(doorbells[me.0 as usize].clone(), Placement::new(me.0, identities)));
         Ok(Self { segment, me, cross_memory, table, doorbells, wakeup })
     }
 

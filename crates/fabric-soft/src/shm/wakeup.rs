@@ -6,14 +6,17 @@ use fabric::{Ticket, Wakeup};
 use lockfree::{Barrier, Doorbell};
 use rustix::thread::{MembarrierCommand, futex, membarrier};
 
+use super::placement::Placement;
+
 /// Sleeps on this process's own doorbell.
 pub(super) struct ShmWakeup {
     doorbell: Doorbell,
+    placement: Placement,
 }
 
 impl ShmWakeup {
-    pub(super) fn new(doorbell: Doorbell) -> Self {
-        Self { doorbell }
+    pub(super) fn new(doorbell: Doorbell, placement: Placement) -> Self {
+        Self { doorbell, placement }
     }
 }
 
@@ -34,6 +37,11 @@ impl Wakeup for ShmWakeup {
         // Woken, timed out, interrupted or too late: the caller polls again in every case.
         let _ = futex::wait(self.doorbell.futex_word(), futex::Flags::empty(), ticket.rings(), Some(&limit));
         self.doorbell.withdraw();
+    }
+
+    fn rest(&self) {
+        std::thread::yield_now();
+        self.placement.look_around();
     }
 
     fn wake_local(&self) {

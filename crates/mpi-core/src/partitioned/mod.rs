@@ -170,7 +170,7 @@ impl World {
         if set.with(0, look).unwrap_or_else(null_request)? {
             return Ok(true);
         }
-        self.progress();
+        self.progress_in_passing();
         set.with(0, look).unwrap_or_else(null_request)
     }
 }

@@ -65,7 +65,7 @@ impl World {
         let context = comm.point_to_point();
         let look = || self.engine.borrow_mut().probe(from, context, tag);
         let envelope = look().or_else(|| {
-            self.progress();
+            self.progress_in_passing();
             look()
         });
         Ok(envelope.map(|envelope| found(comm, envelope)))
@@ -101,7 +101,7 @@ impl World {
         let context = comm.point_to_point();
         let look = || self.engine.borrow_mut().matched_probe(from, context, tag);
         let matched = look().or_else(|| {
-            self.progress();
+            self.progress_in_passing();
             look()
         });
         Ok(matched.map(|matched| taken_out(comm, matched)))

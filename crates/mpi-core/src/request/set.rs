@@ -143,7 +143,7 @@ impl World {
     ///
     /// MPI: §3.7.5 `MPI_Testsome`
     pub fn test_some(&self, set: &impl RequestSet, mut report: impl FnMut(usize, Finish)) -> Option<bool> {
-        self.progress();
+        self.progress_in_passing();
         match self.try_some(set, &mut report)? {
             SomeFinished::Pending => Some(true),
             SomeFinished::Reported { all_well } => Some(all_well),
@@ -225,7 +225,7 @@ impl World {
     ///
     /// MPI: §3.7.6 `MPI_Request_get_status_some`
     pub fn request_status_some(&self, set: &impl RequestSet, mut report: impl FnMut(usize, Status)) -> Result<bool> {
-        self.progress();
+        self.progress_in_passing();
         let mut any_active = false;
         for index in 0..set.len() {
             let Some(peeked) = self.peek_at(set, index) else { continue };
@@ -259,7 +259,7 @@ impl World {
     #[inline]
     fn poll_twice<T>(&self, mut look: impl FnMut(&World) -> Option<T>) -> Option<T> {
         look(self).or_else(|| {
-            self.progress();
+            self.progress_in_passing();
             look(self)
         })
     }

@@ -86,6 +86,8 @@ pub struct World {
     gate: Gate,
     /// Threads of this process that pause inside a wait. Changed inside the gate only.
     pausing: Cell<u32>,
+    /// Polls in a row, of calls that do not wait, that found nothing.
+    fruitless_count: Cell<u32>,
     /// Called after polls while events of the engine are watched.
     watcher: Cell<Option<fn(&World)>>,
     thread_level: ThreadLevel,
@@ -114,6 +116,7 @@ impl World {
             orphans: RefCell::default(),
             gate: Gate::new(thread_level == ThreadLevel::Multiple),
             pausing: Cell::new(0),
+            fruitless_count: Cell::new(0),
             watcher: Cell::new(None),
             thread_level,
             process,

@@ -35,6 +35,19 @@ impl World {
         moved
     }
 
+    /// As [`World::progress`], for calls that return at once whatever they find: a program that asks again and again
+    /// lets others run, as one that waits would.
+    pub(crate) fn progress_in_passing(&self) {
+        if self.progress() {
+            return self.fruitless_count.set(0);
+        }
+        let count = self.fruitless_count.get().saturating_add(1);
+        self.fruitless_count.set(count);
+        if count > self.waiter.policy().spin_count {
+            self.pause(|| self.waiter.rest());
+        }
+    }
+
     /// Waits until `ready` gives something, progressing all the while.
     ///
     /// No borrow is held while `ready` runs, and the gate is wholly released in the pauses.
@@ -66,7 +79,7 @@ impl World {
             match pause {
                 Pause::Spin if !self.gate.is_enabled() => std::hint::spin_loop(),
                 Pause::Spin => self.pause(std::hint::spin_loop),
-                Pause::Yield => self.pause(std::thread::yield_now),
+                Pause::Yield => self.pause(|| self.waiter.rest()),
                 Pause::Sleep => {
                     let ticket = self.waiter.announce();
                     // Whatever came before the announcement woke nobody, so look once more.
