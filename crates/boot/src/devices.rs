@@ -2,8 +2,8 @@
 
 use base::Config;
 use fabric::{Capabilities, Device, FabricError, PeerIndex};
-use fabric_soft::SoftDevice;
 use fabric_soft::shm::{Segment, Shape, ShmLink};
+use fabric_soft::{SimNetwork, SimPlan, SoftDevice};
 use fabric_verbs::Survey;
 use fabric_verbs::choice::Wanted;
 
@@ -21,7 +21,7 @@ pub struct DeviceReport {
 
 /// Looks for devices, as `config` would have them used. Nothing is opened for traffic.
 pub fn devices(config: &Config) -> Vec<DeviceReport> {
-    vec![shm(config), verbs(config)]
+    vec![shm(config), sim(), verbs(config)]
 }
 
 /// The software adapter over shared memory, in a segment of its own.
@@ -33,6 +33,14 @@ fn shm(config: &Config) -> DeviceReport {
         Ok(SoftDevice::new(link).capabilities())
     };
     DeviceReport { name: "shm", found: found().map_err(|why| why.to_string()), notes: Vec::new() }
+}
+
+/// The software adapter in a simulated network without faults, as tests have it.
+fn sim() -> DeviceReport {
+    let link = SimNetwork::new(SimPlan::new(0)).link();
+    let found = link.map(|link| SoftDevice::new(link).capabilities()).map_err(|why| why.to_string());
+    let notes = vec!["for tests that bring their own network; no job runs on it".to_owned()];
+    DeviceReport { name: "sim", found, notes }
 }
 
 fn verbs(config: &Config) -> DeviceReport {

@@ -3,7 +3,8 @@
 //! Floor: wire. Uses `base`, `lockfree` and `fabric`.
 //!
 //! [`adapter`] is the adapter itself, written once: queue pairs, keys, matching, retries, completions. It stands on a
-//! [`link`], which carries packets between two adapters: [`loopback`] inside one process, [`shm`] on one host. [`shm`]
+//! [`link`], which carries packets between two adapters: [`loopback`] inside one process, [`shm`] on one host,
+//! [`sim`] through a simulated network with costs and faults. [`shm`]
 //! also holds the mapped peers of a host, which the engine uses beside the verbs.
 //!
 //! **Invariants**
@@ -45,7 +46,9 @@ pub mod link;
 pub mod loopback;
 mod numbered;
 pub mod shm;
+pub mod sim;
 mod wire;
 
 pub use adapter::{SoftContext, SoftDevice};
 pub use loopback::{LoopbackHub, LoopbackLink};
+pub use sim::{SimNetwork, SimPlan};

@@ -3,7 +3,7 @@
 use fabric::{Context, PeerIndex};
 use fabric_conformance::Fixture;
 use fabric_soft::shm::{Segment, Shape, ShmLink, probe_cross_memory};
-use fabric_soft::{LoopbackHub, SoftContext};
+use fabric_soft::{LoopbackHub, SimNetwork, SimPlan, SoftContext};
 
 struct Loopback;
 
@@ -69,4 +69,49 @@ fn shm_staged_through_a_small_channel() {
     let report = fabric_conformance::run(&mut Shm { channel_bytes: 4 << 10, cross_memory }, |_| true);
     println!("{report}");
     assert!(report.skipped.is_empty(), "the software adapter can do everything");
+}
+
+/// The simulator, both ends in one network.
+struct Sim(SimPlan);
+
+impl Fixture for Sim {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    fn open(&mut self) -> Result<[Box<dyn Context>; 2], String> {
+        let network = SimNetwork::new(self.0.clone());
+        let open = || -> Result<Box<dyn Context>, String> {
+            Ok(Box::new(SoftContext::new(network.link().map_err(|error| error.to_string())?)))
+        };
+        Ok([open()?, open()?])
+    }
+}
+
+fn over_sim(plan: SimPlan) {
+    let report = fabric_conformance::run(&mut Sim(plan), |_| true);
+    println!("{report}");
+    let without_descriptor = report.skipped.iter().all(|(_, why)| why.contains("descriptor"));
+    assert!(without_descriptor, "virtual time cannot be slept through; all else it can do: {:?}", report.skipped);
+}
+
+#[test]
+fn sim() {
+    over_sim(SimPlan::new(1));
+}
+
+#[test]
+fn sim_with_delays() {
+    over_sim(SimPlan { jitter_ns: 50_000, ..SimPlan::new(2) });
+}
+
+/// Connections keep every rule while packets vanish and links are full; datagrams do not arrive all, so their cases
+/// have no meaning here.
+#[test]
+fn sim_with_losses() {
+    let plan = SimPlan { jitter_ns: 5_000, loss_ppm: 50_000, full_ppm: 50_000, packets_max: 8, ..SimPlan::new(3) };
+    let report =
+        fabric_conformance::run(&mut Sim(plan), |name| !name.contains("datagram") && !name.contains("multicast"));
+    println!("{report}");
+    assert!(report.passed.len() > 30, "{report}");
 }

@@ -77,7 +77,12 @@ fn config(workshop: &Workshop) -> Result<()> {
 
 /// Each device is there with its limits, or says why not; a wish that cannot be met is a reason.
 fn fabric(workshop: &Workshop) -> Result<()> {
-    for device in json(workshop, &["--fabric"])?.as_array().context("a list of devices")? {
+    let devices = json(workshop, &["--fabric"])?;
+    let devices = devices.as_array().context("a list of devices")?;
+    if !["shm", "sim", "verbs"].iter().all(|name| devices.iter().any(|device| device["name"] == **name)) {
+        bail!("a kind of device is missing: {devices:?}");
+    }
+    for device in devices {
         let explained = match device["available"].as_bool() {
             Some(true) => device["limits"]["message_max_bytes"].as_u64().is_some_and(|bytes| bytes > 0),
             _ => device["rejected"].as_str().is_some_and(|why| !why.is_empty()),
