@@ -68,3 +68,69 @@ pub(super) fn ring(doorbell: &Doorbell) {
         let _ = futex::wake(doorbell.futex_word(), futex::Flags::empty(), i32::MAX as u32);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Instant;
+
+    use fabric::SharedMemory;
+
+    use super::*;
+
+    /// Longer than any machine keeps a runnable thread waiting; a wake-up that was lost takes this long.
+    const LOST: Duration = Duration::from_secs(60);
+
+    fn wait_for_turn(wakeup: &ShmWakeup, turn: &AtomicU32, mine: u32) {
+        while turn.load(Ordering::Acquire) != mine {
+            let ticket = wakeup.announce();
+            if turn.load(Ordering::Acquire) == mine {
+                wakeup.withdraw();
+                return;
+            }
+            let start = Instant::now();
+            wakeup.sleep(ticket, LOST);
+            assert!(start.elapsed() < LOST, "nobody rang");
+        }
+    }
+
+    /// Two sleep and wake each other by turns, with as little between the last look and the sleep as there can be.
+    fn take_turns(barrier: Barrier) {
+        let memory = SharedMemory::private(2 * Doorbell::FOOTPRINT);
+        let bell = |at: usize| {
+            let part = memory.part(at * Doorbell::FOOTPRINT, Doorbell::FOOTPRINT).expect("inside");
+            let doorbell = Doorbell::new(part, barrier);
+            doorbell.own();
+            doorbell
+        };
+        let bells = [bell(0), bell(1)];
+        let turn = AtomicU32::new(0);
+        let rounds = 4000;
+        let play = |me: usize| {
+            let wakeup = ShmWakeup::new(bells[me].clone(), Placement::new(0, Vec::new()));
+            for round in 0..rounds {
+                wait_for_turn(&wakeup, &turn, 2 * round + me as u32);
+                turn.store(2 * round + me as u32 + 1, Ordering::Release);
+                ring(&bells[1 - me]);
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| play(0));
+            play(1);
+        });
+        assert_eq!(turn.load(Ordering::Relaxed), 2 * rounds);
+    }
+
+    #[test]
+    fn nobody_is_slept_through_with_a_barrier_in_each_message() {
+        take_turns(Barrier::Own);
+    }
+
+    #[test]
+    fn nobody_is_slept_through_with_a_barrier_imposed_by_the_sleeper() {
+        match imposed_barrier() {
+            Barrier::Own => println!("skipped: the system offers no barrier that can be imposed"),
+            imposed => take_turns(imposed),
+        }
+    }
+}
