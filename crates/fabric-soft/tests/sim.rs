@@ -267,6 +267,69 @@ fn a_connection_delivers_in_order_and_once_or_fails_and_flushes() {
     assert!(whole > 50 && failed > 30 && resent > 1000 && full > 1000, "the storms did what they should");
 }
 
+#[test]
+fn writes_reads_and_atomics_happen_once_and_in_order_or_fail_and_flush() {
+    const REQUESTS: u64 = 120;
+    let (mut whole, mut failed) = (0, 0);
+    for seed in 1000..1200 {
+        let Storm { plan, may_fail } = storm(seed);
+        let initiator_dies = plan.faults.iter().any(|fault| matches!(fault, Fault::Death { node: 0, .. }));
+        let network = SimNetwork::new(plan);
+        let len_bytes = 8 * REQUESTS as usize;
+        let (mut here, mut there) = (Side::new(&network, len_bytes), Side::new(&network, len_bytes));
+        let [ours, _] = connect(&mut here, &mut there);
+        // By turns: 1 is added to the first word, word n becomes n, and that word is read.
+        for number in 0..REQUESTS {
+            let list = [here.region.part(8 * number, 8)];
+            let bytes = number.to_le_bytes();
+            let remote = |word| there.region.remote(8 * word);
+            let (operation, payload) = match number % 3 {
+                0 => (Operation::FetchAdd { remote: remote(0), add: 1 }, Payload::Memory(&list[..])),
+                1 => (Operation::RdmaWrite(remote(number)), Payload::Inline(&bytes[..])),
+                _ => (Operation::RdmaRead(remote(number - 1)), Payload::Memory(&list[..])),
+            };
+            let posted = here.context.post_send(ours, &[SendRequest::new(number, operation, payload)]);
+            assert_eq!(posted, Ok(1), "seed {seed}");
+        }
+        let (mut ends, mut quiet) = (Vec::new(), 0);
+        while (ends.len() as u64) < REQUESTS && quiet < 20_000 {
+            let now = here.poll();
+            quiet = if now.is_empty() { quiet + 1 } else { 0 };
+            ends.extend(now);
+            assert!(there.poll().is_empty(), "seed {seed}: the target notices nothing");
+        }
+        assert!(initiator_dies || ends.len() as u64 == REQUESTS, "seed {seed}: only {} ended", ends.len());
+        assert!(ends.iter().map(|end| end.id).eq(0..ends.len() as u64), "seed {seed}: in order, each once");
+        let good = ends.iter().take_while(|end| end.status == WcStatus::Success).count() as u64;
+        for number in 0..good {
+            let (near, far) = (here.number_at(8 * number as usize), there.number_at(8 * number as usize));
+            match number % 3 {
+                0 => assert_eq!(near, number / 3, "seed {seed}: what was there before addition {number}"),
+                1 => assert_eq!(far, number, "seed {seed}: write {number}"),
+                _ => assert_eq!(near, number - 1, "seed {seed}: read {number}"),
+            }
+        }
+        let added = there.number_at(0);
+        assert!((good.div_ceil(3)..=REQUESTS.div_ceil(3)).contains(&added), "seed {seed}: {added} for {good} requests");
+        // What was done without its answer was done in order too.
+        let done = (0..REQUESTS).filter(|number| number % 3 == 1);
+        let done: Vec<_> = done.map(|number| (number, there.number_at(8 * number as usize))).collect();
+        let written = done.iter().take_while(|(number, there)| number == there).count();
+        assert!(done[written..].iter().all(|(_, there)| *there == 0), "seed {seed}: {done:?}");
+        assert!([written as u64, written as u64 + 1].contains(&added), "seed {seed}: {added} added, {written} written");
+        if good < ends.len() as u64 {
+            assert!(may_fail, "seed {seed}: {:?}", ends[good as usize]);
+            let flushed = |end: &WorkCompletion| end.status == WcStatus::WorkRequestFlushed;
+            assert!(ends[good as usize + 1..].iter().all(flushed), "seed {seed}");
+            failed += 1;
+        } else {
+            whole += u64::from(good == REQUESTS);
+        }
+    }
+    println!("{whole} whole, {failed} failed");
+    assert!(whole > 50 && failed > 20, "the storms did what they should");
+}
+
 /// What a link hands over, as numbers.
 #[derive(Default)]
 struct Handed {

@@ -19,6 +19,10 @@
 //! Cost of a message of `k` bytes on an idle link: `o + (k - 1) G + L + o`; two messages of a sender lie
 //! `max(o, g + (k - 1) G)` apart. The adapter's own answers without payload (acknowledgements, refusals) are made by
 //! hardware elsewhere, so they cost `L` and occupy no port.
+//!
+//! Deliberately absent: time-outs and retry counts per queue pair (the plan's hold between two adapters), switches that
+//! links share, corrupted bytes, a descriptor to sleep on. Adapters may be polled by several threads, but then polls
+//! race and runs differ.
 //! Paper: Alexandrov et al., LogGP (1995) §2.
 
 mod link;
