@@ -3,9 +3,9 @@
 //! Floor: wire. Uses `base`, `lockfree` and `fabric`.
 //!
 //! [`adapter`] is the adapter itself, written once: queue pairs, keys, matching, retries, completions. It stands on a
-//! [`link`], which carries packets between two adapters: [`loopback`] inside one process, [`shm`] on one host,
-//! [`sim`] through a simulated network with costs and faults. [`shm`]
-//! also holds the mapped peers of a host, which the engine uses beside the verbs.
+//! [`link`], which carries packets between two adapters: [`loopback`] inside one process, [`shm`] on one host, [`tcp`]
+//! between hosts, [`sim`] through a simulated network with costs and faults. [`shm`] also holds the mapped peers of a
+//! host, which the engine uses beside the verbs.
 //!
 //! **Invariants**
 //! - The adapter does no I/O, reads no clock and never waits: packets and time come from its link.
@@ -47,6 +47,7 @@ pub mod loopback;
 mod numbered;
 pub mod shm;
 pub mod sim;
+pub mod tcp;
 mod wire;
 
 pub use adapter::{SoftContext, SoftDevice};

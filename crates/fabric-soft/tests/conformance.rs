@@ -1,8 +1,10 @@
 //! The rules of `fabric`, on the software adapter over each of its links.
 
+use base::log::{Level, Log};
 use fabric::{Context, PeerIndex};
 use fabric_conformance::Fixture;
 use fabric_soft::shm::{Segment, Shape, ShmLink, probe_cross_memory};
+use fabric_soft::tcp::{JobSecret, TcpLink, TcpOptions};
 use fabric_soft::{LoopbackHub, SimNetwork, SimPlan, SoftContext};
 
 struct Loopback;
@@ -114,4 +116,53 @@ fn sim_with_losses() {
         fabric_conformance::run(&mut Sim(plan), |name| !name.contains("datagram") && !name.contains("multicast"));
     println!("{report}");
     assert!(report.passed.len() > 30, "{report}");
+}
+
+/// Sockets, both ends in this process.
+struct Tcp {
+    listen: &'static str,
+    check_payloads: bool,
+}
+
+impl Fixture for Tcp {
+    fn name(&self) -> &'static str {
+        "tcp"
+    }
+
+    fn open(&mut self) -> Result<[Box<dyn Context>; 2], String> {
+        let open = || -> Result<Box<dyn Context>, String> {
+            let listen = vec![self.listen.parse().expect("an address")];
+            let log = Log::new(Level::Warn, None);
+            let options = TcpOptions::new(JobSecret::new([42; 32]), listen, log);
+            let link = TcpLink::new(TcpOptions { check_payloads: self.check_payloads, ..options });
+            Ok(Box::new(SoftContext::new(link.map_err(|error| error.to_string())?)))
+        };
+        Ok([open()?, open()?])
+    }
+}
+
+fn over_tcp(listen: &'static str, check_payloads: bool) {
+    let report = fabric_conformance::run(&mut Tcp { listen, check_payloads }, |_| true);
+    println!("{report}");
+    let skipped: Vec<_> = report.skipped.iter().map(|(name, _)| *name).collect();
+    assert_eq!(skipped, ["a_multicast_reaches_who_joined"], "everything but multicast");
+}
+
+#[test]
+fn tcp() {
+    over_tcp("127.0.0.1:0", false);
+}
+
+#[test]
+fn tcp_with_checked_payloads() {
+    over_tcp("127.0.0.1:0", true);
+}
+
+#[test]
+fn tcp_over_ipv6() {
+    if let Err(why) = std::net::TcpListener::bind("[::1]:0") {
+        println!("skipped: no IPv6 here: {why}");
+        return;
+    }
+    over_tcp("[::1]:0", false);
 }
