@@ -3,6 +3,7 @@
 use base::Config;
 use fabric::{Capabilities, Device, FabricError, PeerIndex};
 use fabric_soft::shm::{Segment, Shape, ShmLink};
+use fabric_soft::tcp::TcpLink;
 use fabric_soft::{SimNetwork, SimPlan, SoftDevice};
 use fabric_verbs::Survey;
 use fabric_verbs::choice::Wanted;
@@ -41,6 +42,16 @@ fn sim() -> DeviceReport {
     let found = link.map(|link| SoftDevice::new(link).capabilities()).map_err(|why| why.to_string());
     let notes = vec!["for tests that bring their own network; no job runs on it".to_owned()];
     DeviceReport { name: "sim", found, notes }
+}
+
+/// The software adapter over sockets, listening at this host's own address for the moment.
+fn tcp(config: &Config) -> DeviceReport {
+    let found = || -> Result<Capabilities, FabricError> {
+        let link = TcpLink::new(crate::pair::tcp_options(config)?)?;
+        Ok(SoftDevice::new(link).capabilities())
+    };
+    let notes = vec!["jobs do not choose it yet; `ferrovia bench fabric --device tcp` measures it".to_owned()];
+    DeviceReport { name: "tcp", found: found().map_err(|why| why.to_string()), notes }
 }
 
 fn verbs(config: &Config) -> DeviceReport {

@@ -1,14 +1,18 @@
 //! Devices opened several times over, so that what they do can be measured without a job.
 
+use std::net::{Ipv4Addr, SocketAddr};
+
 use base::Config;
+use base::log::Log;
 use fabric::{Context, Device, FabricError, PeerIndex};
 use fabric_soft::shm::{Segment, Shape, ShmLink, probe_cross_memory};
+use fabric_soft::tcp::{JobSecret, TcpLink, TcpOptions};
 use fabric_soft::{LoopbackHub, SoftContext};
 use fabric_verbs::Survey;
 use fabric_verbs::choice::Wanted;
 
 /// The devices [`open_together`] knows.
-pub const DEVICES: [&str; 3] = ["shm", "loopback", "verbs"];
+pub const DEVICES: [&str; 4] = ["shm", "tcp", "loopback", "verbs"];
 
 /// What each context may give out to be mapped by the others; pages are taken when they are touched.
 const ARENA_BYTES: usize = 256 << 20;
@@ -20,6 +24,7 @@ const ARENA_BYTES: usize = 256 << 20;
 pub fn open_together(name: &str, count: u32, config: &Config) -> Result<Vec<Box<dyn Context>>, String> {
     let opened = match name {
         "loopback" => loopback(count),
+        "tcp" => sockets(count, config),
         "shm" => shared_memory(count, config),
         "verbs" => return verbs(count, config),
         _ => return Err(format!("there is no device {name:?}; there are {}", DEVICES.join(", "))),
@@ -43,6 +48,17 @@ fn shared_memory(count: u32, config: &Config) -> Result<Vec<Box<dyn Context>>, F
     (0..count).map(open).collect()
 }
 
+fn sockets(count: u32, config: &Config) -> Result<Vec<Box<dyn Context>>, FabricError> {
+    let options = tcp_options(config)?;
+    (0..count).map(|_| Ok(Box::new(SoftContext::new(TcpLink::new(options.clone())?)) as Box<dyn Context>)).collect()
+}
+
+/// Sockets within this host, for a job of this process alone.
+pub(crate) fn tcp_options(config: &Config) -> Result<TcpOptions, FabricError> {
+    let listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
+    Ok(TcpOptions::new(JobSecret::random()?, listen, Log::new(config.log, None)))
+}
+
 fn verbs(count: u32, config: &Config) -> Result<Vec<Box<dyn Context>>, String> {
     let survey = Survey::new(&Wanted::from(&config.verbs)).map_err(|why| why.to_string())?;
     let open = |_| {
@@ -59,7 +75,7 @@ mod tests {
     #[test]
     fn software_devices_open_together_and_others_are_named() {
         let config = Config::default();
-        for name in ["shm", "loopback"] {
+        for name in ["shm", "tcp", "loopback"] {
             assert_eq!(open_together(name, 3, &config).unwrap().len(), 3);
         }
         let Err(error) = open_together("carrier-pigeon", 2, &config) else { panic!("there is no such device") };

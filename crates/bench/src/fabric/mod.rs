@@ -238,7 +238,7 @@ mod tests {
     fn every_test_runs_on_software_devices() {
         let suite = Suite::builtin(Level::Fabric).unwrap();
         let sampling = Sampling { seconds: 0.0, samples_max: 1 };
-        for device in ["loopback", "shm"] {
+        for device in ["loopback", "tcp", "shm"] {
             for test in &suite.tests {
                 let options = Options {
                     tests: Vec::new(),

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use fabric::Endpoint;
+use fabric::{Endpoint, FabricError};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
@@ -29,6 +29,18 @@ impl JobSecret {
     /// The secret in these bytes, which were drawn at random.
     pub const fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
+    }
+
+    /// A secret drawn now, for a job whose processes are all in this one.
+    ///
+    /// # Errors
+    /// [`FabricError::System`] if the system gives no random bytes.
+    pub fn random() -> Result<Self, FabricError> {
+        let mut bytes = [0; 32];
+        // Up to 256 bytes come whole.
+        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+            .map_err(|why| FabricError::System { operation: "drawing a secret", reason: why.to_string() })?;
+        Ok(Self(bytes))
     }
 }
 

@@ -108,6 +108,11 @@ impl TcpLink {
         })
     }
 
+    /// The addresses it listens at, with their ports.
+    pub fn listening(&self) -> &[SocketAddr] {
+        &self.own.sockets
+    }
+
     /// Connections refused because the other side did not prove that it belongs to the job.
     pub fn refused_connections(&self) -> u64 {
         self.refused

@@ -156,13 +156,13 @@ fn bench_finds_wrong_data(workshop: &Workshop) -> Result<()> {
     Ok(())
 }
 
-/// The verbs of both software devices beside each other, and a paper's figures beside ours.
+/// The verbs of the software devices beside each other, and a paper's figures beside ours.
 fn bench_fabric(workshop: &Workshop) -> Result<()> {
     workshop.installation()?;
     let short = ["--repetitions", "1", "--seconds", "0.001"];
-    let fabric = installed("ferrovia").args(["bench", "fabric", "--device", "shm,loopback", "--json"]).args(short);
+    let fabric = installed("ferrovia").args(["bench", "fabric", "--device", "shm,tcp,loopback", "--json"]).args(short);
     let finished = fabric.args(["--sizes", "64"]).run_successfully()?;
-    for device in ["shm", "loopback"] {
+    for device in ["shm", "tcp", "loopback"] {
         if !finished.stdout.contains(&format!("\"library\":\"{device}\"")) {
             return Err(finished.complain(format!("no point of {device}")));
         }
