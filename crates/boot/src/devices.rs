@@ -22,7 +22,7 @@ pub struct DeviceReport {
 
 /// Looks for devices, as `config` would have them used. Nothing is opened for traffic.
 pub fn devices(config: &Config) -> Vec<DeviceReport> {
-    vec![shm(config), sim(), verbs(config)]
+    vec![shm(config), tcp(config), sim(), verbs(config)]
 }
 
 /// The software adapter over shared memory, in a segment of its own.

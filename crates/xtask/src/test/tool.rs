@@ -79,7 +79,7 @@ fn config(workshop: &Workshop) -> Result<()> {
 fn fabric(workshop: &Workshop) -> Result<()> {
     let devices = json(workshop, &["--fabric"])?;
     let devices = devices.as_array().context("a list of devices")?;
-    if !["shm", "sim", "verbs"].iter().all(|name| devices.iter().any(|device| device["name"] == **name)) {
+    if !["shm", "tcp", "sim", "verbs"].iter().all(|name| devices.iter().any(|device| device["name"] == **name)) {
         bail!("a kind of device is missing: {devices:?}");
     }
     for device in devices {
