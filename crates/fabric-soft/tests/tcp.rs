@@ -1,14 +1,15 @@
 //! The link between hosts under what may happen to it: strangers, a wrong secret, connections cut at any byte.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use base::log::{Level, Log};
 use base::memory::WriteRange;
 use fabric::{
-    Access, CompletionQueue, ConnectOptions, Context, LocalMemory, MemoryRegion, Operation, Payload, QueuePair,
-    QueuePairAttributes, ReceiveRequest, SendRequest, WcStatus, WorkCompletion,
+    Access, CompletionQueue, ConnectOptions, Context, Endpoint, LocalMemory, MemoryRegion, Operation, Payload,
+    QueuePair, QueuePairAttributes, ReceiveRequest, SendRequest, WcStatus, WorkCompletion,
 };
 use fabric_soft::SoftContext;
 use fabric_soft::tcp::{JobSecret, TcpLink, TcpOptions};
@@ -196,6 +197,81 @@ fn who_leaves_is_lost() {
         std::thread::sleep(Duration::from_micros(50));
     }
     assert_eq!((here.done[0].id, here.done[0].status), (5, WcStatus::WorkRequestFlushed));
+}
+
+/// A network that fails while nobody speaks costs nobody its peer, however often.
+#[test]
+fn cuts_in_silence_are_forgiven() {
+    let mut sides = [Side::new(1, false, PATIENCE), Side::new(1, false, PATIENCE)];
+    join(&mut sides);
+    message(&mut sides, 1);
+    for _ in 0..80 {
+        let before = sides.each_mut().map(|side| side.adapter.link().connections_made());
+        sides[0].adapter.link().cut_connections();
+        until(&mut sides, "a new connection", |sides| {
+            (0..2).all(|at| sides[at].adapter.link().connections_made() > before[at])
+        });
+    }
+    message(&mut sides, 2);
+}
+
+/// In the environment of a process that plays the peer: the other's endpoint.
+const PEER_OF: &str = "FABRIC_SOFT_TCP_PEER_OF";
+
+/// The peer of the next test, in a process of its own; without its variable it has nothing to do.
+#[test]
+fn a_peer_process() {
+    let Ok(endpoint) = std::env::var(PEER_OF) else { return };
+    let endpoint: Endpoint = endpoint.parse().expect("an endpoint");
+    let mut side = Side::new(1, false, PATIENCE);
+    let own = side.adapter.endpoint(side.qp).expect("an endpoint");
+    fabric::connect(&mut side.adapter, side.qp, Some(endpoint), &ConnectOptions::default()).expect("connects");
+    println!("\npeer {own} {} {}", side.region.address, side.region.rkey.0);
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        side.poll();
+        std::thread::sleep(Duration::from_micros(50));
+    }
+}
+
+#[test]
+fn a_killed_peer_is_lost_and_what_was_posted_to_it_ends() {
+    let mut side = Side::new(1, false, PATIENCE);
+    let own = side.adapter.endpoint(side.qp).expect("an endpoint");
+    let mut peer = Command::new(std::env::current_exe().expect("this program"))
+        .args(["a_peer_process", "--exact", "--nocapture"])
+        .env(PEER_OF, own.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a process");
+    let lines = BufReader::new(peer.stdout.take().expect("piped")).lines();
+    let told = lines.map_while(Result::ok).find(|line| line.starts_with("peer ")).expect("the peer speaks");
+    let words: Vec<&str> = told.split(' ').collect();
+    let endpoint = words[1].parse().expect("an endpoint");
+    let (address, rkey) = (words[2].parse().expect("an address"), words[3].parse().expect("a key"));
+    let far = fabric::RemoteMemory { address, rkey: fabric::Rkey(rkey) };
+    fabric::connect(&mut side.adapter, side.qp, Some(endpoint), &ConnectOptions::default()).expect("connects");
+    let next = |side: &mut Side| {
+        let start = Instant::now();
+        loop {
+            if let Some(done) = take(side) {
+                return done;
+            }
+            assert!(start.elapsed() < PATIENCE, "nothing ends");
+            side.poll();
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    };
+    side.post(1, Operation::RdmaWrite(far), 0, 4096);
+    assert_eq!(next(&mut side).status, WcStatus::Success);
+    side.post(2, Operation::RdmaWrite(far), 0, MEMORY_BYTES);
+    peer.kill().expect("it is ours");
+    peer.wait().expect("it is ours");
+    side.post(3, Operation::RdmaRead(far), 0, MEMORY_BYTES);
+    side.post(4, Operation::Send, 0, 64);
+    let ended: Vec<WorkCompletion> = (0..3).map(|_| next(&mut side)).collect();
+    assert_eq!(ended.iter().map(|one| one.id).collect::<Vec<_>>(), [2, 3, 4]);
+    assert!(ended[1..].iter().all(|one| one.status != WcStatus::Success), "{ended:?}");
 }
 
 /// Places in each side's memory: one for each message in flight, halves for what is sent and what comes.

@@ -28,7 +28,7 @@ const REFUSED_MAX: Duration = Duration::from_millis(500);
 const YIELD: Duration = Duration::from_millis(20);
 const RETRY_MIN: Duration = Duration::from_millis(2);
 const RETRY_MAX: Duration = Duration::from_millis(200);
-/// Connections without any progress in a row until a peer is lost.
+/// Connections in a row, with something to do and without any progress, until a peer is lost.
 const FRUITLESS_MAX: u32 = 64;
 /// Times one connection is read before the next has its turn.
 const READS_PER_TURN: u32 = 64;
@@ -322,8 +322,9 @@ impl TcpLink {
         }
         let was_live = did_count && peer.trouble.since.is_none();
         if was_live {
-            let is_fruitless = peer.trouble.mark == peer.mark();
-            peer.trouble.fruitless = if is_fruitless { peer.trouble.fruitless + 1 } else { 0 };
+            let moved = peer.trouble.mark != peer.mark();
+            let had_work = peer.arriving.is_some() || !peer.outbox.is_empty();
+            peer.trouble.fruitless = if had_work && !moved { peer.trouble.fruitless + 1 } else { 0 };
             if peer.trouble.fruitless > FRUITLESS_MAX {
                 return self.lose(index, now);
             }

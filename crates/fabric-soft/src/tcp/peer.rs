@@ -84,6 +84,11 @@ impl Outbox {
         true
     }
 
+    /// True if everything is acknowledged.
+    pub(super) fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
     /// True if something is to be written.
     pub(super) fn has_unsent(&self) -> bool {
         self.next < self.frames.len()
