@@ -52,6 +52,13 @@ pub struct Options {
     task: Task,
 }
 
+impl Options {
+    /// True if processes are started or connections made, not only files read.
+    pub fn measures(&self) -> bool {
+        matches!(self.task, Task::Mpi(_) | Task::App(_) | Task::Fabric(_) | Task::Paper(_))
+    }
+}
+
 #[derive(clap::Subcommand)]
 enum Task {
     /// What can be measured

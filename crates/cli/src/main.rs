@@ -34,7 +34,11 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().task {
+    let task = Arguments::parse().task;
+    if !matches!(&task, Task::Bench(options) if options.measures()) {
+        end_with_the_reader();
+    }
+    let result = match task {
         Task::Info(options) => info::run(&options),
         Task::Bench(options) => bench::run(&options),
         Task::Doctor => doctor::run(),
@@ -46,4 +50,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// A reader that has seen enough (`ferrovia info --config | head`) ends this program quietly, as it does others. Not
+/// while something is measured: there a job or a connection that ends is an error to be told.
+fn end_with_the_reader() {
+    // SAFETY: there is one thread so far, and the default action has no handler that could be called at a wrong time.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }

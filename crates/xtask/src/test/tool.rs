@@ -15,6 +15,7 @@ pub fn cases() -> Vec<Case> {
         Case::new("ferrovia/coverage", coverage),
         Case::new("ferrovia/config", config),
         Case::new("ferrovia/fabric", fabric),
+        Case::new("ferrovia/reader-leaves", reader_leaves),
         Case::new("ferrovia/doctor", |workshop| {
             workshop.installation()?;
             installed("ferrovia").arg("doctor").run_successfully().map(drop)
@@ -38,6 +39,20 @@ fn info(workshop: &Workshop) -> Result<()> {
     let info = json(workshop, &[])?;
     if info["library"].as_str() != library.to_str() {
         bail!("it should belong to {}, it says {}", library.display(), info["library"]);
+    }
+    Ok(())
+}
+
+/// Whoever reads only the beginning hears nothing of the rest.
+fn reader_leaves(workshop: &Workshop) -> Result<()> {
+    let ferrovia = workshop.installation()?.join("bin/ferrovia");
+    for question in ["info --coverage", "info --config", "bench list"] {
+        // The pause makes sure that the pipe is closed while there is more to say.
+        let line = format!("{} {question} | {{ head -c 1 >/dev/null; exec <&-; sleep 0.2; }}", ferrovia.display());
+        let finished = Program::new("sh").arg("-c").arg(line).run_successfully()?;
+        if !finished.stderr.is_empty() {
+            bail!("{question}: {}", finished.report());
+        }
     }
     Ok(())
 }
