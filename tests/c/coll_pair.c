@@ -43,6 +43,23 @@ static void broadcast(MPI_Comm comm, int rank, int root, int count)
     OK(MPI_Type_free(&sparse));
 }
 
+/* Both have the same bits, also where the operands' order shows: zeros of both signs, and numbers that are none. */
+static void agree(MPI_Comm comm, int rank)
+{
+    const double none = strtod("nan", NULL);
+    const double mine[2][6] = {{-0.0, 0.0, none, 1.0, none, -0.0}, {0.0, -0.0, 1.0, none, -none, none}};
+    const MPI_Op ops[] = {MPI_MAX, MPI_MIN, MPI_SUM, MPI_PROD};
+    for (size_t at = 0; at < sizeof ops / sizeof *ops; at++) {
+        double out[6], in_place[6], other[6];
+        OK(MPI_Allreduce(mine[rank], out, 6, MPI_DOUBLE, ops[at], comm));
+        memcpy(in_place, mine[rank], sizeof in_place);
+        OK(MPI_Allreduce(MPI_IN_PLACE, in_place, 6, MPI_DOUBLE, ops[at], comm));
+        OK(MPI_Sendrecv(out, 6, MPI_DOUBLE, 1 - rank, 1, other, 6, MPI_DOUBLE, 1 - rank, 1, comm, MPI_STATUS_IGNORE));
+        CHECK(memcmp(out, other, sizeof out) == 0);
+        CHECK(memcmp(out, in_place, sizeof out) == 0);
+    }
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
@@ -61,6 +78,7 @@ int main(int argc, char **argv)
         broadcast(pair, rank, 0, counts[at] < longest ? counts[at] : longest - 1);
         broadcast(pair, rank, 1, counts[at] < longest ? counts[at] : longest - 1);
     }
+    agree(pair, rank);
     /* In a row and among others: each is an operation of its own. */
     MPI_Request request;
     for (int i = 0; i < 500; i++) {

@@ -127,11 +127,8 @@ impl<T> Slab<T> {
     #[inline]
     pub fn remove(&mut self, key: SlabKey) -> Option<T> {
         self.get(key)?;
-        let vacant = Slot::Vacant { generation: key.generation.wrapping_add(1).max(1), next_free: self.first_free };
-        let slot = std::mem::replace(&mut self.slots[key.index as usize], vacant);
-        self.first_free = Some(key.index);
-        self.len -= 1;
-        match slot {
+        let vacant = self.vacant_after(key);
+        match std::mem::replace(&mut self.slots[key.index as usize], vacant) {
             Slot::Occupied { value, .. } => Some(value),
             Slot::Vacant { .. } => unreachable!("checked above"),
         }
@@ -150,15 +147,17 @@ impl<T> Slab<T> {
     /// Drops the entry if `look` gets something out of it, and returns that.
     #[inline]
     pub fn take_with<R>(&mut self, key: SlabKey, look: impl FnOnce(&T) -> Option<R>) -> Option<R> {
-        let slot = self.slots.get_mut(key.index as usize)?;
-        let found = match slot {
-            Slot::Occupied { generation, value } if *generation == key.generation => look(value)?,
-            _ => return None,
-        };
-        *slot = Slot::Vacant { generation: key.generation.wrapping_add(1).max(1), next_free: self.first_free };
-        self.first_free = Some(key.index);
-        self.len -= 1;
+        let found = look(self.get(key)?)?;
+        self.slots[key.index as usize] = self.vacant_after(key);
         Some(found)
+    }
+
+    /// What a slot becomes when its entry goes; it is the first to be used again.
+    #[inline]
+    fn vacant_after(&mut self, key: SlabKey) -> Slot<T> {
+        self.len -= 1;
+        let next_free = self.first_free.replace(key.index);
+        Slot::Vacant { generation: key.generation.wrapping_add(1).max(1), next_free }
     }
 
     /// All live entries with their keys, in slot order.

@@ -57,7 +57,7 @@ impl Running {
         match self.execution.advance(&mut stage) {
             Ok(Progress::Done) => {
                 if !self.temps.is_empty() {
-                    self.recycle(world);
+                    world.keep_temporaries(self.temps.drain(..));
                 }
                 Poll::Ready(Ok(()))
             }
@@ -67,17 +67,6 @@ impl Running {
                 Poll::Ready(Err(error))
             }
         }
-    }
-
-    /// Keeps small temporaries for the next start.
-    fn recycle(&mut self, world: &World) {
-        let mut spare = world.spare_temps.borrow_mut();
-        let small = |temp: &Scratch| {
-            let reach_bytes = temp.datatype().extent().unsigned_abs().max(temp.datatype().true_extent().unsigned_abs());
-            temp.count().saturating_mul(reach_bytes) <= SPARE_MAX_BYTES
-        };
-        let room = SPARE_MAX.saturating_sub(spare.len());
-        spare.extend(self.temps.drain(..).filter(small).take(room));
     }
 
     /// After a failure: cancels what is under way. Buffers in flight keep their temporary memory.
@@ -220,22 +209,36 @@ pub(super) fn blame(comm: &Comm, call: &'static str, peer: PeerId, outcome: Outc
 }
 
 fn allocate(world: &World, comm: &Comm, temps: &[Temp], arguments: &Arguments) -> Result<Temps> {
-    let mut memory = Temps::with_capacity(temps.len());
-    for temp in temps {
-        let (count, datatype) = match *temp {
-            Temp::Bytes { len_bytes } => (len_bytes, comm.byte_type()),
-            Temp::Elements { count } => (count, arguments.recv_type().expect(BOUND)),
-        };
+    let one = |temp: &Temp| match *temp {
+        Temp::Bytes { len_bytes } => world.temporary(len_bytes, comm.byte_type()),
+        Temp::Elements { count } => world.temporary(count, arguments.recv_type().expect(BOUND)),
+    };
+    temps.iter().map(one).collect()
+}
+
+impl World {
+    /// Temporary memory for `count` elements, perhaps some that was kept.
+    pub(super) fn temporary(&self, count: u64, datatype: &Arc<Datatype>) -> Result<Scratch> {
         let fits = |spare: &Scratch| spare.count() == count && Arc::ptr_eq(spare.datatype(), datatype);
-        let mut spare = world.spare_temps.borrow_mut();
-        memory.push(match spare.iter().position(fits) {
-            Some(at) => spare.swap_remove(at),
+        let mut spare = self.spare_temps.borrow_mut();
+        match spare.iter().position(fits) {
+            Some(at) => Ok(spare.swap_remove(at)),
             None => {
                 // Whatever is kept does not fit the program any more.
                 spare.pop();
-                Scratch::new(count, datatype).map_err(|error| ErrorClass::NoMem.error(error.to_string()))?
+                Scratch::new(count, datatype).map_err(|error| ErrorClass::NoMem.error(error.to_string()))
             }
-        });
+        }
     }
-    Ok(memory)
+
+    /// Keeps small temporaries for the next start.
+    pub(super) fn keep_temporaries(&self, temps: impl Iterator<Item = Scratch>) {
+        let mut spare = self.spare_temps.borrow_mut();
+        let small = |temp: &Scratch| {
+            let reach_bytes = temp.datatype().extent().unsigned_abs().max(temp.datatype().true_extent().unsigned_abs());
+            temp.count().saturating_mul(reach_bytes) <= SPARE_MAX_BYTES
+        };
+        let room = SPARE_MAX.saturating_sub(spare.len());
+        spare.extend(temps.filter(small).take(room));
+    }
 }

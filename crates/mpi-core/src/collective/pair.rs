@@ -42,7 +42,6 @@ impl World {
             }
             Arguments::Allreduce { data: data @ Reduction { input: Some(_), result: Some(_), .. } }
                 if is_short(data.count, data.datatype.size())
-                    && data.op.commutes()
                     && data.op.supports(&data.datatype)
                     && comm.chooses_freely(Collective::Allreduce) =>
             {
@@ -66,10 +65,22 @@ impl World {
             unreachable!("asked for above")
         };
         let own = input.send(0, *count, datatype);
-        // What the other has arrives where the result is to be, and is combined there.
-        self.exchange_with_other(comm, Some(own.clone()), Some(result.recv(0, *count, datatype)), "MPI_Allreduce")?;
-        let mut other = result.recv(0, *count, datatype);
-        op.reduce(datatype, &own, &mut other).map_err(|error| ErrorClass::Op.error(format!("MPI_Allreduce: {error}")))
+        let mut into = result.recv(0, *count, datatype);
+        let outgoing = Some(own.clone());
+        // Both evaluate the same expression, rank 0's input to the left, so that both get the same bits.
+        let reduced = if comm.rank() == 0 {
+            self.exchange_with_other(comm, outgoing, Some(result.recv(0, *count, datatype)), "MPI_Allreduce")?;
+            op.reduce(datatype, &own, &mut into)
+        } else {
+            let left = self.temporary(*count, datatype)?;
+            let arrives = left.memory().recv(0, *count, datatype);
+            self.exchange_with_other(comm, outgoing, Some(arrives), "MPI_Allreduce")?;
+            into.copy_from(&own);
+            let reduced = op.reduce(datatype, &left.memory().send(0, *count, datatype), &mut into);
+            self.keep_temporaries(std::iter::once(left));
+            reduced
+        };
+        reduced.map_err(|error| ErrorClass::Op.error(format!("MPI_Allreduce: {error}")))
     }
 
     /// One message to the other process, one from it, or both: the next collective operation on `comm`.

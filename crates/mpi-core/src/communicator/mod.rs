@@ -297,9 +297,10 @@ impl Comm {
         GREETING_TAGS | tag
     }
 
-    /// True if the user has asked for no algorithm of this collective by name.
+    /// True if the user has asked for no algorithm of this collective, by name or for the sake of equal bits.
     pub(crate) fn chooses_freely(&self, collective: Collective) -> bool {
-        self.commons.selection.overrides().iter().all(|(overridden, _)| *overridden != collective)
+        !self.is_reproducible()
+            && self.commons.selection.overrides().iter().all(|(overridden, _)| *overridden != collective)
     }
 
     /// Schedules of collective operations used before.
