@@ -1,6 +1,8 @@
 //! The registry of variables: every `FERROVIA_*` setting, its unit, default and help, parsed once into
 //! the plain struct [`Config`] that is passed down.
 
+use std::time::Duration;
+
 use crate::log::Level;
 
 /// Whether processes on one host may copy from each other's private memory.
@@ -36,6 +38,23 @@ pub struct VerbsChoice {
     pub partition: Option<u16>,
 }
 
+/// How sockets to other hosts are used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TcpChoice {
+    /// Which of this host's addresses to listen at, as `FERROVIA_TCP_INTERFACES` is written.
+    pub interfaces: String,
+    /// A checksum behind each payload.
+    pub check_payloads: bool,
+    /// How long a peer may be out of reach until it is lost.
+    pub patience: Duration,
+}
+
+impl Default for TcpChoice {
+    fn default() -> Self {
+        Self { interfaces: "auto".into(), check_payloads: false, patience: Duration::from_secs(10) }
+    }
+}
+
 /// Every setting of the library, with its default.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
@@ -55,6 +74,8 @@ pub struct Config {
     pub cross_memory: CrossMemory,
     /// Which adapter to use for RDMA.
     pub verbs: VerbsChoice,
+    /// How to use sockets.
+    pub tcp: TcpChoice,
     /// How often an empty poll is repeated before the waiting thread yields; `None`: by the number of cores.
     pub spin_count: Option<u32>,
     /// How often a waiting thread yields before it sleeps; `None`: by the number of cores.
@@ -82,6 +103,7 @@ impl Default for Config {
             shared_copy_min_bytes: 64 << 10,
             cross_memory: CrossMemory::Auto,
             verbs: VerbsChoice::default(),
+            tcp: TcpChoice::default(),
             spin_count: None,
             yield_count: None,
             collectives: String::new(),
@@ -297,6 +319,36 @@ pub const VARIABLES: &[Variable] = &[
         show: |config| config.verbs.partition.map_or("auto".into(), |key| format!("{key:#06x}")),
     },
     Variable {
+        name: "FERROVIA_TCP_INTERFACES",
+        values: "auto | interfaces, addresses and networks separated by commas, ^ before what is not to be used",
+        help: "Where processes listen for peers on other hosts; auto: every address that peers can dial.",
+        set: |config, text| {
+            config.tcp.interfaces = text.into();
+            Some(())
+        },
+        show: |config| config.tcp.interfaces.clone(),
+    },
+    Variable {
+        name: "FERROVIA_TCP_CHECK",
+        values: "0 | 1",
+        help: "Whether each payload sent through a socket is followed by its CRC32C; payload is then copied once more.",
+        set: |config, text| {
+            config.tcp.check_payloads = flag(text)?;
+            Some(())
+        },
+        show: |config| u8::from(config.tcp.check_payloads).to_string(),
+    },
+    Variable {
+        name: "FERROVIA_TCP_PATIENCE",
+        values: "seconds, 0.1 to 86400",
+        help: "How long a peer on another host may be out of reach until it is given up.",
+        set: |config, text| {
+            config.tcp.patience = seconds(text)?;
+            Some(())
+        },
+        show: |config| config.tcp.patience.as_secs_f64().to_string(),
+    },
+    Variable {
         name: "FERROVIA_SPIN",
         values: "auto | count",
         help: "Empty polls before a waiting thread yields the processor.",
@@ -342,11 +394,7 @@ pub const VARIABLES: &[Variable] = &[
         help: "Whether reductions on equally many ranks give equal bits for equal inputs, whatever the count, the root \
                and the number of cores; slower for long buffers.",
         set: |config, text| {
-            config.reproducible = match text {
-                "0" => false,
-                "1" => true,
-                _ => return None,
-            };
+            config.reproducible = flag(text)?;
             Some(())
         },
         show: |config| u8::from(config.reproducible).to_string(),
@@ -372,11 +420,7 @@ pub const VARIABLES: &[Variable] = &[
         values: "0 | 1",
         help: "Print message and protocol counters of every rank at finalize.",
         set: |config, text| {
-            config.stats = match text {
-                "0" => false,
-                "1" => true,
-                _ => return None,
-            };
+            config.stats = flag(text)?;
             Some(())
         },
         show: |config| u8::from(config.stats).to_string(),
@@ -423,6 +467,19 @@ fn bytes(text: &str) -> Option<usize> {
         _ => (text, 0),
     };
     digits.parse::<usize>().ok()?.checked_mul(1 << shift)
+}
+
+fn flag(text: &str) -> Option<bool> {
+    match text {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    }
+}
+
+/// A duration long enough to mean something, and not for ever.
+fn seconds(text: &str) -> Option<Duration> {
+    text.parse().ok().filter(|seconds| (0.1..=86400.0).contains(seconds)).map(Duration::from_secs_f64)
 }
 
 fn auto(text: &str) -> Option<Option<u32>> {
@@ -513,6 +570,15 @@ mod tests {
         }
         for bad in ["0", "0x8000", "0x10000", "key"] {
             assert!(verbs(&[("FERROVIA_VERBS_PARTITION", bad)]).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_patience_is_in_seconds() {
+        let patience = |text| parse(&[("FERROVIA_TCP_PATIENCE", text)]).map(|(config, _)| config.tcp.patience);
+        assert_eq!(patience("2.5"), Ok(Duration::from_millis(2500)));
+        for bad in ["0", "-1", "1e9", "NaN", "soon", ""] {
+            assert!(patience(bad).is_err(), "{bad:?}");
         }
     }
 

@@ -1,9 +1,10 @@
 //! What of each kind of device is found on this machine, for people to look at.
 
 use base::Config;
+use base::log::Log;
 use fabric::{Capabilities, Device, FabricError, PeerIndex};
 use fabric_soft::shm::{Segment, Shape, ShmLink};
-use fabric_soft::tcp::TcpLink;
+use fabric_soft::tcp::{JobSecret, TcpLink};
 use fabric_soft::{SimNetwork, SimPlan, SoftDevice};
 use fabric_verbs::Survey;
 use fabric_verbs::choice::Wanted;
@@ -44,10 +45,10 @@ fn sim() -> DeviceReport {
     DeviceReport { name: "sim", found, notes }
 }
 
-/// The software adapter over sockets, listening at this host's own address for the moment.
+/// The software adapter over sockets, listening where a job would for the moment.
 fn tcp(config: &Config) -> DeviceReport {
     let found = || -> Result<Capabilities, FabricError> {
-        let link = TcpLink::new(crate::pair::tcp_options(config)?)?;
+        let link = TcpLink::new(crate::pair::tcp_options(config, JobSecret::random()?, Log::new(config.log, None))?)?;
         Ok(SoftDevice::new(link).capabilities())
     };
     let notes = vec!["jobs do not choose it yet; `ferrovia bench fabric --device tcp` measures it".to_owned()];

@@ -6,7 +6,7 @@ use base::Config;
 use base::log::Log;
 use fabric::{Context, Device, FabricError, PeerIndex};
 use fabric_soft::shm::{Segment, Shape, ShmLink, probe_cross_memory};
-use fabric_soft::tcp::{JobSecret, TcpLink, TcpOptions};
+use fabric_soft::tcp::{Interface, JobSecret, TcpLink, TcpOptions, listening_addresses};
 use fabric_soft::{LoopbackHub, SoftContext};
 use fabric_verbs::Survey;
 use fabric_verbs::choice::Wanted;
@@ -48,15 +48,23 @@ fn shared_memory(count: u32, config: &Config) -> Result<Vec<Box<dyn Context>>, F
     (0..count).map(open).collect()
 }
 
+/// Over the loopback unless other interfaces are asked for.
 fn sockets(count: u32, config: &Config) -> Result<Vec<Box<dyn Context>>, FabricError> {
-    let options = tcp_options(config)?;
+    let mut options = tcp_options(config, JobSecret::random()?, Log::new(config.log, None))?;
+    if config.tcp.interfaces == "auto" {
+        options.listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
+    }
     (0..count).map(|_| Ok(Box::new(SoftContext::new(TcpLink::new(options.clone())?)) as Box<dyn Context>)).collect()
 }
 
-/// Sockets within this host, for a job of this process alone.
-pub(crate) fn tcp_options(config: &Config) -> Result<TcpOptions, FabricError> {
-    let listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
-    Ok(TcpOptions::new(JobSecret::random()?, listen, Log::new(config.log, None)))
+/// How `config` wants sockets to be used by the processes of a job that share `secret`.
+///
+/// # Errors
+/// [`FabricError::System`] if this host has no such address as is wanted.
+pub(crate) fn tcp_options(config: &Config, secret: JobSecret, log: Log) -> Result<TcpOptions, FabricError> {
+    let listen = listening_addresses(&config.tcp.interfaces, &Interface::all()?)?;
+    let (check_payloads, patience) = (config.tcp.check_payloads, config.tcp.patience);
+    Ok(TcpOptions { check_payloads, patience, ..TcpOptions::new(secret, listen, log) })
 }
 
 fn verbs(count: u32, config: &Config) -> Result<Vec<Box<dyn Context>>, String> {

@@ -12,6 +12,7 @@ use super::TcpOptions;
 use super::address::{Address, Identity, SOCKETS_MAX};
 use super::connection::{Connection, Ending};
 use super::frame::Kind;
+use super::interfaces::Interface;
 use super::meeting::live_peer;
 use super::peer::Peer;
 use super::socket;
@@ -28,6 +29,8 @@ const LISTENERS: u64 = u64::MAX - SOCKETS_MAX as u64;
 pub struct TcpLink {
     pub(super) options: TcpOptions,
     pub(super) own: Address,
+    /// Where this host is, to judge which of a peer's addresses are near.
+    pub(super) interfaces: Vec<Interface>,
     properties: LinkProperties,
     pub(super) epoll: OwnedFd,
     pub(super) listeners: Vec<OwnedFd>,
@@ -93,6 +96,8 @@ impl TcpLink {
         Ok(Self {
             options,
             own: Address { identity, sockets },
+            // Without them addresses are dialled in the peer's order.
+            interfaces: Interface::all().unwrap_or_default(),
             properties,
             epoll,
             listeners,

@@ -11,6 +11,7 @@ use super::address::Address;
 use super::connection::{Connection, Ending, Stage, Step};
 use super::frame::Kind;
 use super::greeting::{CHALLENGE_BYTES, HELLO_BYTES, Meeting, Nonce, PROOF_BYTES};
+use super::interfaces;
 use super::link::TcpLink;
 use super::peer::{Peer, Trouble};
 use super::socket;
@@ -42,13 +43,14 @@ impl TcpLink {
     }
 
     /// The peer with this identity, new or not.
-    pub(super) fn acquaint(&mut self, address: Address) -> Option<u32> {
+    pub(super) fn acquaint(&mut self, mut address: Address) -> Option<u32> {
         if let Some(known) = self.by_identity.get(&address.identity) {
             return Some(*known);
         }
         if self.peers.len() >= PEERS_MAX {
             return None;
         }
+        interfaces::order(&mut address.sockets, &self.interfaces);
         let index = self.peers.len() as u32;
         self.by_identity.insert(address.identity, index);
         self.peers.push(Peer::new(address.identity, address.sockets));

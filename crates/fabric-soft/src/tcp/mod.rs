@@ -23,6 +23,7 @@ mod address;
 mod connection;
 mod frame;
 mod greeting;
+mod interfaces;
 mod link;
 mod meeting;
 mod peer;
@@ -34,6 +35,7 @@ use std::time::Duration;
 use base::log::Log;
 
 pub use self::greeting::JobSecret;
+pub use self::interfaces::{Interface, listening_addresses};
 pub use self::link::TcpLink;
 
 /// How a [`TcpLink`] is made.
