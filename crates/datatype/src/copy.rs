@@ -3,7 +3,34 @@
 //! [`walk`] starts at any packed byte and stops when its visitor has no more room. It only computes addresses; what
 //! touches memory are the visitors [`Pack`] and [`Unpack`].
 
+use crate::kernel;
 use crate::layout::{Blocks, Bytes, Tree};
+
+/// Most pieces of an element that are handed to a visitor as one pattern.
+const PATTERN_MAX: usize = 16;
+
+/// Packed bytes of the elements that are copied piece by piece: few enough that what one piece's loop brings into the
+/// first-level cache is there for the next.
+const TILE_BYTES: u64 = 4096;
+
+/// One run of consecutive bytes in each of many equal elements.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Stretch {
+    displacement: i64,
+    /// Packed bytes of the element before this run.
+    offset: u64,
+    bytes: u64,
+}
+
+/// Equal elements at a stride, seen as the runs that each of them consists of.
+#[derive(Clone, Copy)]
+pub(crate) struct Pattern<'a> {
+    runs: &'a [Stretch],
+    stride_bytes: i64,
+    /// Packed bytes of an element.
+    each: u64,
+    count: u64,
+}
 
 /// Receives the runs of user memory that a walk passes, in packed order.
 pub(crate) trait Visitor {
@@ -17,6 +44,19 @@ pub(crate) trait Visitor {
     fn runs(&mut self, user: *mut u8, stride_bytes: i64, bytes: u64, count: u64) {
         for turn in 0..count {
             self.run(turn_address(user, stride_bytes, turn), bytes);
+        }
+    }
+
+    /// Elements of a few runs each, the first at `user`; together at most [`Self::room`].
+    fn elements(&mut self, user: *mut u8, pattern: Pattern<'_>) {
+        for turn in 0..pattern.count {
+            if self.room() == 0 {
+                return;
+            }
+            let element = turn_address(user, pattern.stride_bytes, turn);
+            for run in pattern.runs {
+                self.run(element.wrapping_offset(run.displacement as isize), run.bytes);
+            }
         }
     }
 
@@ -82,16 +122,48 @@ pub(crate) fn walk_strided<V: Visitor>(
         walk(child, turn_address(user, stride_bytes, turn), rest, visitor);
         turn += 1;
     }
+    let (left, room) = (count - turn, visitor.room());
+    let whole = if u128::from(left) * u128::from(each) <= u128::from(room) { left } else { room / each };
     if let Tree::Leaf(_) = child {
-        let left = count - turn;
-        let room = visitor.room();
-        let whole = if u128::from(left) * u128::from(each) <= u128::from(room) { left } else { room / each };
         visitor.runs(turn_address(user, stride_bytes, turn), stride_bytes, each, whole);
         turn += whole;
+    } else if whole > 1 {
+        let mut runs = [Stretch::default(); PATTERN_MAX];
+        if let Some(used) = list_runs(child, 0, &mut runs, 0) {
+            let pattern = Pattern { runs: &runs[..used], stride_bytes, each, count: whole };
+            visitor.elements(turn_address(user, stride_bytes, turn), pattern);
+            turn += whole;
+        }
     }
     while turn < count && visitor.room() > 0 {
         walk(child, turn_address(user, stride_bytes, turn), 0, visitor);
         turn += 1;
+    }
+}
+
+/// Lists the runs of `tree` behind the `used` that are listed already; how many there are then, or `None` if that is more
+/// than fit.
+fn list_runs(tree: &Tree<Bytes>, displacement: i64, runs: &mut [Stretch; PATTERN_MAX], used: usize) -> Option<usize> {
+    match tree {
+        Tree::Leaf(Bytes(bytes)) => {
+            let offset = used.checked_sub(1).map_or(0, |last| runs[last].offset + runs[last].bytes);
+            *runs.get_mut(used)? = Stretch { displacement, offset, bytes: *bytes };
+            Some(used + 1)
+        }
+        Tree::Strided(node) if node.count > PATTERN_MAX as u64 => None,
+        Tree::Strided(node) => (0..node.count as i64)
+            .try_fold(used, |used, turn| list_runs(&node.child, displacement + turn * node.stride_bytes, runs, used)),
+        Tree::Blocks(node) => {
+            let leaf = Tree::Leaf(node.leaf);
+            node.displacements.iter().try_fold(used, |used, at| list_runs(&leaf, displacement + at, runs, used))
+        }
+        Tree::Pieces(node) => node.pieces.iter().try_fold(used, |used, piece| {
+            list_runs(&Tree::Leaf(piece.leaf), displacement + piece.displacement, runs, used)
+        }),
+        Tree::Parts(node) => node
+            .parts
+            .iter()
+            .try_fold(used, |used, part| list_runs(&part.tree, displacement + part.displacement, runs, used)),
     }
 }
 
@@ -173,6 +245,26 @@ impl<'a> Unpack<'a> {
     }
 }
 
+impl Pack<'_> {
+    /// The next `bytes` bytes of the target.
+    #[inline]
+    fn take(&mut self, bytes: u64) -> *mut u8 {
+        let to = self.to[self.done..][..bytes as usize].as_mut_ptr();
+        self.done += bytes as usize;
+        to
+    }
+}
+
+impl Unpack<'_> {
+    /// The next `bytes` bytes of the source.
+    #[inline]
+    fn take(&mut self, bytes: u64) -> *const u8 {
+        let from = self.from[self.done..][..bytes as usize].as_ptr();
+        self.done += bytes as usize;
+        from
+    }
+}
+
 impl Visitor for Pack<'_> {
     #[inline]
     fn room(&self) -> u64 {
@@ -181,47 +273,32 @@ impl Visitor for Pack<'_> {
 
     #[inline]
     fn run(&mut self, user: *mut u8, bytes: u64) {
-        let to = &mut self.to[self.done..][..bytes as usize];
-        // SAFETY: `user` is readable for `bytes` bytes by the contract of `new`; `to` was just sliced to that length
-        // and, being a unique borrow, does not overlap it.
-        unsafe { copy(user, to.as_mut_ptr(), to.len()) };
-        self.done += to.len();
+        let to = self.take(bytes);
+        // SAFETY: `user` is readable for `bytes` bytes by the contract of `new`; `to` was just taken out of a unique
+        // borrow, which does not overlap it.
+        unsafe { kernel::copy(user, to, bytes) };
     }
 
     fn runs(&mut self, user: *mut u8, stride_bytes: i64, bytes: u64, count: u64) {
-        let to = &mut self.to[self.done..][..(bytes * count) as usize];
-        let copy = match bytes {
-            1 => gather::<1>,
-            2 => gather::<2>,
-            4 => gather::<4>,
-            8 => gather::<8>,
-            12 => gather::<12>,
-            16 => gather::<16>,
-            24 => gather::<24>,
-            32 => gather::<32>,
-            _ => return (0..count).for_each(|turn| self.run(turn_address(user, stride_bytes, turn), bytes)),
-        };
+        let to = self.take(bytes * count);
         // SAFETY: the `count` runs are readable by the contract of `new`, and `to` holds exactly that many.
-        unsafe { copy(user, stride_bytes, to) };
-        self.done += (bytes * count) as usize;
+        unsafe { kernel::strided(user, stride_bytes, to, bytes as i64, bytes, count) };
+    }
+
+    fn elements(&mut self, user: *mut u8, pattern: Pattern<'_>) {
+        let to = self.take(pattern.each * pattern.count);
+        pattern.by_tiles(|run, first, count| {
+            let from = turn_address(user, pattern.stride_bytes, first).wrapping_offset(run.displacement as isize);
+            let to = to.wrapping_add((first * pattern.each + run.offset) as usize);
+            // SAFETY: as for `runs`: one run of each of `count` elements, and its place in the packed ones.
+            unsafe { kernel::strided(from, pattern.stride_bytes, to, pattern.each as i64, run.bytes, count) };
+        });
     }
 
     fn blocks(&mut self, user: *mut u8, displacements: &[i64], bytes: u64) {
-        let to = &mut self.to[self.done..][..bytes as usize * displacements.len()];
-        let copy = match bytes {
-            1 => gather_blocks::<1>,
-            2 => gather_blocks::<2>,
-            4 => gather_blocks::<4>,
-            8 => gather_blocks::<8>,
-            16 => gather_blocks::<16>,
-            _ => {
-                let at = |displacement: &i64| user.wrapping_offset(*displacement as isize);
-                return displacements.iter().for_each(|displacement| self.run(at(displacement), bytes));
-            }
-        };
+        let to = self.take(bytes * displacements.len() as u64);
         // SAFETY: the runs are readable by the contract of `new`, and `to` holds exactly that many.
-        unsafe { copy(user, displacements, to) };
-        self.done += to.len();
+        unsafe { kernel::gather(user, displacements, to, bytes) };
     }
 }
 
@@ -233,117 +310,45 @@ impl Visitor for Unpack<'_> {
 
     #[inline]
     fn run(&mut self, user: *mut u8, bytes: u64) {
-        let from = &self.from[self.done..][..bytes as usize];
+        let from = self.take(bytes);
         // SAFETY: `user` is writable for `bytes` bytes by the contract of `new` and used by nothing else, hence does
         // not overlap `from`, which was just sliced to that length.
-        unsafe { copy(from.as_ptr(), user, from.len()) };
-        self.done += from.len();
+        unsafe { kernel::copy(from, user, bytes) };
     }
 
     fn runs(&mut self, user: *mut u8, stride_bytes: i64, bytes: u64, count: u64) {
-        let from = &self.from[self.done..][..(bytes * count) as usize];
-        let copy = match bytes {
-            1 => scatter::<1>,
-            2 => scatter::<2>,
-            4 => scatter::<4>,
-            8 => scatter::<8>,
-            12 => scatter::<12>,
-            16 => scatter::<16>,
-            24 => scatter::<24>,
-            32 => scatter::<32>,
-            _ => return (0..count).for_each(|turn| self.run(turn_address(user, stride_bytes, turn), bytes)),
-        };
+        let from = self.take(bytes * count);
         // SAFETY: the `count` runs are writable by the contract of `new`, and `from` holds exactly that many.
-        unsafe { copy(user, stride_bytes, from) };
-        self.done += (bytes * count) as usize;
+        unsafe { kernel::strided(from, bytes as i64, user, stride_bytes, bytes, count) };
+    }
+
+    fn elements(&mut self, user: *mut u8, pattern: Pattern<'_>) {
+        let from = self.take(pattern.each * pattern.count);
+        pattern.by_tiles(|run, first, count| {
+            let to = turn_address(user, pattern.stride_bytes, first).wrapping_offset(run.displacement as isize);
+            let from = from.wrapping_add((first * pattern.each + run.offset) as usize);
+            // SAFETY: as for `runs`: one run of each of `count` elements, and its place in the packed ones.
+            unsafe { kernel::strided(from, pattern.each as i64, to, pattern.stride_bytes, run.bytes, count) };
+        });
     }
 
     fn blocks(&mut self, user: *mut u8, displacements: &[i64], bytes: u64) {
-        let from = &self.from[self.done..][..bytes as usize * displacements.len()];
-        let copy = match bytes {
-            1 => scatter_blocks::<1>,
-            2 => scatter_blocks::<2>,
-            4 => scatter_blocks::<4>,
-            8 => scatter_blocks::<8>,
-            16 => scatter_blocks::<16>,
-            _ => {
-                let at = |displacement: &i64| user.wrapping_offset(*displacement as isize);
-                return displacements.iter().for_each(|displacement| self.run(at(displacement), bytes));
-            }
-        };
+        let from = self.take(bytes * displacements.len() as u64);
         // SAFETY: the runs are writable by the contract of `new`, and `from` holds exactly that many.
-        unsafe { copy(user, displacements, from) };
-        self.done += from.len();
+        unsafe { kernel::scatter(from, user, displacements, bytes) };
     }
 }
 
-/// Fills `to` with blocks of `N` bytes.
-///
-/// # Safety
-/// Each of the `to.len() / N` blocks, `stride_bytes` apart, must be readable and written by nothing meanwhile.
-unsafe fn gather<const N: usize>(user: *mut u8, stride_bytes: i64, to: &mut [u8]) {
-    let mut from = user;
-    for block in to.as_chunks_mut::<N>().0 {
-        // SAFETY: this block is readable by this function's contract; a byte array needs no alignment.
-        *block = unsafe { from.cast::<[u8; N]>().read() };
-        from = from.wrapping_offset(stride_bytes as isize);
-    }
-}
-
-/// Empties `from` in blocks of `N` bytes.
-///
-/// # Safety
-/// Each of the `from.len() / N` blocks, `stride_bytes` apart, must be writable and used by nothing else meanwhile.
-unsafe fn scatter<const N: usize>(user: *mut u8, stride_bytes: i64, from: &[u8]) {
-    let mut to = user;
-    for block in from.as_chunks::<N>().0 {
-        // SAFETY: this block is writable by this function's contract; a byte array needs no alignment.
-        unsafe { to.cast::<[u8; N]>().write(*block) };
-        to = to.wrapping_offset(stride_bytes as isize);
-    }
-}
-
-/// Fills `to` with one block of `N` bytes for each displacement.
-///
-/// # Safety
-/// Each of the blocks must be readable and written by nothing meanwhile.
-unsafe fn gather_blocks<const N: usize>(user: *mut u8, displacements: &[i64], to: &mut [u8]) {
-    for (block, displacement) in to.as_chunks_mut::<N>().0.iter_mut().zip(displacements) {
-        let from = user.wrapping_offset(*displacement as isize).cast::<[u8; N]>();
-        // SAFETY: this block is readable by this function's contract; a byte array needs no alignment.
-        *block = unsafe { from.read() };
-    }
-}
-
-/// Empties `from`, one block of `N` bytes for each displacement.
-///
-/// # Safety
-/// Each of the blocks must be writable and used by nothing else meanwhile.
-unsafe fn scatter_blocks<const N: usize>(user: *mut u8, displacements: &[i64], from: &[u8]) {
-    for (block, displacement) in from.as_chunks::<N>().0.iter().zip(displacements) {
-        let to = user.wrapping_offset(*displacement as isize).cast::<[u8; N]>();
-        // SAFETY: this block is writable by this function's contract; a byte array needs no alignment.
-        unsafe { to.write(*block) };
-    }
-}
-
-/// Copies `len` bytes; for the sizes of single numbers without calling a function.
-///
-/// # Safety
-/// As [`std::ptr::copy_nonoverlapping`].
-#[inline]
-unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    match len {
-        // SAFETY: the caller's promise, for these four and the last one.
-        4 => unsafe { std::ptr::copy_nonoverlapping(from, to, 4) },
-        // SAFETY: as above.
-        8 => unsafe { std::ptr::copy_nonoverlapping(from, to, 8) },
-        // SAFETY: as above.
-        12 => unsafe { std::ptr::copy_nonoverlapping(from, to, 12) },
-        // SAFETY: as above.
-        16 => unsafe { std::ptr::copy_nonoverlapping(from, to, 16) },
-        // SAFETY: as above.
-        _ => unsafe { std::ptr::copy_nonoverlapping(from, to, len) },
+impl Pattern<'_> {
+    /// Calls `copy` with a run, the first of some elements and how many they are, until all runs of all elements are done.
+    #[inline]
+    fn by_tiles(&self, mut copy: impl FnMut(&Stretch, u64, u64)) {
+        let tile = (TILE_BYTES / self.each).max(8);
+        for first in (0..self.count).step_by(tile as usize) {
+            for run in self.runs {
+                copy(run, first, tile.min(self.count - first));
+            }
+        }
     }
 }
 

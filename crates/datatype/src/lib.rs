@@ -41,6 +41,7 @@ mod copy;
 mod datatype;
 mod error;
 pub mod external32;
+mod kernel;
 mod layout;
 mod memory;
 mod op;

@@ -83,6 +83,9 @@ fn thresholds(config: &Config) -> Thresholds {
     }
 }
 
+/// Bytes packed at a time on their way into shared memory.
+const PACK_BYTES: usize = 4096;
+
 /// The match key on the wire: context and tag. The source is whose channel it came through.
 #[inline]
 pub(crate) fn match_key(context: ContextId, tag: Tag) -> u64 {
@@ -523,9 +526,20 @@ impl Core {
 pub(crate) fn write_all(buf: &SendBuf, offset: u64, space: &mut [u8]) {
     match buf.as_contiguous() {
         Some(bytes) => lockfree::copy_to_shared(space, &bytes[offset as usize..offset as usize + space.len()]),
-        None => {
-            let written = buf.pack_at(offset, space);
-            debug_assert_eq!(written, space.len());
-        }
+        None => pack_to_shared(buf, offset, space),
+    }
+}
+
+/// Packs into the first-level cache first: the loops that gather write short pieces, and memory that another core reads
+/// next should be written in whole lines.
+#[inline(never)]
+fn pack_to_shared(buf: &SendBuf, offset: u64, space: &mut [u8]) {
+    let mut near = [0; PACK_BYTES];
+    let mut done = offset;
+    for part in space.chunks_mut(PACK_BYTES) {
+        let packed = buf.pack_at(done, &mut near[..part.len()]);
+        debug_assert_eq!(packed, part.len());
+        lockfree::copy_to_shared(part, &near[..part.len()]);
+        done += part.len() as u64;
     }
 }

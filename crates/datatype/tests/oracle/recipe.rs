@@ -25,6 +25,11 @@ pub enum Recipe {
     Resized(i64, i64, Box<Recipe>),
 }
 
+/// Random recipes of a few entries, to be repeated often.
+pub fn short_recipe() -> impl Strategy<Value = Recipe> {
+    recipe().prop_filter("there are many of it", |recipe| recipe.weight() <= 24)
+}
+
 /// Random recipes of a few levels.
 pub fn recipe() -> impl Strategy<Value = Recipe> {
     // Long double is left out: not every bit pattern of its bytes survives a conversion.
