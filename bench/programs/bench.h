@@ -28,6 +28,7 @@ struct options {
     long samples_max;
     long operations;     /* operations per sample; 0: as many as make the clock negligible */
     int agreed_start;    /* collectives begin at a time agreed upon */
+    const char *counters; /* performance variables to watch: names, sums and shares */
     double delay;        /* this share of its own duration is added to every sample: injected slowdown */
 };
 extern struct options options;
@@ -66,6 +67,12 @@ void record(const char *test, long of_bytes, const char *parameters, const char 
             struct samples samples);
 /* Writes a point of one value that is not a time. */
 void record_value(const char *test, long of_bytes, const char *parameters, const char *unit, double value);
+/* Performance variables: opened once; what is asked of them between `begin` and `end` goes into the next record.
+ * Collective: `open` and `end`. */
+void counters_open(const char *list);
+void counters_begin(void);
+void counters_end(double operations);
+void counters_record(const char *test, long of_bytes, const char *parameters, double each);
 void open_results(void);
 void close_results(void);
 

@@ -1,5 +1,5 @@
 /* The benchmark program: bench TEST --out FILE [--sizes 8,64] [--seconds S] [--samples N] [--operations N]
- * [--agreed-start] [--delay SHARE] [name=value]...
+ * [--agreed-start] [--delay SHARE] [--counters a,b/c] [name=value]...
  * One source, run unchanged over every MPI library that is compared. */
 #include "bench.h"
 
@@ -10,7 +10,7 @@
 int rank, size;
 long bytes;
 unsigned char *out, *in;
-struct options options = {.seconds = 0.1, .samples_max = 2000};
+struct options options = {.seconds = 0.1, .samples_max = 2000, .counters = ""};
 
 void halo(void);
 void gradient(void);
@@ -73,6 +73,7 @@ static void read_options(int argc, char **argv) {
         else if (!strcmp(argv[i], "--seconds")) options.seconds = atof(value), i++;
         else if (!strcmp(argv[i], "--samples")) options.samples_max = atol(value), i++;
         else if (!strcmp(argv[i], "--operations")) options.operations = atol(value), i++;
+        else if (!strcmp(argv[i], "--counters")) options.counters = value, i++;
         else if (!strcmp(argv[i], "--delay")) options.delay = atof(value), i++;
         else if (strchr(argv[i], '=')) parameters[parameter_count++] = argv[i];
         else usage(argv[i]);
@@ -100,6 +101,7 @@ int main(int argc, char **argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     open_results();
+    counters_open(options.counters);
     if (test) test->run();
     else if (!collective(options.test)) usage("no such test");
     close_results();

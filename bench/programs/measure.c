@@ -153,10 +153,12 @@ struct samples measure(operation *run, enum who who, double sample_ns) {
     samples.count = count < SAMPLES_MIN ? SAMPLES_MIN : (long)count;
     double *mine = calloc(samples.count, sizeof *mine);
     MPI_Barrier(MPI_COMM_WORLD);
+    counters_begin();
     for (long i = 0; i < samples.count; i++) {
         double start = together ? agreed(50000 + 2 * each) : now();
         mine[i] = timed(run, samples.per_sample, start) / samples.per_sample;
     }
+    counters_end((double)samples.count * (double)samples.per_sample);
     samples.values = mine;
     if (who == ALL) {
         samples.values = rank == 0 ? calloc(samples.count, sizeof *mine) : NULL;
@@ -179,6 +181,7 @@ void record(const char *test, long of_bytes, const char *parameters, const char 
             fprintf(results, "%s%.6g", i ? "," : "", samples.values[i] * each);
         fprintf(results, "]}\n");
         fflush(results);
+        counters_record(test, of_bytes, parameters, each);
     }
     free(samples.values);
 }

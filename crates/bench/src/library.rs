@@ -3,6 +3,7 @@
 use crate::programs;
 use crate::record::LibraryRecord;
 use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
@@ -11,6 +12,10 @@ use std::time::{Duration, UNIX_EPOCH};
 const STANDARD_NAME: &str = "libmpi_abi.so.1";
 /// The name of our own library in a run.
 pub const OURS: &str = "Ferrovia";
+
+/// The peers of `tools/install-peers.sh`: word, name and folder.
+pub const PEERS: [(&str, &str, &str); 3] =
+    [("mpich", "MPICH", "mpich"), ("intel", "Intel MPI", "impi-rt"), ("openmpi", "Open MPI", "openmpi")];
 
 /// A library, its launcher, and the benchmark program that runs on it.
 #[derive(Clone, Debug)]
@@ -25,6 +30,8 @@ pub struct Library {
     pub file: PathBuf,
     /// The folder that `LD_LIBRARY_PATH` must name, if the program is built for any standard library.
     pub folder: Option<PathBuf>,
+    /// Variables of the environment that set it, beside those of the caller.
+    pub settings: BTreeMap<String, String>,
     /// The program; empty until it is compiled.
     pub program: PathBuf,
     /// The compiler wrapper that belongs to it alone, where the library has no standard ABI.
@@ -41,7 +48,13 @@ impl Library {
             modified_s: modified
                 .and_then(|time| time.duration_since(UNIX_EPOCH).ok())
                 .map_or(0, |since| since.as_secs()),
+            settings: self.settings.clone(),
         }
+    }
+
+    /// The same library under other settings.
+    fn varied(&self, variant: &Variant) -> Self {
+        Self { name: variant.name.clone(), settings: variant.settings.clone(), ..self.clone() }
     }
 
     /// The launcher, to run so many ranks of a program on this library, for at most so long.
@@ -53,7 +66,54 @@ impl Library {
         if let Some(folder) = &self.folder {
             command.env("LD_LIBRARY_PATH", folder);
         }
+        command.envs(&self.settings);
         command
+    }
+}
+
+/// Our library under settings of its own, beside itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variant {
+    /// Its name in this run.
+    pub name: String,
+    /// Variables of the environment.
+    pub settings: BTreeMap<String, String>,
+}
+
+impl std::str::FromStr for Variant {
+    type Err = String;
+
+    /// `NAME:SETTING=VALUE,…`; a comma that no setting follows belongs to the value before it.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let form = "write NAME:SETTING=VALUE[,SETTING=VALUE]…";
+        let (name, list) = text.split_once(':').filter(|(name, _)| !name.is_empty()).ok_or(form)?;
+        let mut settings: Vec<(String, String)> = Vec::new();
+        for piece in list.split(',') {
+            match (piece.split_once('=').filter(|(name, _)| is_variable(name)), settings.last_mut()) {
+                (Some((name, value)), _) => settings.push((name.to_owned(), value.to_owned())),
+                (None, Some((_, value))) => *value = format!("{value},{piece}"),
+                (None, None) => return Err(form.to_owned()),
+            }
+        }
+        Self::new(name, settings.into_iter().collect())
+    }
+}
+
+fn is_variable(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+}
+
+impl Variant {
+    /// A variant whose settings are understood.
+    ///
+    /// # Errors
+    /// If a setting of ours does not exist or has a value that it cannot have.
+    pub fn new(name: &str, settings: BTreeMap<String, String>) -> Result<Self, String> {
+        let (_, unknown) = base::Config::parse(settings.clone()).map_err(|error| error.to_string())?;
+        match unknown.first() {
+            Some(complaint) => Err(complaint.to_string()),
+            None => Ok(Self { name: name.to_owned(), settings }),
+        }
     }
 }
 
@@ -77,24 +137,37 @@ pub fn own_prefix() -> Result<PathBuf> {
 /// `tools/install-peers.sh`.
 ///
 /// A word is `ours`, `mpich`, `intel`, `openmpi`, a library's file, or the folder of an installation, the latter two
-/// with `NAME=` before it if its name shall be another.
+/// with `NAME=` before it if its name shall be another. Variants of ours stand behind it and, where no words are given,
+/// in place of the peers.
 ///
 /// # Errors
 /// If one cannot be found, or two have the same name.
-pub fn chosen(words: &[String], prefix: &Path, peers: &Path) -> Result<Vec<Library>> {
-    let found: Vec<Library> = if words.is_empty() {
+pub fn chosen(words: &[String], variants: &[Variant], prefix: &Path, peers: &Path) -> Result<Vec<Library>> {
+    let mut found: Vec<Library> = if words.is_empty() {
         let mut found = vec![ours(prefix)?];
-        found.extend(["mpich", "intel", "openmpi"].iter().filter_map(|word| peer(word, peers).ok()));
+        if variants.is_empty() {
+            found.extend(PEERS.iter().filter_map(|(word, ..)| peer(word, peers).ok()));
+        }
         found
     } else {
         words.iter().map(|word| named(word, prefix, peers)).collect::<Result<_>>()?
     };
+    if !variants.is_empty() {
+        let ours = ours(prefix)?;
+        let behind = found.iter().position(|library| library.name == OURS).map_or(found.len(), |place| place + 1);
+        found.splice(behind..behind, variants.iter().map(|variant| ours.varied(variant)));
+    }
     for (index, library) in found.iter().enumerate() {
         if found[..index].iter().any(|other| other.name == library.name) {
             bail!("two libraries are called {}; write --lib NAME={}", library.name, library.file.display());
         }
     }
     Ok(found)
+}
+
+/// Whether the peer of this word is installed.
+pub fn is_there(word: &str, peers: &Path) -> bool {
+    peer(word, peers).is_ok()
 }
 
 /// Compiles the program: once for all libraries with the standard ABI, once for each without.
@@ -116,7 +189,7 @@ pub fn compile(libraries: &mut [Library], prefix: &Path, folder: &Path) -> Resul
 fn named(word: &str, prefix: &Path, peers: &Path) -> Result<Library> {
     match word {
         "ours" => return ours(prefix),
-        "mpich" | "intel" | "openmpi" => return peer(word, peers),
+        word if PEERS.iter().any(|(known, ..)| *known == word) => return peer(word, peers),
         _ => {}
     }
     let (name, path) = match word.split_once('=') {
@@ -138,15 +211,11 @@ fn ours(prefix: &Path) -> Result<Library> {
 }
 
 fn peer(word: &str, peers: &Path) -> Result<Library> {
-    let (name, folder) = match word {
-        "mpich" => ("MPICH", "mpich"),
-        "intel" => ("Intel MPI", "impi-rt"),
-        _ => ("Open MPI", "openmpi"),
-    };
+    let (_, name, folder) = PEERS.iter().find(|(known, ..)| *known == word).context("there is no peer of this name")?;
     let folder = peers.join(folder);
     let mut library = at(&folder, &folder)
         .with_context(|| format!("{name} is not under {}; tools/install-peers.sh installs it", peers.display()))?;
-    library.name = name.to_owned();
+    library.name = (*name).to_owned();
     Ok(library)
 }
 
@@ -182,6 +251,7 @@ fn at(path: &Path, prefix: &Path) -> Result<Library> {
         launcher,
         file: if file.is_file() { file } else { wrapper },
         folder,
+        settings: BTreeMap::new(),
         program: PathBuf::new(),
         own_wrapper,
     })
@@ -219,15 +289,40 @@ mod tests {
         installation(&prefix, &["bin/mpiexec", "bin/mpicc", "lib/libmpi_abi.so.1"]);
         installation(&peers.join("openmpi"), &["bin/mpiexec", "bin/mpicc"]);
         installation(&peers.join("bare"), &["lib/libmpi_abi.so.1"]);
-        let all = chosen(&[], &prefix, &peers).unwrap();
+        let all = chosen(&[], &[], &prefix, &peers).unwrap();
         let names: Vec<&str> = all.iter().map(|library| library.name.as_str()).collect();
         assert_eq!(names, ["Ferrovia", "Open MPI"]);
         assert!(all[1].folder.is_none() && all[1].own_wrapper.is_some());
         let file = peers.join("bare/lib/libmpi_abi.so.1");
         let words = [format!("old={}", file.display()), "ours".to_owned()];
-        let named = chosen(&words, &prefix, &peers).unwrap();
+        let named = chosen(&words, &[], &prefix, &peers).unwrap();
         assert_eq!((named[0].name.as_str(), &named[0].launcher), ("old", &prefix.join("bin/mpiexec")));
         assert_eq!(named[0].folder.as_deref(), file.parent());
+        let variant: Variant = "small:FERROVIA_CHANNEL=8K".parse().unwrap();
+        let varied = chosen(&[], std::slice::from_ref(&variant), &prefix, &peers).unwrap();
+        assert_eq!((varied[1].name.as_str(), &varied[1].settings), ("small", &variant.settings));
+        assert_eq!((varied.len(), &varied[1].file), (2, &varied[0].file));
+        let words = ["openmpi".to_owned(), "ours".to_owned()];
+        let varied = chosen(&words, &[variant], &prefix, &peers).unwrap();
+        assert_eq!(varied.iter().map(|library| library.name.as_str()).collect::<Vec<_>>()[1..], ["Ferrovia", "small"]);
+    }
+
+    #[test]
+    fn variants_are_understood_or_refused() {
+        let variant: Variant =
+            "a b:FERROVIA_COLLECTIVES=bcast=binomial,allreduce=ring,FERROVIA_SPIN=7".parse().unwrap();
+        let expected = [("FERROVIA_COLLECTIVES", "bcast=binomial,allreduce=ring"), ("FERROVIA_SPIN", "7")];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!((variant.name.as_str(), variant.settings), ("a b", BTreeMap::from(expected)));
+        for (text, complaint) in [
+            ("FERROVIA_SPIN=7", "NAME:"),
+            ("a:x", "NAME:"),
+            ("a:FERROVIA_SPIN=x", "FERROVIA_SPIN"),
+            ("a:FERROVIA_SPINN=7", "FERROVIA_SPINN"),
+        ] {
+            let error = text.parse::<Variant>().unwrap_err();
+            assert!(error.contains(complaint), "{text}: {error}");
+        }
     }
 
     #[test]
@@ -244,7 +339,7 @@ mod tests {
             (vec![peers.join("odd/lib/libmpi.so").display().to_string()], "is not called"),
             (vec!["ours".to_owned(), "ours".to_owned()], "NAME="),
         ] {
-            let error = format!("{:#}", chosen(&words, &prefix, &peers).unwrap_err());
+            let error = format!("{:#}", chosen(&words, &[], &prefix, &peers).unwrap_err());
             assert!(error.contains(complaint), "{error}");
         }
     }

@@ -3,7 +3,7 @@
 use crate::environment::{self, Environment};
 use crate::job::{self, Ended};
 use crate::journal::Journal;
-use crate::library::{self, Library};
+use crate::library::{self, Library, Variant};
 use crate::plan::{self, Job, Shape};
 use crate::record::{FLOOR, FORMAT, Failure, Measured, Record, Records, Row, Run};
 use crate::suite::{self, Level, Suite, Test};
@@ -30,6 +30,14 @@ pub struct Options {
     /// (either as NAME=PATH), ours, mpich, intel or openmpi. Default: ours and every peer found
     #[arg(long, num_args = 1.., value_name = "PATH")]
     lib: Vec<String>,
+    /// Our library once more, under settings of its own; may be given several times. Then peers take part if --lib
+    /// names them
+    #[arg(long, value_name = "NAME:SETTING=VALUE,…")]
+    variant: Vec<Variant>,
+    /// Performance variables (MPI_T) of the library: how much they grow with each operation, all ranks together; a/b
+    /// for a share in per cent, a+b for a sum
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    counters: Vec<String>,
     /// Processes of each test and library
     #[arg(short, long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: u32,
@@ -109,32 +117,32 @@ pub(crate) fn positive(text: &str) -> Result<f64, String> {
 /// If a name, library or file is not there, the program cannot be compiled, or every job failed.
 pub fn run(level: Level, options: &Options) -> Result<ExitCode> {
     let suite = options.suite(level)?;
-    let records = records(level, options)?;
+    let records = records(&suite, options)?;
     options.form.print(&records, &suite)?;
     Ok(if records.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Measures.
+/// Measures what the options choose of a suite.
 ///
 /// # Errors
 /// As [`run`].
-pub fn records(level: Level, options: &Options) -> Result<Records> {
-    let suite = options.suite(level)?;
+pub fn records(suite: &Suite, options: &Options) -> Result<Records> {
     let tests = suite.choose(&options.tests)?;
     let prefix = match &options.prefix {
         Some(prefix) => std::path::absolute(prefix)?,
         None => library::own_prefix()?,
     };
-    let mut libraries = library::chosen(&options.lib, &prefix, &options.peers())?;
+    let mut libraries = library::chosen(&options.lib, &options.variant, &prefix, &options.peers())?;
     let folder = tempfile::tempdir().context("cannot make a folder for the benchmark program")?;
     library::compile(&mut libraries, &prefix, folder.path())?;
     let seed = options.seed.unwrap_or_else(rand::random);
     let cores = environment::cores();
     let ranks = options.ranks.iter().map(|text| suite::rank_count(text, cores)).collect::<Result<Vec<_>>>()?;
+    let names: Vec<&str> = libraries.iter().map(|library| library.name.as_str()).collect();
     let shape = Shape {
         tests: &tests,
         ranks: &ranks,
-        library_count: libraries.len(),
+        libraries: &names,
         repetitions: options.repetitions,
         floors: !options.no_floor && tests.iter().any(|test| test.floor.is_some()),
         cores,
@@ -159,6 +167,18 @@ pub fn records(level: Level, options: &Options) -> Result<Records> {
 }
 
 impl Options {
+    /// Lets these variants of ours take part, and the peers only if they are wanted.
+    pub fn with_variants(&mut self, variants: Vec<Variant>, peers: bool) {
+        self.variant = variants;
+        if peers {
+            let found = |(word, ..): &&(&str, &str, &str)| library::is_there(word, &self.peers());
+            let words = library::PEERS.iter().filter(found).map(|(word, ..)| (*word).to_owned());
+            self.lib = std::iter::once("ours".to_owned()).chain(words).collect();
+        } else {
+            self.lib = vec!["ours".to_owned()];
+        }
+    }
+
     fn suite(&self, level: Level) -> Result<Suite> {
         match &self.suite {
             Some(path) => Suite::read(path),
@@ -185,6 +205,10 @@ impl Options {
         }
         if self.agreed_start {
             words.push("--agreed-start".to_owned());
+        }
+        let counters: Vec<&str> = test.counters.iter().chain(&self.counters).map(String::as_str).collect();
+        if !counters.is_empty() {
+            words.extend(["--counters".to_owned(), counters.join(",")]);
         }
         words.extend(test.parameters.iter().map(|(name, value)| format!("{name}={value}")));
         // Later words count: what was set on the command line replaces what stands in the suite.

@@ -29,8 +29,8 @@ pub struct Shape<'a> {
     pub tests: &'a [&'a Test],
     /// Rank counts for all tests, instead of their own.
     pub ranks: &'a [u32],
-    /// Number of libraries.
-    pub library_count: usize,
+    /// Names of the libraries.
+    pub libraries: &'a [&'a str],
     /// Number of repetitions.
     pub repetitions: u32,
     /// Whether the machine's floors are measured as well.
@@ -48,12 +48,8 @@ pub fn jobs(shape: &Shape, seed: u64) -> Result<Vec<Job>> {
     for (test, definition) in shape.tests.iter().enumerate() {
         let counts = if shape.ranks.is_empty() { definition.rank_counts(shape.cores)? } else { shape.ranks.to_vec() };
         for ranks in counts {
-            once.extend((0..shape.library_count).map(|library| Job {
-                repetition: 0,
-                test,
-                ranks,
-                library: Some(library),
-            }));
+            let concerned = shape.libraries.iter().enumerate().filter(|(_, name)| definition.concerns(name));
+            once.extend(concerned.map(|(library, _)| Job { repetition: 0, test, ranks, library: Some(library) }));
         }
     }
     if shape.floors {
@@ -90,7 +86,8 @@ mod tests {
     fn jobs_of(seed: u64) -> Vec<Job> {
         let suite = Suite::builtin(Level::Mpi).unwrap();
         let tests = suite.choose(&["latency".to_owned(), "barrier".to_owned()]).unwrap();
-        let shape = Shape { tests: &tests, ranks: &[], library_count: 3, repetitions: 4, floors: true, cores: 2 };
+        let shape =
+            Shape { tests: &tests, ranks: &[], libraries: &["a", "b", "c"], repetitions: 4, floors: true, cores: 2 };
         jobs(&shape, seed).unwrap()
     }
 
@@ -124,7 +121,22 @@ mod tests {
     fn too_many_jobs_are_refused() {
         let suite = Suite::builtin(Level::Mpi).unwrap();
         let tests = suite.choose(&["all".to_owned()]).unwrap();
-        let shape = Shape { tests: &tests, ranks: &[], library_count: 9, repetitions: 1000, floors: false, cores: 2 };
+        let shape =
+            Shape { tests: &tests, ranks: &[], libraries: &["a"; 9], repetitions: 1000, floors: false, cores: 2 };
         assert!(jobs(&shape, 1).is_err());
+    }
+
+    #[test]
+    fn a_test_may_concern_some_libraries_only() {
+        let mut suite = Suite::builtin(Level::Mpi).unwrap();
+        suite.tests.retain(|test| ["latency", "bandwidth"].contains(&test.name.as_str()));
+        suite.tests[0].libraries = vec!["b".to_owned()];
+        let tests: Vec<&Test> = suite.tests.iter().collect();
+        let shape =
+            Shape { tests: &tests, ranks: &[2], libraries: &["a", "b"], repetitions: 1, floors: false, cores: 2 };
+        let mut all = jobs(&shape, 1).unwrap();
+        all.sort();
+        let all: Vec<_> = all.iter().map(|job| (job.test, job.library)).collect();
+        assert_eq!(all, [(0, Some(1)), (1, Some(0)), (1, Some(1))]);
     }
 }

@@ -55,6 +55,9 @@ pub struct LibraryRecord {
     pub path: String,
     /// When the file was last changed, in seconds since 1970.
     pub modified_s: u64,
+    /// Variables of the environment that set it in this run, beside those of the caller.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, String>,
 }
 
 /// What identifies a row: everything but the library and the process.
@@ -68,7 +71,7 @@ pub struct Row {
     pub parameters: BTreeMap<String, String>,
     /// Message size.
     pub bytes: u64,
-    /// `us`, `ms`, `MB/s` (10⁶ bytes), `/s`, `%`, `KiB`.
+    /// `us`, `ms`, `MB/s` (10⁶ bytes), `/s`, `%`, `KiB`, `count`.
     pub unit: String,
 }
 
@@ -386,7 +389,12 @@ pub(crate) mod tests {
             environment: Environment::default(),
             libraries: libraries
                 .iter()
-                .map(|name| LibraryRecord { name: (*name).to_owned(), path: "lib".into(), modified_s: 1 })
+                .map(|name| LibraryRecord {
+                    name: (*name).to_owned(),
+                    path: "lib".into(),
+                    modified_s: 1,
+                    settings: BTreeMap::from([("FERROVIA_SPIN".to_owned(), "7".to_owned())]),
+                })
                 .collect(),
         }
     }

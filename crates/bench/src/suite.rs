@@ -13,7 +13,8 @@ const RANKS_MAX: u32 = 4096;
 pub const FABRIC: &str = "fabric/";
 
 /// Which of the built-in suites.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "lowercase")]
 pub enum Level {
     /// The operations of MPI.
     Mpi,
@@ -66,6 +67,12 @@ pub struct Test {
     /// What it is compared with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor: Option<Floor>,
+    /// Performance variables (MPI_T) whose growth is recorded beside the samples: names, sums `a+b`, shares `a/b`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counters: Vec<String>,
+    /// Only these libraries are measured, by their names in the run; all if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub libraries: Vec<String>,
 }
 
 impl Test {
@@ -80,6 +87,11 @@ impl Test {
             Some(rest) => format!("{}{rest}", self.name),
             None => reported.to_owned(),
         }
+    }
+
+    /// Whether a library of this name takes part.
+    pub fn concerns(&self, library: &str) -> bool {
+        self.libraries.is_empty() || self.libraries.iter().any(|name| name == library)
     }
 
     /// The rank counts on a machine with so many cores, ascending, each once.

@@ -68,17 +68,16 @@ pub struct Options {
 /// # Errors
 /// If a name is not known, a setting in the environment is not understood, or nothing could be measured.
 pub fn run(options: &Options) -> Result<ExitCode> {
-    let records = records(options)?;
+    let records = records(&Suite::builtin(Level::Fabric)?, options)?;
     options.form.print(&records, &Suite::everything()?)?;
     Ok(if records.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Measures.
+/// Measures what the options choose of a suite.
 ///
 /// # Errors
 /// As [`run`].
-pub fn records(options: &Options) -> Result<Records> {
-    let suite = Suite::builtin(Level::Fabric)?;
+pub fn records(suite: &Suite, options: &Options) -> Result<Records> {
     let tests = suite.choose(&options.tests)?;
     if let Some(unknown) = options.device.iter().find(|name| !boot::DEVICES.contains(&name.as_str())) {
         bail!("there is no device {unknown:?}; there are {}", boot::DEVICES.join(", "));
@@ -86,20 +85,23 @@ pub fn records(options: &Options) -> Result<Records> {
     let seed = options.seed.unwrap_or_else(rand::random);
     let mut journal = Journal::new(options.output.as_deref())?;
     journal.write(Record::Run(run_record(options, seed)))?;
-    let mut jobs: Vec<(&Test, Option<&String>)> =
-        tests.iter().flat_map(|test| options.device.iter().map(|device| (*test, Some(device)))).collect();
+    let mut jobs: Vec<(usize, Option<&String>)> = Vec::new();
+    for (index, test) in tests.iter().enumerate() {
+        let concerned = options.device.iter().filter(|device| test.concerns(device));
+        jobs.extend(concerned.map(|device| (index, Some(device))));
+    }
     if tests.iter().any(|test| test.floor.is_some()) {
-        jobs.push((tests[0], None));
+        jobs.push((0, None));
     }
     let mut random = StdRng::seed_from_u64(seed);
     let mut given_up = BTreeSet::new();
     for repetition in 0..options.repetitions {
         jobs.shuffle(&mut random);
-        for (test, device) in &jobs {
-            if !given_up.contains(&(&test.name, *device))
-                && !one(options, &tests, test, *device, repetition, &mut journal)?
+        for (index, device) in &jobs {
+            if !given_up.contains(&(*index, *device))
+                && !one(options, &tests, tests[*index], *device, repetition, &mut journal)?
             {
-                given_up.insert((&test.name, *device));
+                given_up.insert((*index, *device));
             }
         }
     }
@@ -120,7 +122,12 @@ fn run_record(options: &Options, seed: u64) -> Run {
         libraries: options
             .device
             .iter()
-            .map(|name| LibraryRecord { name: name.clone(), path: String::new(), modified_s: 0 })
+            .map(|name| LibraryRecord {
+                name: name.clone(),
+                path: String::new(),
+                modified_s: 0,
+                settings: BTreeMap::new(),
+            })
             .collect(),
     }
 }
