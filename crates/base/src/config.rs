@@ -25,6 +25,17 @@ pub enum LargeCopy {
     Staged,
 }
 
+/// How registered memory is kept for the next message from or to the same place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RegistrationScheme {
+    /// Found again if it covers the buffer.
+    Interval,
+    /// Found again if it begins at the same address and is long enough (the dynamic memory engine).
+    Dme,
+    /// Registered for every message.
+    Off,
+}
+
 /// Which adapter, port, GID and partition to use for RDMA; `None` leaves it to us.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct VerbsChoice {
@@ -72,6 +83,12 @@ pub struct Config {
     pub shared_copy_min_bytes: usize,
     /// Whether cross-memory attach may be used.
     pub cross_memory: CrossMemory,
+    /// How registered memory is kept.
+    pub registration_cache: RegistrationScheme,
+    /// Most regions kept registered.
+    pub registration_cache_entries_max: usize,
+    /// Most bytes kept registered.
+    pub registration_cache_max_bytes: usize,
     /// Which adapter to use for RDMA.
     pub verbs: VerbsChoice,
     /// How to use sockets.
@@ -102,6 +119,9 @@ impl Default for Config {
             cross_memory_min_bytes: 32 << 10,
             shared_copy_min_bytes: 64 << 10,
             cross_memory: CrossMemory::Auto,
+            registration_cache: RegistrationScheme::Interval,
+            registration_cache_entries_max: 512,
+            registration_cache_max_bytes: 1 << 30,
             verbs: VerbsChoice::default(),
             tcp: TcpChoice::default(),
             spin_count: None,
@@ -283,6 +303,49 @@ pub const VARIABLES: &[Variable] = &[
             CrossMemory::Auto => "auto".into(),
             CrossMemory::Off => "off".into(),
         },
+    },
+    Variable {
+        name: "FERROVIA_REGISTRATION_CACHE",
+        values: "interval | dme | off",
+        help: "How registered memory is kept for later messages: a buffer inside a registered one is found, or only one \
+               that begins at the same address, or nothing is kept.",
+        set: |config, text| {
+            config.registration_cache = match text {
+                "interval" => RegistrationScheme::Interval,
+                "dme" => RegistrationScheme::Dme,
+                "off" => RegistrationScheme::Off,
+                _ => return None,
+            };
+            Some(())
+        },
+        show: |config| {
+            match config.registration_cache {
+                RegistrationScheme::Interval => "interval",
+                RegistrationScheme::Dme => "dme",
+                RegistrationScheme::Off => "off",
+            }
+            .into()
+        },
+    },
+    Variable {
+        name: "FERROVIA_REGISTRATION_CACHE_ENTRIES",
+        values: "count",
+        help: "Most regions kept registered; unused ones go first whose last use is longest ago.",
+        set: |config, text| {
+            config.registration_cache_entries_max = text.parse().ok()?;
+            Some(())
+        },
+        show: |config| config.registration_cache_entries_max.to_string(),
+    },
+    Variable {
+        name: "FERROVIA_REGISTRATION_CACHE_MAX",
+        values: "bytes",
+        help: "Most bytes kept registered.",
+        set: |config, text| {
+            config.registration_cache_max_bytes = bytes(text)?;
+            Some(())
+        },
+        show: |config| config.registration_cache_max_bytes.to_string(),
     },
     Variable {
         name: "FERROVIA_VERBS_DEVICE",

@@ -1,5 +1,5 @@
 //! What every floor stands on: configuration, limits, the gate round an engine,
-//! slabs with generations, the synchronisation shim, and log lines.
+//! slabs with generations, the synchronisation shim, log lines, and a watch over the memory map.
 //!
 //! Floor: ground. Uses no other crate of the workspace.
 //!
@@ -8,6 +8,7 @@
 //!   ([`Config::parse`] takes the variables, [`log::Log`] takes its level).
 //! - A [`SlabKey`] of a removed entry never finds a later one.
 //! - A [`Gate`] is free for the asking when threads are not used, and wholly released while its holder waits.
+//! - An [`address_watch::AddressWatch`] misses no change whose end the program has seen.
 //!
 //! Deliberately absent: global state, allocation pools, a time source.
 //!
@@ -19,6 +20,7 @@
 //! assert_eq!(names.get(key), None);
 //! ```
 
+pub mod address_watch;
 pub mod config;
 pub mod descriptor;
 pub mod gate;

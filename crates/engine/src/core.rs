@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use base::{Config, Slab, SlabKey};
 use datatype::{RecvBuf, SendBuf};
-use fabric::{Access, LocalMemory, MappedArea, MappedPeers, RemoteMemory, SharedMemory};
+use fabric::{Access, LocalMemory, MappedArea, MappedPeers, SharedMemory};
 use lockfree::BlockReceiver;
+use protocol::registration::{Registration, RegistrationCache};
 use protocol::wire::{self, Message};
 use protocol::{RendezvousOffer, Thresholds};
 
@@ -60,6 +61,8 @@ pub(crate) struct Core {
     /// Receives that this side copies.
     pub(crate) copying: Vec<SlabKey>,
     pub(crate) free_cells: Vec<u32>,
+    /// Memory that peers may copy from or to.
+    pub(crate) registrations: RegistrationCache,
     /// Sends and rendezvous receives that are not complete.
     pub(crate) unfinished_sends: usize,
     pub(crate) unexpected_bytes: usize,
@@ -119,6 +122,7 @@ impl Engine {
             helping: Vec::new(),
             copying: Vec::new(),
             free_cells: (0..MappedArea::CLAIM_CELLS_MAX).rev().collect(),
+            registrations: RegistrationCache::configured(config, context.translation()),
             unfinished_sends: 0,
             unexpected_bytes: 0,
             unexpected_max_bytes: config.unexpected_max_bytes,
@@ -144,7 +148,12 @@ impl Engine {
 
     /// What took which way so far.
     pub fn stats(&self) -> Stats {
-        self.core.stats
+        Stats { registrations: self.core.registrations.stats(), ..self.core.stats }
+    }
+
+    /// Gives up registered memory that is only kept for later messages.
+    pub fn release_registrations(&mut self) {
+        self.core.registrations.clear(&mut *self.core.context);
     }
 
     /// Whether large messages are copied straight between processes; the reason if not.
@@ -440,21 +449,20 @@ impl Core {
         }
         self.stats.rendezvous_sent += 1;
         self.note(EventKind::RendezvousStarted, envelope);
-        let memory = region.map(|region| RemoteMemory { address: region.address, rkey: region.rkey });
+        let memory = region.map(|held| held.region.remote(0));
         let offer = RendezvousOffer { len_bytes: envelope.len_bytes, memory };
         self.send_control(to, Message::Request { key, send: id.to_bits(), offer });
         Ok(RequestId(id))
     }
 
     /// Registers the memory of a long send, if it lies in one piece and the device can reach it.
-    fn register_source(&mut self, buf: &SendBuf) -> Option<fabric::MemoryRegion> {
+    fn register_source(&mut self, buf: &SendBuf) -> Option<Registration> {
         let range = buf.range()?;
         if (range.len_bytes() as u64) < self.thresholds.cross_memory_min_bytes {
             return None;
         }
-        let access = Access::REMOTE_READ;
         // Out of regions: the message goes through the channel.
-        self.context.register(LocalMemory::Source(range), access).ok()
+        self.registrations.acquire(&mut *self.context, LocalMemory::Source(range), Access::REMOTE_READ).ok()
     }
 
     fn push_or_queue_eager(&mut self, to: PeerId, id: SlabKey) {
@@ -495,8 +503,8 @@ impl Core {
     /// Ends a send: its registration goes, too.
     pub(crate) fn finish_send(&mut self, id: SlabKey, completion: Completion) {
         let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { return };
-        if let Some(region) = send.region {
-            self.context.deregister(region);
+        if let Some(registration) = send.region {
+            self.registrations.release(&mut *self.context, registration);
         }
         self.unfinished_sends -= 1;
         self.complete(id, completion);

@@ -4,6 +4,7 @@ use base::SlabKey;
 use datatype::{RecvBuf, SendBuf};
 use fabric::{Access, LocalMemory, MappedArea, PeerIndex};
 use lockfree::{ClaimCell, Record};
+use protocol::registration::Registration;
 use protocol::rendezvous::Chunks;
 use protocol::wire::{self, Message};
 use protocol::{CopyPlan, RendezvousOffer, SharedCopy};
@@ -187,8 +188,7 @@ impl Core {
                 let open = self.open_shared(range, offer.len_bytes, chunk_bytes);
                 match open {
                     Some((region, cell, generation, chunks)) => {
-                        let target = fabric::RemoteMemory { address: region.address, rkey: region.rkey };
-                        let copy = SharedCopy { target, cell, generation, chunk_bytes };
+                        let copy = SharedCopy { target: region.region.remote(0), cell, generation, chunk_bytes };
                         let message = Message::ClearShared { send, receive: receive.to_bits(), copy };
                         self.send_control(envelope.peer, message);
                         IncomingWay::Shared { remote, region, cell, generation, chunks }
@@ -216,11 +216,11 @@ impl Core {
         range: base::memory::WriteRange,
         len_bytes: u64,
         chunk_bytes: u32,
-    ) -> Option<(fabric::MemoryRegion, u32, u32, Chunks)> {
+    ) -> Option<(Registration, u32, u32, Chunks)> {
         let chunks = Chunks::new(len_bytes, chunk_bytes)?;
         let cell = self.free_cells.pop()?;
-        let access = Access::REMOTE_WRITE;
-        let Ok(region) = self.context.register(LocalMemory::Target(range), access) else {
+        let wanted = LocalMemory::Target(range);
+        let Ok(region) = self.registrations.acquire(&mut *self.context, wanted, Access::REMOTE_WRITE) else {
             self.free_cells.push(cell);
             return None;
         };

@@ -345,7 +345,7 @@ impl Core {
         let (envelope, send) = (incoming.envelope, incoming.send);
         if let IncomingWay::Shared { region, cell, .. } = &incoming.way {
             let (region, cell) = (*region, *cell);
-            self.context.deregister(region);
+            self.registrations.release(&mut *self.context, region);
             self.free_cells.push(cell);
         }
         self.send_control(envelope.peer, Message::Finished { send });

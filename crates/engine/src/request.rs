@@ -2,7 +2,8 @@
 
 use base::SlabKey;
 use datatype::{RecvBuf, SendBuf};
-use fabric::{MemoryRegion, RemoteMemory};
+use fabric::RemoteMemory;
+use protocol::registration::Registration;
 use protocol::rendezvous::Chunks;
 
 use crate::matching::Links;
@@ -123,7 +124,7 @@ pub(crate) enum IncomingWay {
     /// This side reads, from here on.
     Read { remote: RemoteMemory, next: u64 },
     /// Both sides copy.
-    Shared { remote: RemoteMemory, region: MemoryRegion, cell: u32, generation: u32, chunks: Chunks },
+    Shared { remote: RemoteMemory, region: Registration, cell: u32, generation: u32, chunks: Chunks },
     /// Pieces come through the channel; this many bytes have.
     Staged { received: u64 },
 }
@@ -133,7 +134,7 @@ pub(crate) struct OutgoingSend {
     pub(crate) buf: SendBuf,
     pub(crate) envelope: Envelope,
     pub(crate) key: u64,
-    pub(crate) region: Option<MemoryRegion>,
+    pub(crate) region: Option<Registration>,
     /// Synchronous: the receiver must say that it matched.
     pub(crate) synchronous: bool,
 }

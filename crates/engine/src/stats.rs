@@ -1,5 +1,7 @@
 //! Counters: what took which way.
 
+use protocol::registration::CacheStats;
+
 /// Counts of one process since it started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
@@ -27,6 +29,8 @@ pub struct Stats {
     pub held_back: u64,
     /// Records that made no sense and were dropped.
     pub refused_records: u64,
+    /// What the cache of registered memory has done.
+    pub registrations: CacheStats,
 }
 
 /// How a counter changes.
@@ -81,6 +85,21 @@ impl Stats {
         }),
         total("senders held back, times", "Times senders were held back because the budget was used up.", |stats| {
             stats.held_back
+        }),
+        total("registrations found", "Buffers of long messages that were registered already.", |stats| {
+            stats.registrations.hits
+        }),
+        total("registrations made", "Buffers of long messages that had to be registered.", |stats| {
+            stats.registrations.misses
+        }),
+        total("registrations evicted", "Registrations given up to make room for others.", |stats| {
+            stats.registrations.evictions
+        }),
+        total("registrations changed", "Registrations dropped because other memory was mapped there.", |stats| {
+            stats.registrations.changes
+        }),
+        peak("registered bytes, peak", "Most bytes of buffers registered at once.", |stats| {
+            stats.registrations.peak_bytes
         }),
         total("refused records", "Records that made no sense and were dropped.", |stats| stats.refused_records),
     ];

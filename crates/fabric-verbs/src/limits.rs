@@ -4,7 +4,7 @@ use crate::choice::{GidKind, LinkLayer, PortOffer};
 use crate::ffi::numbers::{ATOMIC_NONE, QPT_RC};
 use crate::ffi::{IbvDeviceAttr, IbvQpCap};
 use crate::objects::{Adapter, Completions, Domain, ExtendedDomain, Pair, PairParts};
-use fabric::{Capabilities, DeviceKind, FabricError, Limits};
+use fabric::{Capabilities, DeviceKind, FabricError, Limits, Translation};
 use std::ffi::c_int;
 use std::sync::Arc;
 
@@ -47,6 +47,8 @@ pub(crate) fn capabilities(adapter: &Arc<Adapter>, offer: &PortOffer) -> Result<
         completion_descriptor: true,
         multi_queue_receives: false,
         mapped_memory: false,
+        // Regions on demand, which follow the memory map, are never asked for.
+        translation: Translation::Pinned,
         asynchronous: Ok(()),
         single_copy: Ok(()),
         limits: limits(&attributes, u64::from(port.max_msg_sz), offer, inline_max(adapter)?),

@@ -1,6 +1,6 @@
 //! What a device can do, and how much of it.
 
-use crate::DeviceKind;
+use crate::{DeviceKind, Translation};
 
 /// What a device can do here and now.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,6 +25,8 @@ pub struct Capabilities {
     pub multi_queue_receives: bool,
     /// [`Context::allocate`](crate::Context::allocate) gives memory that peers on this host map.
     pub mapped_memory: bool,
+    /// What keys mean whose memory has been unmapped.
+    pub translation: Translation,
     /// RDMA runs on without this process polling; the reason if it does not.
     pub asynchronous: Result<(), String>,
     /// Private memory of peers is reached in one copy; the reason if it is staged.

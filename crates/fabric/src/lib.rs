@@ -58,7 +58,7 @@ pub use identifiers::{
     AddressHandle, CompletionQueue, Lkey, MultiQueueReceive, MulticastGroup, PeerIndex, ProtectionDomain, Qkey,
     QpNumber, QueuePair, Rkey, SharedReceiveQueue, SrqNumber, XrcDomain,
 };
-pub use memory::{Access, LocalMemory, MemoryRegion, RemoteMemory, ScatterGather};
+pub use memory::{Access, LocalMemory, MemoryRegion, RemoteMemory, ScatterGather, Translation};
 pub use peers::{DirectCopy, DirectCopyError, MappedArea, MappedPeers, Wakeup};
 pub use queue_pair::{
     ConnectOptions, QueuePairAttributes, QueuePairState, ReceiverNotReadyRetry, SharedReceiveQueueAttributes,

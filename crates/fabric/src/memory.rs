@@ -36,6 +36,17 @@ impl Access {
     }
 }
 
+/// What the key of a region means once its owner has unmapped the memory and has not deregistered it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Translation {
+    /// Every access goes through the memory map of that moment, checked by the system: what lies there now, or an error.
+    Checked,
+    /// The pages that lay there when it was registered: they are pinned.
+    Pinned,
+    /// The device touches the addresses unchecked: the owner must deregister first.
+    Unchecked,
+}
+
 /// Memory of the caller, to be registered.
 #[derive(Clone, Copy, Debug)]
 pub enum LocalMemory {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use base::memory::{ReadRange, WriteRange};
 use lockfree::{SharedMemory, Ticket};
 
-use crate::{Access, FabricError, LocalMemory, MemoryRegion, PeerIndex, RemoteMemory};
+use crate::{Access, FabricError, LocalMemory, MemoryRegion, PeerIndex, RemoteMemory, Translation};
 
 /// One copy between this process and a peer, done by this process.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +57,9 @@ pub trait MappedPeers: Send {
 
     /// Whether private memory of peers can be copied to and from; the reason if it can not.
     fn direct_copies(&self) -> Result<(), String>;
+
+    /// What keys mean whose memory has been unmapped.
+    fn translation(&self) -> Translation;
 
     /// Registers memory to be copied to or from by peers.
     ///

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod link;
+pub mod registration;
 pub mod rendezvous;
 pub mod wire;
 

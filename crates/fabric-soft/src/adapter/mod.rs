@@ -14,7 +14,7 @@ mod receive;
 mod regions;
 mod responder;
 
-use fabric::{Capabilities, Context, Device, FabricError, Limits};
+use fabric::{Capabilities, Context, Device, FabricError, Limits, Translation};
 
 use self::core::{Core, MULTI_QUEUE_MAX, OBJECTS_MAX, OWN, QUEUE_PAIRS_MAX};
 pub use self::queue_pair::WINDOW_MAX;
@@ -125,6 +125,7 @@ fn capabilities(link: &LinkProperties, completion_descriptor: bool) -> Capabilit
         completion_descriptor,
         multi_queue_receives: true,
         mapped_memory: link.mapped_memory,
+        translation: Translation::Unchecked,
         asynchronous: link.asynchronous.clone(),
         single_copy: link.single_copy.clone(),
         limits: Limits {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::sync::Ordering;
 use fabric::{
     Access, DirectCopy, DirectCopyError, FabricError, LocalMemory, MappedArea, MappedPeers, MemoryRegion, PeerIndex,
-    RemoteMemory, SharedMemory, Wakeup,
+    RemoteMemory, SharedMemory, Translation, Wakeup,
 };
 use lockfree::Doorbell;
 
@@ -78,6 +78,11 @@ impl MappedPeers for ShmPeers {
 
     fn direct_copies(&self) -> Result<(), String> {
         self.cross_memory.clone()
+    }
+
+    fn translation(&self) -> Translation {
+        // Copies are made by cross-memory attach.
+        Translation::Checked
     }
 
     fn register(&mut self, memory: LocalMemory, access: Access) -> Result<MemoryRegion, FabricError> {
