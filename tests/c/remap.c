@@ -1,6 +1,5 @@
 /* Buffers whose memory is unmapped and mapped again at the same address between messages, now and then around a fork:
  * a library that remembers where memory was must send what lies there now. */
-#define _GNU_SOURCE
 #include "check.h"
 
 #include <sys/mman.h>

@@ -10,8 +10,7 @@ const CONTEXT: ContextId = ContextId(3);
 const LEN_BYTES: u64 = 64 << 10;
 
 fn engines(scheme: RegistrationScheme) -> (Engine, Engine) {
-    let config =
-        Config { registration_cache: scheme, shared_copy_min_bytes: LEN_BYTES as usize, ..Config::default() };
+    let config = Config { registration_cache: scheme, shared_copy_min_bytes: LEN_BYTES as usize, ..Config::default() };
     let mut engines = local_engines(2, &config).expect("a segment");
     let receiver = engines.pop().expect("two");
     (engines.pop().expect("two"), receiver)
@@ -32,7 +31,7 @@ fn transfer(sender: &mut Engine, receiver: &mut Engine, source: SendBuf, target:
 /// One buffer sent whole `rounds` times, and its halves as often; the counters of both sides.
 fn use_again(scheme: RegistrationScheme, rounds: u64) -> (Stats, Stats) {
     let (mut sender, mut receiver) = engines(scheme);
-    let source = SendBuf::from_owned((0..2 * LEN_BYTES).map(|at| (at * 7 >> 3) as u8).collect());
+    let source = SendBuf::from_owned((0..2 * LEN_BYTES).map(|at| ((at * 7) >> 3) as u8).collect());
     let mut target = RecvBuf::from_owned(vec![0; 2 * LEN_BYTES as usize].into());
     for _ in 0..rounds {
         transfer(&mut sender, &mut receiver, source.slice(0, 2 * LEN_BYTES), target.slice(0, 2 * LEN_BYTES));
@@ -73,7 +72,7 @@ fn sends_of_one_buffer_share_a_region() {
         let config = Config { registration_cache: scheme, large_copy: LargeCopy::Read, ..Config::default() };
         let mut engines = local_engines(2, &config).expect("a segment");
         let (mut receiver, mut sender) = (engines.pop().expect("two"), engines.pop().expect("two"));
-        let source = SendBuf::from_owned((0..LEN_BYTES).map(|at| (at * 5 >> 2) as u8).collect());
+        let source = SendBuf::from_owned((0..LEN_BYTES).map(|at| ((at * 5) >> 2) as u8).collect());
         let sends: Vec<_> = (0..1200)
             .map(|_| sender.send(SendMode::Standard, 1, CONTEXT, 7, source.slice(0, LEN_BYTES)).expect("a peer"))
             .collect();
