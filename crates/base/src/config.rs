@@ -56,13 +56,23 @@ pub struct TcpChoice {
     pub interfaces: String,
     /// A checksum behind each payload.
     pub check_payloads: bool,
+    /// Connections to each peer.
+    pub connections: usize,
     /// How long a peer may be out of reach until it is lost.
     pub patience: Duration,
+    /// How long a peer that is there may owe an answer until it is lost; `None`: by whether it answers by itself.
+    pub silence: Option<Duration>,
 }
 
 impl Default for TcpChoice {
     fn default() -> Self {
-        Self { interfaces: "auto".into(), check_payloads: false, patience: Duration::from_secs(10) }
+        Self {
+            interfaces: "auto".into(),
+            check_payloads: false,
+            connections: 1,
+            patience: Duration::from_secs(10),
+            silence: None,
+        }
     }
 }
 
@@ -402,6 +412,16 @@ pub const VARIABLES: &[Variable] = &[
         show: |config| u8::from(config.tcp.check_payloads).to_string(),
     },
     Variable {
+        name: "FERROVIA_TCP_CONNECTIONS",
+        values: "count, 1 to 16",
+        help: "Connections to each peer on another host; messages of 128 KiB and more travel over all of them in parts.",
+        set: |config, text| {
+            config.tcp.connections = text.parse().ok().filter(|count| (1..=16).contains(count))?;
+            Some(())
+        },
+        show: |config| config.tcp.connections.to_string(),
+    },
+    Variable {
         name: "FERROVIA_TCP_PATIENCE",
         values: "seconds, 0.1 to 86400",
         help: "How long a peer on another host may be out of reach until it is given up.",
@@ -410,6 +430,17 @@ pub const VARIABLES: &[Variable] = &[
             Some(())
         },
         show: |config| config.tcp.patience.as_secs_f64().to_string(),
+    },
+    Variable {
+        name: "FERROVIA_TCP_SILENCE",
+        values: "auto | seconds, 0.1 to 86400",
+        help: "How long a peer whose host answers may owe an answer until it is given up, because its process is stopped; \
+               auto: 30 if it answers by itself, otherwise 3600, since it may be computing.",
+        set: |config, text| {
+            config.tcp.silence = if text == "auto" { None } else { Some(seconds(text)?) };
+            Some(())
+        },
+        show: |config| config.tcp.silence.map_or("auto".into(), |silence| silence.as_secs_f64().to_string()),
     },
     Variable {
         name: "FERROVIA_SPIN",
@@ -643,6 +674,9 @@ mod tests {
         for bad in ["0", "-1", "1e9", "NaN", "soon", ""] {
             assert!(patience(bad).is_err(), "{bad:?}");
         }
+        let silence = |text| parse(&[("FERROVIA_TCP_SILENCE", text)]).map(|(config, _)| config.tcp.silence);
+        assert_eq!((silence("auto"), silence("0.5")), (Ok(None), Ok(Some(Duration::from_millis(500)))));
+        assert!(parse(&[("FERROVIA_TCP_CONNECTIONS", "17")]).is_err());
     }
 
     #[test]

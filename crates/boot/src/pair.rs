@@ -63,8 +63,14 @@ fn sockets(count: u32, config: &Config) -> Result<Vec<Box<dyn Context>>, FabricE
 /// [`FabricError::System`] if this host has no such address as is wanted.
 pub(crate) fn tcp_options(config: &Config, secret: JobSecret, log: Log) -> Result<TcpOptions, FabricError> {
     let listen = listening_addresses(&config.tcp.interfaces, &Interface::all()?)?;
-    let (check_payloads, patience) = (config.tcp.check_payloads, config.tcp.patience);
-    Ok(TcpOptions { check_payloads, patience, ..TcpOptions::new(secret, listen, log) })
+    let tcp = &config.tcp;
+    Ok(TcpOptions {
+        check_payloads: tcp.check_payloads,
+        connections: tcp.connections,
+        patience: tcp.patience,
+        silence: tcp.silence,
+        ..TcpOptions::new(secret, listen, log)
+    })
 }
 
 fn verbs(count: u32, config: &Config) -> Result<Vec<Box<dyn Context>>, String> {

@@ -122,6 +122,7 @@ fn sim_with_losses() {
 struct Tcp {
     listen: &'static str,
     check_payloads: bool,
+    connections: usize,
 }
 
 impl Fixture for Tcp {
@@ -132,17 +133,21 @@ impl Fixture for Tcp {
     fn open(&mut self) -> Result<[Box<dyn Context>; 2], String> {
         let open = || -> Result<Box<dyn Context>, String> {
             let listen = vec![self.listen.parse().expect("an address")];
-            let log = Log::new(Level::Warn, None);
+            let log = Log::new(Level::Error, None);
             let options = TcpOptions::new(JobSecret::new([42; 32]), listen, log);
-            let link = TcpLink::new(TcpOptions { check_payloads: self.check_payloads, ..options });
+            let link = TcpLink::new(TcpOptions {
+                check_payloads: self.check_payloads,
+                connections: self.connections,
+                ..options
+            });
             Ok(Box::new(SoftContext::new(link.map_err(|error| error.to_string())?)))
         };
         Ok([open()?, open()?])
     }
 }
 
-fn over_tcp(listen: &'static str, check_payloads: bool) {
-    let report = fabric_conformance::run(&mut Tcp { listen, check_payloads }, |_| true);
+fn over_tcp(listen: &'static str, check_payloads: bool, connections: usize) {
+    let report = fabric_conformance::run(&mut Tcp { listen, check_payloads, connections }, |_| true);
     println!("{report}");
     let skipped: Vec<_> = report.skipped.iter().map(|(name, _)| *name).collect();
     assert_eq!(skipped, ["a_multicast_reaches_who_joined"], "everything but multicast");
@@ -150,12 +155,17 @@ fn over_tcp(listen: &'static str, check_payloads: bool) {
 
 #[test]
 fn tcp() {
-    over_tcp("127.0.0.1:0", false);
+    over_tcp("127.0.0.1:0", false, 1);
 }
 
 #[test]
 fn tcp_with_checked_payloads() {
-    over_tcp("127.0.0.1:0", true);
+    over_tcp("127.0.0.1:0", true, 1);
+}
+
+#[test]
+fn tcp_over_several_connections() {
+    over_tcp("127.0.0.1:0", false, 4);
 }
 
 #[test]
@@ -164,5 +174,5 @@ fn tcp_over_ipv6() {
         println!("skipped: no IPv6 here: {why}");
         return;
     }
-    over_tcp("[::1]:0", false);
+    over_tcp("[::1]:0", false, 1);
 }

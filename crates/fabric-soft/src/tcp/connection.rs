@@ -1,18 +1,19 @@
 //! One socket: bytes in, bytes out.
 
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
+use std::{fmt, io};
 
 use base::memory::WriteRange;
+use rustix::io::Errno;
 use smallvec::SmallVec;
 
 use super::frame::{self, BadHead, CHECK_BYTES, Head, Kind};
 use super::greeting::{Meeting, PROOF_BYTES};
-use super::peer::{Arriving, Peer};
+use super::peer::{Arriving, At, Incoming, Peer, part_of};
 use super::socket;
 use crate::copying;
-use crate::link::{LinkPeer, Responder};
+use crate::link::{LinkPeer, Placement, Responder};
 
 /// Room for the bytes of somebody who has proved nothing.
 const STRANGER_BYTES: usize = 1 << 10;
@@ -27,35 +28,75 @@ const _: () = assert!(PROOF_BYTES <= STRANGER_BYTES);
 #[derive(Clone, Copy)]
 pub(super) enum Stage {
     /// Being made to this peer.
-    Dialling(u32),
+    Dialling(At),
     /// The hello is sent.
-    Greeting(u32, Meeting),
+    Greeting(At, Meeting),
     /// Somebody came and has said nothing yet.
     Accepted,
     /// Was challenged.
     Challenged(Meeting),
     /// Both have proved themselves; which connection counts is not agreed yet.
-    Proven(u32),
+    Proven(At),
     /// Carries frames.
-    Live(u32),
+    Live(At),
+}
+
+impl Stage {
+    /// The peer, if it is one that was dialled or has proved itself.
+    pub(super) fn at(&self) -> Option<At> {
+        match *self {
+            Self::Dialling(at) | Self::Greeting(at, _) | Self::Proven(at) | Self::Live(at) => Some(at),
+            Self::Accepted | Self::Challenged(_) => None,
+        }
+    }
 }
 
 /// How a connection ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ending {
-    /// The socket broke: the peer may come again.
+    /// The other side closed it, or this side for another one: the peer may come again.
     Broken,
-    /// Nobody listens there.
-    Unanswered,
+    /// The socket failed.
+    Failed(Errno),
+    /// It took too long.
+    Late,
     /// The other side is none of ours, and why.
     Stranger(&'static str),
-    /// The peer does not keep to the protocol, or has left.
-    PeerGone,
+    /// The peer does not keep to the protocol.
+    PeerWrong,
+    /// The peer has left.
+    PeerLeft,
+}
+
+impl Ending {
+    /// Whether nobody listens there.
+    pub(super) fn is_refusal(self) -> bool {
+        self == Self::Failed(Errno::CONNREFUSED)
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Broken => f.write_str("it was closed"),
+            Self::Failed(errno) => write!(f, "{errno}"),
+            Self::Late => f.write_str("no answer in time"),
+            Self::Stranger(why) => f.write_str(why),
+            Self::PeerWrong => f.write_str("it does not keep to the protocol"),
+            Self::PeerLeft => f.write_str("it has left"),
+        }
+    }
+}
+
+impl From<Errno> for Ending {
+    fn from(errno: Errno) -> Self {
+        Self::Failed(errno)
+    }
 }
 
 impl From<io::Error> for Ending {
-    fn from(_: io::Error) -> Self {
-        Self::Broken
+    fn from(error: io::Error) -> Self {
+        Errno::from_io_error(&error).map_or(Self::Broken, Self::Failed)
     }
 }
 
@@ -63,8 +104,12 @@ impl From<io::Error> for Ending {
 pub(super) enum Step {
     /// Wait for more.
     NeedInput,
+    /// Wait for what comes on another lane.
+    Stalled,
     /// Agree which connection counts.
-    Resume { epoch: u64, received: u64 },
+    Resume { epoch: u64, received: u64, is_asynchronous: bool },
+    /// Go on; what waited for this on other lanes may go on, too.
+    Others,
 }
 
 pub(super) struct Connection {
@@ -74,8 +119,10 @@ pub(super) struct Connection {
     pub(super) deadline: Option<Duration>,
     /// The kernel took nothing last time.
     pub(super) is_blocked: bool,
-    /// It is told when the kernel takes something again.
-    pub(super) watches_room: bool,
+    /// What has come is left where it is until another lane is as far.
+    pub(super) is_stalled: bool,
+    /// What it is told of: something to read, room to write.
+    pub(super) watches: (bool, bool),
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -92,7 +139,8 @@ impl Connection {
             stage,
             deadline: Some(deadline),
             is_blocked: false,
-            watches_room: matches!(stage, Stage::Dialling(_)),
+            is_stalled: false,
+            watches: (true, matches!(stage, Stage::Dialling(_))),
             buffer: vec![0; STRANGER_BYTES],
             start: 0,
             end: 0,
@@ -102,8 +150,8 @@ impl Connection {
     }
 
     /// The other side has proved itself.
-    pub(super) fn trust(&mut self, peer: u32) {
-        self.stage = Stage::Proven(peer);
+    pub(super) fn trust(&mut self, at: At) {
+        self.stage = Stage::Proven(at);
         self.buffer.resize(BUFFER_BYTES, 0);
     }
 
@@ -133,8 +181,14 @@ impl Connection {
             (self.start, self.end) = (0, self.end - self.start);
         }
         let mut parts: SmallVec<[WriteRange; 8]> = SmallVec::new();
-        let mut arriving = peer.and_then(|peer| peer.arriving.as_mut()).filter(|_| self.in_payload && self.end == 0);
-        let straight = arriving.as_ref().map_or(0, |arriving| add_places(arriving, &mut parts));
+        let lane = self.stage.at().map_or(0, |at| usize::from(at.lane));
+        let reads_straight = self.in_payload && self.end == 0;
+        let mut arriving = None;
+        let mut straight = 0;
+        if let Some(Peer { lanes, incoming: Some(incoming), .. }) = peer.filter(|_| reads_straight) {
+            arriving = lanes.get_mut(lane).and_then(|lane| lane.arriving.as_mut());
+            straight = arriving.as_ref().map_or(0, |part| add_places(&incoming.placement, part, &mut parts));
+        }
         let space = &mut self.buffer[self.end..];
         // SAFETY: the buffer is this connection's, and is not used until the read is over.
         parts.push(unsafe { WriteRange::new(space.as_mut_ptr(), space.len()) });
@@ -143,7 +197,7 @@ impl Connection {
             return Err(Ending::Broken);
         }
         let placed = (count as u64).min(straight);
-        if let Some(arriving) = &mut arriving {
+        if let Some(arriving) = arriving {
             arriving.got += placed;
         }
         self.end += count - placed as usize;
@@ -151,68 +205,106 @@ impl Connection {
     }
 
     /// Hands over what is in the buffer, until more is needed or the link has something to do.
-    pub(super) fn deliver(
-        &mut self,
-        id: LinkPeer,
-        peer: &mut Peer,
-        responder: &mut dyn Responder,
-    ) -> Result<Step, Ending> {
+    pub(super) fn deliver(&mut self, at: At, peer: &mut Peer, responder: &mut dyn Responder) -> Result<Step, Ending> {
+        let (id, index) = (LinkPeer(at.peer), usize::from(at.lane));
         loop {
             if self.in_payload {
-                if !self.deliver_payload(peer)? {
+                if !self.deliver_payload(index, peer)? {
                     return Ok(Step::NeedInput);
                 }
                 self.in_payload = false;
-                peer.received += 1;
-                let bytes = peer.arriving.take().map_or(0, |arriving| arriving.payload_bytes);
-                peer.untold = (peer.untold.0 + 1, peer.untold.1 + bytes);
-                responder.finish(id);
+                if finish_part(index, peer, id, responder) && index > 0 {
+                    return Ok(Step::Others);
+                }
                 continue;
+            }
+            let is_live = matches!(self.stage, Stage::Live(_));
+            let waits_for_parts = |incoming: &Incoming| incoming.missing != 0 && incoming.missing & 1 == 0;
+            if is_live && index == 0 && peer.incoming.as_ref().is_some_and(waits_for_parts) {
+                return Ok(Step::Stalled);
             }
             let (head, len) = match frame::parse(&self.buffer[self.start..self.end]) {
                 Ok(Some(found)) => found,
                 Ok(None) => return Ok(Step::NeedInput),
                 Err(BadHead::Damaged) => return Err(Ending::Broken),
-                Err(BadHead::Nonsense) => return Err(Ending::PeerGone),
+                Err(BadHead::Nonsense) => return Err(Ending::PeerWrong),
+            };
+            let lane = peer.lanes.get_mut(index).ok_or(Ending::PeerWrong)?;
+            if !is_live {
+                let Kind::Resume { epoch, is_asynchronous } = head.kind else { return Err(Ending::PeerWrong) };
+                self.start += len;
+                return Ok(Step::Resume { epoch, received: head.received, is_asynchronous });
+            }
+            lane.hearing.is_heard = true;
+            if !lane.outbox.acknowledged(head.received) {
+                return Err(Ending::PeerWrong);
+            }
+            let begun = match head.kind {
+                Kind::Acknowledge => None,
+                Kind::Ask => {
+                    let received = lane.received;
+                    self.say_head(Kind::Acknowledge, received);
+                    None
+                }
+                Kind::Goodbye => return Err(Ending::PeerLeft),
+                Kind::Resume { .. } => return Err(Ending::PeerWrong),
+                Kind::Part { packet, payload_bytes, is_checked } => {
+                    match begin_part(index, peer, packet, payload_bytes, is_checked)? {
+                        Some(arriving) => Some(arriving),
+                        None => return Ok(Step::Stalled),
+                    }
+                }
+                Kind::Packet { sequence, header, payload_bytes, part_count, is_checked } => {
+                    let is_next = index == 0 && sequence == lane.received;
+                    if !is_next || payload_bytes > super::link::MESSAGE_MAX_BYTES {
+                        return Err(Ending::PeerWrong);
+                    }
+                    match &mut peer.incoming {
+                        // What was begun on a lost connection is filled anew.
+                        Some(begun) if begun.payload_bytes == payload_bytes && begun.part_count == part_count => {}
+                        Some(_) => return Err(Ending::PeerWrong),
+                        begun @ None => {
+                            let placement = responder.begin(id, &header, payload_bytes);
+                            let missing = (1 << part_count) - 1;
+                            *begun = Some(Incoming { placement, payload_bytes, part_count, missing });
+                        }
+                    }
+                    let (offset, len_bytes) = part_of(payload_bytes, part_count, 0);
+                    Some(Arriving { offset, len_bytes, got: 0, is_checked, check: 0 })
+                }
             };
             self.start += len;
-            let is_live = matches!(self.stage, Stage::Live(_));
-            match head.kind {
-                Kind::Resume { epoch } if !is_live => return Ok(Step::Resume { epoch, received: head.received }),
-                _ if !is_live || !peer.outbox.acknowledged(head.received) => return Err(Ending::PeerGone),
-                Kind::Acknowledge => {}
-                Kind::Resume { .. } | Kind::Goodbye => return Err(Ending::PeerGone),
-                Kind::Packet { sequence, header, payload_bytes, is_checked } => {
-                    if sequence != peer.received || payload_bytes > super::link::MESSAGE_MAX_BYTES {
-                        return Err(Ending::PeerGone);
-                    }
-                    // What was begun on a lost connection is filled anew.
-                    let placement = match peer.arriving.take() {
-                        Some(begun) if begun.payload_bytes == payload_bytes => begun.placement,
-                        Some(_) => return Err(Ending::PeerGone),
-                        None => responder.begin(id, &header, payload_bytes),
-                    };
-                    peer.arriving = Some(Arriving { placement, got: 0, payload_bytes, is_checked, check: 0 });
-                    self.in_payload = true;
+            if begun.is_some() {
+                peer.lanes[index].arriving = begun;
+                self.in_payload = true;
+                if matches!(head.kind, Kind::Packet { part_count: 2.., .. }) {
+                    return Ok(Step::Others);
                 }
             }
         }
     }
 
-    /// Moves payload from the buffer to its place; true if it is whole.
-    fn deliver_payload(&mut self, peer: &mut Peer) -> Result<bool, Ending> {
-        let arriving = peer.arriving.as_mut().ok_or(Ending::PeerGone)?;
+    /// Moves payload from the buffer to its place; true if this part of it is whole.
+    fn deliver_payload(&mut self, lane: usize, peer: &mut Peer) -> Result<bool, Ending> {
+        let arriving = peer.lanes.get_mut(lane).and_then(|lane| lane.arriving.as_mut()).ok_or(Ending::PeerWrong)?;
+        let incoming = peer.incoming.as_ref().ok_or(Ending::PeerWrong)?;
         let buffered = &self.buffer[self.start..self.end];
-        let count = (arriving.payload_bytes - arriving.got).min(buffered.len() as u64) as usize;
+        let count = (arriving.len_bytes - arriving.got).min(buffered.len() as u64) as usize;
         if count > 0 {
-            copying::scatter(&buffered[..count], &copying::behind(&arriving.placement.ranges, arriving.got as usize));
+            let place = (arriving.offset + arriving.got) as usize;
+            // A payload that is short and new needs no list of what is behind: the usual case.
+            if place == 0 {
+                copying::scatter(&buffered[..count], &incoming.placement.ranges);
+            } else {
+                copying::scatter(&buffered[..count], &copying::behind(&incoming.placement.ranges, place));
+            }
             if arriving.is_checked {
                 arriving.check = crc32c::crc32c_append(arriving.check, &buffered[..count]);
             }
             arriving.got += count as u64;
             self.start += count;
         }
-        if arriving.got < arriving.payload_bytes {
+        if arriving.got < arriving.len_bytes {
             return Ok(false);
         }
         if !arriving.is_checked {
@@ -228,17 +320,19 @@ impl Connection {
     }
 
     /// Writes what the kernel takes.
-    pub(super) fn flush(&mut self, mut peer: Option<&mut Peer>) -> Result<(), Ending> {
+    pub(super) fn flush(&mut self, peer: Option<&mut Peer>) -> Result<(), Ending> {
         self.is_blocked = false;
         let is_live = matches!(self.stage, Stage::Live(_));
-        if let Some(peer) = peer.as_deref_mut().filter(|peer| is_live && !peer.outbox.has_unsent())
-            && (peer.untold.0 >= UNTOLD_MAX.0 || peer.untold.1 >= UNTOLD_MAX.1)
+        let index = self.stage.at().map_or(0, |at| usize::from(at.lane));
+        let mut lane = peer.filter(|_| is_live).and_then(|peer| peer.lanes.get_mut(index));
+        if let Some(lane) = lane.as_deref_mut().filter(|lane| !lane.outbox.has_unsent())
+            && (lane.untold.0 >= UNTOLD_MAX.0 || lane.untold.1 >= UNTOLD_MAX.1)
         {
-            peer.untold = (0, 0);
-            self.say_head(Kind::Acknowledge, peer.received);
+            lane.untold = (0, 0);
+            self.say_head(Kind::Acknowledge, lane.received);
         }
         loop {
-            let may_interrupt = peer.as_ref().is_none_or(|peer| !is_live || peer.outbox.is_at_boundary());
+            let may_interrupt = lane.as_ref().is_none_or(|lane| lane.outbox.is_at_boundary());
             if !self.control.is_empty() && may_interrupt {
                 match socket::send(&self.socket, &[copying::borrowed(&self.control)])? {
                     Some(count) => drop(self.control.drain(..count)),
@@ -246,11 +340,11 @@ impl Connection {
                 }
                 continue;
             }
-            let Some(peer) = peer.as_deref_mut().filter(|peer| is_live && peer.outbox.has_unsent()) else { break };
-            peer.untold = (0, 0);
-            let parts = peer.outbox.parts(peer.received);
+            let Some(lane) = lane.as_deref_mut().filter(|lane| lane.outbox.has_unsent()) else { break };
+            lane.untold = (0, 0);
+            let parts = lane.outbox.parts(lane.received);
             match socket::send(&self.socket, &parts)? {
-                Some(count) => peer.outbox.wrote(count),
+                Some(count) => lane.outbox.wrote(count),
                 None => break self.is_blocked = true,
             }
         }
@@ -258,12 +352,51 @@ impl Connection {
     }
 }
 
+/// A part that came on a lane behind the first; `None` while its packet has not begun.
+fn begin_part(
+    index: usize,
+    peer: &Peer,
+    packet: u64,
+    payload_bytes: u64,
+    is_checked: bool,
+) -> Result<Option<Arriving>, Ending> {
+    let current = peer.lanes[0].received;
+    let Some(incoming) = peer.incoming.as_ref().filter(|_| packet == current) else {
+        return if index > 0 && packet >= current { Ok(None) } else { Err(Ending::PeerWrong) };
+    };
+    let (offset, len_bytes) = part_of(incoming.payload_bytes, incoming.part_count, index);
+    if index == 0 || incoming.missing & 1 << index == 0 || payload_bytes != len_bytes {
+        return Err(Ending::PeerWrong);
+    }
+    Ok(Some(Arriving { offset, len_bytes, got: 0, is_checked, check: 0 }))
+}
+
+/// The part that arrived on a lane is whole; true if its packet is, too, and was handed over.
+fn finish_part(index: usize, peer: &mut Peer, id: LinkPeer, responder: &mut dyn Responder) -> bool {
+    let lane = &mut peer.lanes[index];
+    let bytes = lane.arriving.take().map_or(0, |part| part.len_bytes);
+    lane.untold = (lane.untold.0 + 1, lane.untold.1 + bytes);
+    if index > 0 {
+        lane.received += 1;
+    }
+    let is_whole = peer.incoming.as_mut().is_none_or(|incoming| {
+        incoming.missing &= !(1 << index);
+        incoming.missing == 0
+    });
+    if is_whole {
+        peer.incoming = None;
+        peer.lanes[0].received += 1;
+        responder.finish(id);
+    }
+    is_whole
+}
+
 /// Adds the places of what is still to come; returns how many bytes they hold.
-fn add_places(arriving: &Arriving, parts: &mut SmallVec<[WriteRange; 8]>) -> u64 {
+fn add_places(placement: &Placement, arriving: &Arriving, parts: &mut SmallVec<[WriteRange; 8]>) -> u64 {
     // What is checked goes through the buffer, where the check is made.
-    let mut left = if arriving.is_checked { 0 } else { arriving.payload_bytes - arriving.got };
+    let mut left = if arriving.is_checked { 0 } else { arriving.len_bytes - arriving.got };
     let mut total = 0;
-    for range in copying::behind(&arriving.placement.ranges, arriving.got as usize) {
+    for range in copying::behind(&placement.ranges, (arriving.offset + arriving.got) as usize) {
         let here = left.min(range.len_bytes() as u64);
         parts.extend(range.part(0, here as usize).filter(|part| part.len_bytes() > 0));
         left -= here;

@@ -1,12 +1,14 @@
 //! Frames: what travels once both sides have proved themselves.
 //!
 //! ```text
-//!    0  kind:1  flags:1  zero:2       16  received: frames the sender has of the receiver:8
+//!    0  kind:1  flags:1  parts:2      16  received: frames the sender has of this lane:8
 //!    4  CRC32C of the head:4          24  payload bytes:8
-//!    8  sequence, or epoch:8          32  the packet's header:64 (packets only)
+//!    8  sequence, packet or epoch:8   32  the packet's header:64 (packets only)
 //! ```
-//! Little endian; the payload follows, and its CRC32C if the flag says so.
+//! Little endian; the payload follows, and its CRC32C if the flag says so. A packet names the bytes of its whole payload;
+//! with several parts, the first of them follows it and the others follow a head of their own on other lanes.
 
+use super::peer::LANES_MAX;
 use crate::link::HEADER_BYTES;
 
 /// Bytes of a head without a packet's header.
@@ -16,12 +18,13 @@ pub(super) const LONG_BYTES: usize = SHORT_BYTES + HEADER_BYTES;
 /// Bytes of the check behind a payload.
 pub(super) const CHECK_BYTES: usize = 4;
 const FLAG_CHECKED: u8 = 1;
+const FLAG_ASYNCHRONOUS: u8 = 2;
 
 /// A frame's head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Head {
     pub(super) kind: Kind,
-    /// Packets the sender has received, all up to this one.
+    /// Frames of this lane that the sender has received.
     pub(super) received: u64,
 }
 
@@ -29,13 +32,18 @@ pub(super) struct Head {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// Number `sequence` of this direction.
-    Packet { sequence: u64, header: [u8; HEADER_BYTES], payload_bytes: u64, is_checked: bool },
+    Packet { sequence: u64, header: [u8; HEADER_BYTES], payload_bytes: u64, part_count: u16, is_checked: bool },
+    /// The part of packet `packet` that belongs to this lane.
+    Part { packet: u64, payload_bytes: u64, is_checked: bool },
     /// Nothing but what has been received.
     Acknowledge,
-    /// This connection counts, until one with a higher epoch does.
-    Resume { epoch: u64 },
+    /// This connection counts, until one with a higher epoch does. Tells whether the sender answers without its process
+    /// polling.
+    Resume { epoch: u64, is_asynchronous: bool },
     /// The sender leaves for good.
     Goodbye,
+    /// Are you there? An acknowledgement is the answer.
+    Ask,
 }
 
 /// Why bytes are no head.
@@ -51,17 +59,22 @@ impl Head {
     /// The head's bytes, and how many of them count.
     pub(super) fn to_bytes(self) -> ([u8; LONG_BYTES], usize) {
         let mut bytes = [0; LONG_BYTES];
-        let (code, word, payload_bytes) = match &self.kind {
-            Kind::Packet { sequence, header, payload_bytes, is_checked } => {
-                bytes[1] = if *is_checked { FLAG_CHECKED } else { 0 };
+        let checked = |is_checked| if is_checked { FLAG_CHECKED } else { 0 };
+        let (code, flags, word, payload_bytes) = match &self.kind {
+            Kind::Packet { sequence, header, payload_bytes, part_count, is_checked } => {
+                bytes[2..4].copy_from_slice(&part_count.to_le_bytes());
                 bytes[SHORT_BYTES..].copy_from_slice(header);
-                (1, *sequence, *payload_bytes)
+                (1, checked(*is_checked), *sequence, *payload_bytes)
             }
-            Kind::Acknowledge => (2, 0, 0),
-            Kind::Resume { epoch } => (3, *epoch, 0),
-            Kind::Goodbye => (4, 0, 0),
+            Kind::Acknowledge => (2, 0, 0, 0),
+            Kind::Resume { epoch, is_asynchronous } => {
+                (3, if *is_asynchronous { FLAG_ASYNCHRONOUS } else { 0 }, *epoch, 0)
+            }
+            Kind::Goodbye => (4, 0, 0, 0),
+            Kind::Part { packet, payload_bytes, is_checked } => (5, checked(*is_checked), *packet, *payload_bytes),
+            Kind::Ask => (6, 0, 0, 0),
         };
-        bytes[0] = code;
+        bytes[..2].copy_from_slice(&[code, flags]);
         bytes[8..16].copy_from_slice(&word.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.received.to_le_bytes());
         bytes[24..32].copy_from_slice(&payload_bytes.to_le_bytes());
@@ -83,17 +96,21 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, BadHead> {
     }
     let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| short[at + index]));
     let (first, payload_bytes) = (word(8), word(24));
+    let part_count = u16::from_le_bytes([short[2], short[3]]);
     let kind = match (short[0], short[1]) {
-        (1, flags @ (0 | FLAG_CHECKED)) => {
+        (1, flags @ (0 | FLAG_CHECKED)) if (1..=LANES_MAX as u16).contains(&part_count) => {
             let header = *whole.last_chunk::<HEADER_BYTES>().ok_or(BadHead::Nonsense)?;
-            Kind::Packet { sequence: first, header, payload_bytes, is_checked: flags != 0 }
+            Kind::Packet { sequence: first, header, payload_bytes, part_count, is_checked: flags != 0 }
         }
         (2, 0) if first == 0 => Kind::Acknowledge,
-        (3, 0) => Kind::Resume { epoch: first },
+        (3, flags @ (0 | FLAG_ASYNCHRONOUS)) => Kind::Resume { epoch: first, is_asynchronous: flags != 0 },
         (4, 0) if first == 0 => Kind::Goodbye,
+        (5, flags @ (0 | FLAG_CHECKED)) => Kind::Part { packet: first, payload_bytes, is_checked: flags != 0 },
+        (6, 0) if first == 0 => Kind::Ask,
         _ => return Err(BadHead::Nonsense),
     };
-    if short[2..4] != [0, 0] || len == SHORT_BYTES && payload_bytes != 0 {
+    let has_payload = matches!(kind, Kind::Packet { .. } | Kind::Part { .. });
+    if short[0] != 1 && part_count != 0 || !has_payload && payload_bytes != 0 {
         return Err(BadHead::Nonsense);
     }
     Ok(Some((Head { kind, received: word(16) }, len)))
@@ -106,15 +123,21 @@ mod tests {
 
     fn any_kind() -> impl Strategy<Value = Kind> {
         prop_oneof![
-            (any::<u64>(), any::<[u8; 32]>(), any::<u64>(), any::<bool>()).prop_map(
-                |(sequence, half, payload_bytes, is_checked)| {
+            (any::<u64>(), any::<[u8; 32]>(), any::<u64>(), 1u16..=16, any::<bool>()).prop_map(
+                |(sequence, half, payload_bytes, part_count, is_checked)| {
                     let header = std::array::from_fn(|index| half[index % 32]);
-                    Kind::Packet { sequence, header, payload_bytes, is_checked }
+                    Kind::Packet { sequence, header, payload_bytes, part_count, is_checked }
                 }
             ),
+            (any::<u64>(), any::<u64>(), any::<bool>()).prop_map(|(packet, payload_bytes, is_checked)| Kind::Part {
+                packet,
+                payload_bytes,
+                is_checked
+            }),
             Just(Kind::Acknowledge),
-            any::<u64>().prop_map(|epoch| Kind::Resume { epoch }),
+            (any::<u64>(), any::<bool>()).prop_map(|(epoch, is_asynchronous)| Kind::Resume { epoch, is_asynchronous }),
             Just(Kind::Goodbye),
+            Just(Kind::Ask),
         ]
     }
 
@@ -133,12 +156,12 @@ mod tests {
         /// Anything, with a right check so that it is looked at.
         #[test]
         fn any_bytes_are_refused_or_stand_for_themselves(
-            code in 0u8..6, flags in 0u8..4, rest in prop::collection::vec(any::<u8>(), LONG_BYTES), clear: u8,
+            code in 0u8..8, flags in 0u8..4, rest in prop::collection::vec(any::<u8>(), LONG_BYTES), clear: u8,
         ) {
             let mut bytes: [u8; LONG_BYTES] = rest.try_into().expect("as many");
-            bytes[..8].copy_from_slice(&[code, flags, clear & 1, 0, 0, 0, 0, 0]);
+            bytes[..8].copy_from_slice(&[code, flags, clear % 18, 0, 0, 0, 0, 0]);
             for at in [8, 24] {
-                if clear & 2 != 0 {
+                if clear & 32 != 0 {
                     bytes[at..at + 8].fill(0);
                 }
             }

@@ -1,7 +1,7 @@
 //! How two processes prove to each other that they belong to one job.
 //!
-//! Each proof is HMAC-SHA-256 with the job's secret over a word for its role, both identities and both nonces; the
-//! dialler's covers its address too. A proof is therefore good for one connection, in one direction.
+//! Each proof is HMAC-SHA-256 with the job's secret over a word for its role, both identities, both nonces and the lane
+//! that the connection is for; the dialler's covers its address too. A proof is therefore good for one connection, in one direction.
 
 use std::fmt;
 
@@ -10,10 +10,11 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
 use super::address::{Address, Identity};
+use super::peer::LANES_MAX;
 
-const MAGIC: [u8; 8] = *b"FRVTCP\x00\x01";
+const MAGIC: [u8; 8] = *b"FRVTCP\x00\x02";
 /// Bytes of a hello.
-pub(super) const HELLO_BYTES: usize = 72;
+pub(super) const HELLO_BYTES: usize = 73;
 /// Bytes of a challenge.
 pub(super) const CHALLENGE_BYTES: usize = 72;
 /// Bytes of a proof.
@@ -58,6 +59,8 @@ pub(super) struct Meeting {
     pub(super) acceptor: Identity,
     pub(super) dialler_nonce: Nonce,
     pub(super) acceptor_nonce: Nonce,
+    /// Which lane between them the connection is for.
+    pub(super) lane: u8,
 }
 
 impl Meeting {
@@ -67,16 +70,19 @@ impl Meeting {
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..24].copy_from_slice(&self.dialler);
         bytes[24..40].copy_from_slice(&self.acceptor);
-        bytes[40..].copy_from_slice(&self.dialler_nonce);
+        bytes[40..72].copy_from_slice(&self.dialler_nonce);
+        bytes[72] = self.lane;
         bytes
     }
 
     /// The meeting a hello begins, if it is one and is meant for `own`.
     pub(super) fn of_hello(bytes: &[u8; HELLO_BYTES], own: Identity, acceptor_nonce: Nonce) -> Option<Self> {
         let dialler: Identity = bytes[8..24].try_into().ok()?;
+        let lane = bytes[72];
         let is_for_us = bytes[..8] == MAGIC && bytes[24..40] == own && dialler != own;
-        let dialler_nonce = bytes[40..].try_into().ok()?;
-        is_for_us.then_some(Self { dialler, acceptor: own, dialler_nonce, acceptor_nonce })
+        let dialler_nonce = bytes[40..72].try_into().ok()?;
+        let meeting = Self { dialler, acceptor: own, dialler_nonce, acceptor_nonce, lane };
+        (is_for_us && usize::from(lane) < LANES_MAX).then_some(meeting)
     }
 
     /// The acceptor's answer.
@@ -115,7 +121,8 @@ impl Meeting {
 
     fn mac(&self, secret: &JobSecret, role: &[u8; 8], behind: &[u8]) -> Hmac<Sha256> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&secret.0).expect("a key may have any length");
-        for part in [&role[..], &self.dialler, &self.acceptor, &self.dialler_nonce, &self.acceptor_nonce, behind] {
+        let (lane, nonces) = ([self.lane], [&self.dialler_nonce[..], &self.acceptor_nonce]);
+        for part in [&role[..], &self.dialler, &self.acceptor, nonces[0], nonces[1], &lane, behind] {
             mac.update(part);
         }
         mac
@@ -127,7 +134,7 @@ mod tests {
     use super::*;
 
     fn dialler() -> Meeting {
-        Meeting { dialler: [1; 16], acceptor: [2; 16], dialler_nonce: [3; 32], acceptor_nonce: [0; 32] }
+        Meeting { dialler: [1; 16], acceptor: [2; 16], dialler_nonce: [3; 32], acceptor_nonce: [0; 32], lane: 3 }
     }
 
     #[test]
@@ -154,6 +161,8 @@ mod tests {
         }
         let again = Meeting::of_hello(&ours.hello(), [2; 16], [5; 32]).unwrap();
         assert_eq!(again.believe_proof(&proof, &secret), None, "a proof is good for one connection");
+        let elsewhere = Meeting { lane: 4, ..theirs };
+        assert_eq!(elsewhere.believe_proof(&proof, &secret), None, "and for one lane");
         let other = Address { identity: [9; 16], ..address };
         assert_eq!(theirs.believe_proof(&ours.proof(&secret, &other), &secret), None, "another's address");
     }
@@ -163,8 +172,10 @@ mod tests {
         let hello = dialler().hello();
         assert!(Meeting::of_hello(&hello, [3; 16], [0; 32]).is_none());
         assert!(Meeting::of_hello(&Meeting { dialler: [2; 16], ..dialler() }.hello(), [2; 16], [0; 32]).is_none());
-        let mut wrong = hello;
-        wrong[7] ^= 1;
-        assert!(Meeting::of_hello(&wrong, [2; 16], [0; 32]).is_none());
+        for at in [7, 72] {
+            let mut wrong = hello;
+            wrong[at] |= 0x80;
+            assert!(Meeting::of_hello(&wrong, [2; 16], [0; 32]).is_none(), "another version, or a lane past the limit");
+        }
     }
 }

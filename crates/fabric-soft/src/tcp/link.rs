@@ -5,21 +5,30 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use base::memory::ReadRange;
 use fabric::{DeviceKind, FabricError};
 use rustix::event::{Timespec, epoll};
+use smallvec::SmallVec;
 
 use super::TcpOptions;
 use super::address::{Address, Identity, SOCKETS_MAX};
 use super::connection::{Connection, Ending};
 use super::frame::Kind;
 use super::interfaces::Interface;
-use super::meeting::live_peer;
-use super::peer::Peer;
+use super::meeting::live_at;
+use super::outbox::What;
+use super::peer::{At, LANES_MAX, Peer, part_of};
 use super::socket;
 use crate::link::{HEADER_BYTES, Link, LinkPeer, LinkProperties, Outgoing, Placement, Responder, SendOutcome};
 
 /// Longest payload, in bytes.
 pub(super) const MESSAGE_MAX_BYTES: u64 = 1 << 30;
+/// Shortest part of a payload that travels over several connections, in bytes.
+const PART_MIN_BYTES: u64 = 64 << 10;
+/// How often silent peers are looked for, at most and at least.
+const LISTEN_EVERY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(5));
+/// Calls of `progress` from one look at the clock to the next.
+const TURNS_PER_LOOK: u32 = 63;
 /// Events taken from the kernel at once.
 const EVENTS_MAX: usize = 64;
 /// Tokens from here on are listeners.
@@ -41,8 +50,14 @@ pub struct TcpLink {
     pub(super) generations: Vec<u32>,
     /// Connections that are not live yet.
     pub(super) greeting_count: usize,
-    /// Peers to which a connection is to be made.
-    pub(super) wanted: Vec<u32>,
+    /// Lanes for which a connection is to be made.
+    pub(super) wanted: Vec<At>,
+    /// Connections to be looked at again because another lane went on.
+    pub(super) again: Vec<usize>,
+    /// When silent peers are looked for.
+    listen_at: Duration,
+    /// Calls of `progress` until the clock is looked at for that.
+    turns_left: u32,
     /// Peers the adapter is to be told of.
     pub(super) lost: Vec<u32>,
     pub(super) refused: u64,
@@ -63,6 +78,10 @@ impl TcpLink {
         if options.listen.len() > SOCKETS_MAX {
             let asked = options.listen.len() as u64;
             return Err(FabricError::BeyondLimit { what: "addresses of a tcp link", asked, max: SOCKETS_MAX as u64 });
+        }
+        if !(1..=LANES_MAX).contains(&options.connections) {
+            let (asked, max) = (options.connections as u64, LANES_MAX as u64);
+            return Err(FabricError::BeyondLimit { what: "tcp connections to one peer", asked, max });
         }
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|why| refused("making an epoll", &why))?;
         let (mut listeners, mut sockets) = (Vec::new(), Vec::new());
@@ -107,6 +126,9 @@ impl TcpLink {
             generations: Vec::new(),
             greeting_count: 0,
             wanted: Vec::new(),
+            again: Vec::new(),
+            listen_at: Duration::ZERO,
+            turns_left: 0,
             lost: Vec::new(),
             refused: 0,
             start: Instant::now(),
@@ -125,7 +147,7 @@ impl TcpLink {
 
     /// How often connections to peers became live.
     pub fn connections_made(&self) -> u64 {
-        self.peers.iter().map(|peer| peer.epoch).sum()
+        self.peers.iter().flat_map(|peer| &peer.lanes).map(|lane| lane.epoch).sum()
     }
 
     /// As if the network had failed: every connection is cut, and what is on its way is lost. Peers are not.
@@ -141,6 +163,89 @@ impl TcpLink {
 
     pub(super) fn token(&self, slot: usize) -> u64 {
         u64::from(self.generations[slot]) << 32 | slot as u64
+    }
+
+    /// Writes what a lane has to say, if its connection takes it; asks for one if there is none.
+    fn flush(&mut self, at: At) {
+        let Some(slot) = self.lane(at).connection else {
+            let now = self.now();
+            return self.want(at, now, Duration::ZERO);
+        };
+        let Some(connection) = self.connections[slot].as_mut() else { return };
+        if live_at(connection).is_none() || connection.is_blocked {
+            return;
+        }
+        match connection.flush(Some(&mut self.peers[at.peer as usize])) {
+            Ok(()) => self.watch(slot),
+            Err(ending) => {
+                let now = self.now();
+                self.end(slot, ending, now);
+            }
+        }
+    }
+
+    /// Sends a long payload over several lanes, if all of them have room.
+    fn send_in_parts(
+        &mut self,
+        to: LinkPeer,
+        header: &[u8; HEADER_BYTES],
+        payload: Outgoing<'_>,
+        part_count: u16,
+    ) -> SendOutcome {
+        let check = self.options.check_payloads;
+        let peer = &mut self.peers[to.0 as usize];
+        let payload_bytes = payload.len_bytes();
+        // All of it must fit where a part will: the simple rule is also a safe one.
+        let has_room = |index| peer.lane(index).is_some_and(|lane| lane.outbox.has_room(payload, check));
+        if !(0..usize::from(part_count)).all(has_room) {
+            return SendOutcome::Full;
+        }
+        let packet = peer.lanes[0].outbox.next_sequence();
+        let mut rest = payload.ranges.iter().copied();
+        let mut range = rest.next();
+        for index in 0..usize::from(part_count) {
+            let (_, mut wanted) = part_of(payload_bytes, part_count, index);
+            let mut ranges: SmallVec<[ReadRange; 4]> = SmallVec::new();
+            while let Some(here) = range.filter(|_| wanted > 0) {
+                let len = wanted.min(here.len_bytes() as u64) as usize;
+                ranges.extend(here.part(0, len));
+                wanted -= len as u64;
+                range = here.part(len, here.len_bytes() - len).filter(|left| left.len_bytes() > 0);
+                range = range.or_else(|| rest.next());
+            }
+            let what = match index {
+                0 => What::Packet { header, payload_bytes, part_count },
+                _ => What::Part { packet },
+            };
+            peer.lanes[index].outbox.push(what, Outgoing { ranges: &ranges, ..payload }, check);
+        }
+        (0..part_count as u8).for_each(|lane| self.flush(At { peer: to.0, lane }));
+        SendOutcome::Taken
+    }
+
+    /// Looks for silent peers when it is time to, and at the clock every few calls.
+    fn listen_now_and_then(&mut self) {
+        if self.turns_left > 0 {
+            self.turns_left -= 1;
+            return;
+        }
+        self.turns_left = TURNS_PER_LOOK;
+        let now = self.now();
+        if now >= self.listen_at {
+            self.listen_for(now);
+            let shortest = self.options.silence.unwrap_or(Duration::MAX).min(self.options.patience);
+            let (least, most) = LISTEN_EVERY;
+            self.listen_at = now + (shortest / 8).clamp(least, most);
+        }
+    }
+
+    pub(super) fn is_asynchronous(&self) -> bool {
+        self.properties.asynchronous.is_ok()
+    }
+
+    /// Why a peer was given up; `None` if it was not.
+    pub fn why_lost(&self, peer: LinkPeer) -> Option<&str> {
+        self.peers.get(peer.0 as usize)?.lost.as_deref()
     }
 
     fn take_events(&mut self, responder: &mut dyn Responder) {
@@ -160,7 +265,15 @@ impl TcpLink {
                 continue;
             }
             let slot = (token & 0xffff_ffff) as usize;
-            if self.generations.get(slot).is_some_and(|generation| u64::from(*generation) == token >> 32) {
+            if self.generations.get(slot).is_none_or(|generation| u64::from(*generation) != token >> 32) {
+                continue;
+            }
+            let told = event.flags;
+            let is_over = told.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
+            // What waits for another lane does not read the end of its socket.
+            if is_over && self.connections[slot].as_ref().is_some_and(|connection| connection.is_stalled) {
+                self.end(slot, Ending::Broken, now);
+            } else {
                 self.serve(slot, responder, now);
             }
         }
@@ -171,8 +284,9 @@ impl TcpLink {
 impl Drop for TcpLink {
     fn drop(&mut self) {
         for connection in self.connections.iter_mut().flatten() {
-            let Some(peer) = live_peer(connection).map(|index| &mut self.peers[index as usize]) else { continue };
-            connection.say_head(Kind::Goodbye, peer.received);
+            let Some(at) = live_at(connection) else { continue };
+            let peer = &mut self.peers[at.peer as usize];
+            connection.say_head(Kind::Goodbye, peer.lanes[usize::from(at.lane)].received);
             // Who does not hear it finds nobody listening.
             let _ = connection.flush(Some(peer));
         }
@@ -198,29 +312,20 @@ impl Link for TcpLink {
     }
 
     fn send(&mut self, to: LinkPeer, header: &[u8; HEADER_BYTES], payload: Outgoing<'_>) -> SendOutcome {
-        let check = self.options.check_payloads;
-        let Some(peer) = self.peers.get_mut(to.0 as usize).filter(|peer| !peer.is_lost) else {
+        let Some(peer) = self.peers.get_mut(to.0 as usize).filter(|peer| !peer.is_lost()) else {
             return SendOutcome::Gone;
         };
-        if !peer.outbox.push(header, payload, check) {
+        let payload_bytes = payload.len_bytes();
+        let part_count = (payload_bytes / PART_MIN_BYTES).clamp(1, self.options.connections as u64) as u16;
+        if part_count > 1 {
+            return self.send_in_parts(to, header, payload, part_count);
+        }
+        let (check, outbox) = (self.options.check_payloads, &mut peer.lanes[0].outbox);
+        if !outbox.has_room(payload, check) {
             return SendOutcome::Full;
         }
-        let Some(slot) = peer.connection else {
-            let now = self.now();
-            self.want(to.0, now, Duration::ZERO);
-            return SendOutcome::Taken;
-        };
-        let Some(connection) = self.connections[slot].as_mut() else { return SendOutcome::Taken };
-        if live_peer(connection).is_none() || connection.is_blocked {
-            return SendOutcome::Taken;
-        }
-        match connection.flush(Some(peer)) {
-            Ok(()) => self.watch(slot),
-            Err(ending) => {
-                let now = self.now();
-                self.end(slot, ending, now);
-            }
-        }
+        outbox.push(What::Packet { header, payload_bytes, part_count }, payload, check);
+        self.flush(At { peer: to.0, lane: 0 });
         SendOutcome::Taken
     }
 
@@ -229,6 +334,7 @@ impl Link for TcpLink {
         if self.greeting_count > 0 || !self.wanted.is_empty() {
             self.look_after(self.now());
         }
+        self.listen_now_and_then();
         for index in std::mem::take(&mut self.lost) {
             responder.lost(LinkPeer(index));
         }
@@ -243,11 +349,11 @@ impl Link for TcpLink {
             (start as u64) < address.saturating_add(len_bytes) && address < (start as u64).saturating_add(len as u64)
         };
         for peer in &mut self.peers {
-            peer.outbox.recall(touches);
-            if let Some(arriving) = &mut peer.arriving
-                && arriving.placement.ranges.iter().any(|range| touches(range.address(), range.len_bytes()))
+            peer.lanes.iter_mut().for_each(|lane| lane.outbox.recall(touches));
+            if let Some(incoming) = &mut peer.incoming
+                && incoming.placement.ranges.iter().any(|range| touches(range.address(), range.len_bytes()))
             {
-                arriving.placement = Placement::discard();
+                incoming.placement = Placement::discard();
             }
         }
     }
@@ -257,9 +363,14 @@ impl Link for TcpLink {
             return Some(Duration::ZERO);
         }
         let greetings = self.connections.iter().flatten().filter_map(|connection| connection.deadline);
-        let wanted = self.wanted.iter().map(|index| &self.peers[*index as usize]);
-        let dials = wanted.filter(|peer| peer.attempt.is_none() && peer.connection.is_none());
-        greetings.chain(dials.map(|peer| peer.trouble.retry_at)).min()
+        let wanted = self.wanted.iter().map(|at| &self.peers[at.peer as usize].lanes[usize::from(at.lane)]);
+        let dials = wanted.filter(|lane| lane.attempt.is_none() && lane.connection.is_none());
+        let owed = self.peers.iter().any(|peer| peer.lanes.iter().any(|lane| !lane.outbox.is_empty()));
+        greetings.chain(dials.map(|lane| lane.trouble.retry_at)).chain(owed.then_some(self.listen_at)).min()
+    }
+
+    fn woken(&mut self) {
+        self.turns_left = 0;
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use base::log::Level;
 use rustix::event::epoll;
-use rustix::io::Errno;
 use rustix::rand::GetRandomFlags;
 
 use super::address::Address;
@@ -13,13 +12,17 @@ use super::frame::Kind;
 use super::greeting::{CHALLENGE_BYTES, HELLO_BYTES, Meeting, Nonce, PROOF_BYTES};
 use super::interfaces;
 use super::link::TcpLink;
-use super::peer::{Peer, Trouble};
+use super::peer::{At, Hearing, Lane, Peer, Trouble};
 use super::socket;
-use crate::link::{LinkPeer, Responder};
+use crate::link::Responder;
 
-/// Until when a connection must be live.
+/// Until when a connection to one of a peer's several addresses must be made, at first, and at last or to its only one.
+const CONNECT_MAX: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(3));
+/// Until when the process behind one of several addresses must have greeted, at first: a wrong one may never.
 const GREETING_MAX: Duration = Duration::from_secs(3);
-/// Connections that have proved nothing, at most; past it newcomers are hung up on.
+/// Until when somebody who came must have proved itself.
+const STRANGER_MAX: Duration = Duration::from_secs(30);
+/// Connections that have proved nothing, at most; for one more the oldest is hung up on.
 const STRANGERS_MAX: usize = 64;
 /// Peers at most.
 const PEERS_MAX: usize = 1 << 16;
@@ -27,6 +30,10 @@ const PEERS_MAX: usize = 1 << 16;
 const REFUSED_MAX: Duration = Duration::from_millis(500);
 /// How long the process that does not choose leaves dialling to the other when a connection breaks.
 const YIELD: Duration = Duration::from_millis(20);
+/// How long a peer may owe an answer before it is lost, unless the options say: one that answers without its process
+/// polling, and one that may be busy with other things.
+const SILENCE_ASYNCHRONOUS: Duration = Duration::from_secs(30);
+const SILENCE_POLLING: Duration = Duration::from_secs(3600);
 const RETRY_MIN: Duration = Duration::from_millis(2);
 const RETRY_MAX: Duration = Duration::from_millis(200);
 /// Connections in a row, with something to do and without any progress, until a peer is lost.
@@ -57,54 +64,70 @@ impl TcpLink {
         Some(index)
     }
 
-    /// A connection to this peer is wanted, from `now` on, dialled after `wait`.
-    pub(super) fn want(&mut self, index: u32, now: Duration, wait: Duration) {
-        let peer = &mut self.peers[index as usize];
-        if peer.is_lost || peer.trouble.since.is_some() {
+    /// The lane, which exists.
+    pub(super) fn lane(&mut self, at: At) -> &mut Lane {
+        &mut self.peers[at.peer as usize].lanes[usize::from(at.lane)]
+    }
+
+    /// A connection for this lane is wanted, from `now` on, dialled after `wait`.
+    pub(super) fn want(&mut self, at: At, now: Duration, wait: Duration) {
+        let is_lost = self.peers[at.peer as usize].is_lost();
+        let trouble = &mut self.lane(at).trouble;
+        if is_lost || trouble.since.is_some() {
             return;
         }
-        peer.trouble.since = Some(now);
-        peer.trouble.retry_at = now + wait;
-        self.wanted.push(index);
+        trouble.since = Some(now);
+        trouble.retry_at = now + wait;
+        self.wanted.push(at);
     }
 
     pub(super) fn accept(&mut self, listener: usize, now: Duration) {
         while let Ok(Some(socket)) = socket::accept(&self.listeners[listener]) {
-            let strangers = self.connections.iter().flatten();
-            let count = strangers.filter(|one| matches!(one.stage, Stage::Accepted | Stage::Challenged(_))).count();
-            if count >= STRANGERS_MAX {
-                self.refuse("too many others greet at the same time");
-                continue;
+            let is_strange = |one: &Connection| matches!(one.stage, Stage::Accepted | Stage::Challenged(_));
+            let places = self.connections.iter().enumerate().filter_map(|(slot, one)| Some((slot, one.as_ref()?)));
+            let strangers: Vec<_> =
+                places.filter(|(_, one)| is_strange(one)).map(|(slot, one)| (one.deadline, slot)).collect();
+            if strangers.len() >= STRANGERS_MAX
+                && let Some((_, oldest)) = strangers.into_iter().min()
+            {
+                self.end(oldest, Ending::Late, now);
             }
-            self.add(socket, Stage::Accepted, now);
+            self.add(socket, Stage::Accepted, now + STRANGER_MAX);
         }
     }
 
-    fn dial(&mut self, index: u32, now: Duration) {
-        let peer = &mut self.peers[index as usize];
-        let target = peer.sockets[peer.trouble.failures as usize % peer.sockets.len()];
+    fn dial(&mut self, at: At, now: Duration) {
+        let peer = &self.peers[at.peer as usize];
+        let count = peer.sockets.len();
+        let lane = &peer.lanes[usize::from(at.lane)];
+        let index = lane.address_to_dial(count);
+        let target = peer.sockets[index];
+        let (first, last) = CONNECT_MAX;
+        let rounds = 1 + lane.trouble.failures / count.max(1) as u32;
+        let patience = if count > 1 { (first * rounds).min(last) } else { last };
+        self.lane(at).dialled = index;
         match socket::dial(&target) {
             Ok(socket) => {
-                let slot = self.add(socket, Stage::Dialling(index), now);
-                self.peers[index as usize].attempt = slot;
+                let slot = self.add(socket, Stage::Dialling(at), now + patience);
+                self.lane(at).attempt = slot;
                 if slot.is_none() {
-                    self.failed(index, false, now);
+                    self.failed(at, Ending::Broken, now);
                 }
             }
-            Err(error) => self.failed(index, error == Errno::CONNREFUSED, now),
+            Err(error) => self.failed(at, Ending::Failed(error), now),
         }
     }
 
-    fn add(&mut self, socket: rustix::fd::OwnedFd, stage: Stage, now: Duration) -> Option<usize> {
+    fn add(&mut self, socket: rustix::fd::OwnedFd, stage: Stage, deadline: Duration) -> Option<usize> {
         socket::tune(&socket, self.options.patience).ok()?;
         let slot = self.connections.iter().position(Option::is_none).unwrap_or(self.connections.len());
         if slot == self.connections.len() {
             self.connections.push(None);
             self.generations.push(0);
         }
-        let connection = Connection::new(socket, stage, now + GREETING_MAX);
+        let connection = Connection::new(socket, stage, deadline);
         let token = epoll::EventData::new_u64(self.token(slot));
-        epoll::add(&self.epoll, &connection.socket, token, flags(connection.watches_room)).ok()?;
+        epoll::add(&self.epoll, &connection.socket, token, flags(connection.watches)).ok()?;
         self.connections[slot] = Some(connection);
         self.greeting_count += 1;
         Some(slot)
@@ -119,6 +142,10 @@ impl TcpLink {
             Ok(()) => self.watch(slot),
             Err(ending) => self.end(slot, ending, now),
         }
+        // Lanes that waited for this one.
+        while let Some(slot) = self.again.pop() {
+            self.serve(slot, responder, now);
+        }
     }
 
     fn serve_taken(
@@ -128,30 +155,45 @@ impl TcpLink {
         responder: &mut dyn Responder,
         now: Duration,
     ) -> Result<(), Ending> {
-        if let Stage::Dialling(index) = connection.stage {
-            socket::outcome(&connection.socket).map_err(|error| match error {
-                Errno::CONNREFUSED => Ending::Unanswered,
-                _ => Ending::Broken,
-            })?;
-            let meeting = Meeting {
-                dialler: self.own.identity,
-                acceptor: self.peers[index as usize].identity,
-                dialler_nonce: Self::nonce().map_err(std::io::Error::from)?,
-                acceptor_nonce: [0; 32],
-            };
-            connection.say(&meeting.hello());
-            connection.stage = Stage::Greeting(index, meeting);
+        if let Stage::Dialling(at) = connection.stage {
+            socket::outcome(&connection.socket)?;
+            self.connected(connection, at, now)?;
         }
+        connection.is_stalled = false;
+        while self.advance(slot, connection, responder, now)? {}
         for _ in 0..READS_PER_TURN {
-            let peer = live_peer(connection).map(|index| &mut self.peers[index as usize]);
+            if connection.is_stalled {
+                break;
+            }
+            let peer = live_at(connection).map(|at| &mut self.peers[at.peer as usize]);
             let more = connection.fill(peer)?;
             while self.advance(slot, connection, responder, now)? {}
             if !more {
                 break;
             }
         }
-        let peer = live_peer(connection).map(|index| &mut self.peers[index as usize]);
+        let peer = live_at(connection).map(|at| &mut self.peers[at.peer as usize]);
         connection.flush(peer)
+    }
+
+    /// The peer's system has taken the connection: its process is greeted.
+    fn connected(&mut self, connection: &mut Connection, at: At, now: Duration) -> Result<(), Ending> {
+        let peer = &self.peers[at.peer as usize];
+        let count = peer.sockets.len();
+        let rounds = peer.lanes[usize::from(at.lane)].trouble.failures / count.max(1) as u32;
+        let silence = self.silence_max(peer);
+        let patience = if count > 1 { (GREETING_MAX * (1 << rounds.min(16))).min(silence) } else { silence };
+        let meeting = Meeting {
+            dialler: self.own.identity,
+            acceptor: peer.identity,
+            dialler_nonce: Self::nonce()?,
+            acceptor_nonce: [0; 32],
+            lane: at.lane,
+        };
+        connection.say(&meeting.hello());
+        connection.stage = Stage::Greeting(at, meeting);
+        connection.deadline = Some(now + patience);
+        Ok(())
     }
 
     /// Does the next thing that what has come allows; false if there is none.
@@ -166,20 +208,20 @@ impl TcpLink {
             Stage::Dialling(_) => Ok(false),
             Stage::Accepted => {
                 let Some(hello) = connection.take::<HELLO_BYTES>() else { return Ok(false) };
-                let nonce = Self::nonce().map_err(std::io::Error::from)?;
+                let nonce = Self::nonce()?;
                 let meeting = Meeting::of_hello(&hello, self.own.identity, nonce)
                     .ok_or(Ending::Stranger("it does not greet as a process that means this one"))?;
                 connection.say(&meeting.challenge(&self.options.secret));
                 connection.stage = Stage::Challenged(meeting);
                 Ok(true)
             }
-            Stage::Greeting(index, mut meeting) => {
+            Stage::Greeting(at, mut meeting) => {
                 let Some(challenge) = connection.take::<CHALLENGE_BYTES>() else { return Ok(false) };
                 if !meeting.believe_challenge(&challenge, &self.options.secret) {
                     return Err(Ending::Stranger("who answered does not know the job's secret"));
                 }
                 connection.say(&meeting.proof(&self.options.secret, &self.own));
-                self.proven(slot, connection, index, now);
+                self.proven(slot, connection, at, now);
                 Ok(true)
             }
             Stage::Challenged(meeting) => {
@@ -188,18 +230,29 @@ impl TcpLink {
                     .believe_proof(&proof, &self.options.secret)
                     .ok_or(Ending::Stranger("it does not know the job's secret"))?;
                 let index = self.acquaint(address).ok_or(Ending::Broken)?;
-                if self.peers[index as usize].is_lost {
+                let peer = &mut self.peers[index as usize];
+                if peer.is_lost() || peer.lane(usize::from(meeting.lane)).is_none() {
                     return Err(Ending::Broken);
                 }
-                self.proven(slot, connection, index, now);
+                self.proven(slot, connection, At { peer: index, lane: meeting.lane }, now);
                 Ok(true)
             }
-            Stage::Proven(index) | Stage::Live(index) => {
-                let peer = &mut self.peers[index as usize];
-                match connection.deliver(LinkPeer(index), peer, responder)? {
+            Stage::Proven(at) | Stage::Live(at) => {
+                let peer = &mut self.peers[at.peer as usize];
+                match connection.deliver(at, peer, responder)? {
                     Step::NeedInput => Ok(false),
-                    Step::Resume { epoch, received } => {
-                        self.resume(slot, connection, index, (epoch, received), now)?;
+                    Step::Stalled => {
+                        connection.is_stalled = true;
+                        Ok(false)
+                    }
+                    Step::Others => {
+                        let others = peer.lanes.iter().filter_map(|lane| lane.connection);
+                        self.again.extend(others.filter(|other| *other != slot));
+                        Ok(true)
+                    }
+                    Step::Resume { epoch, received, is_asynchronous } => {
+                        peer.is_asynchronous = is_asynchronous;
+                        self.resume(slot, connection, at, (epoch, received), now)?;
                         Ok(true)
                     }
                 }
@@ -212,56 +265,68 @@ impl TcpLink {
         self.own.identity < self.peers[index as usize].identity
     }
 
-    fn proven(&mut self, slot: usize, connection: &mut Connection, index: u32, now: Duration) {
-        connection.trust(index);
-        if self.chooses(index) {
-            self.replace(slot, index, now);
-            let peer = &mut self.peers[index as usize];
-            peer.epoch += 1;
-            connection.say_head(Kind::Resume { epoch: peer.epoch }, peer.received);
+    fn proven(&mut self, slot: usize, connection: &mut Connection, at: At, now: Duration) {
+        connection.trust(at);
+        if self.chooses(at.peer) {
+            self.replace(slot, at, now);
+            let is_asynchronous = self.is_asynchronous();
+            let lane = self.lane(at);
+            lane.epoch += 1;
+            connection.say_head(Kind::Resume { epoch: lane.epoch, is_asynchronous }, lane.received);
         }
     }
 
-    /// From now on this is the peer's connection, if it becomes live.
-    fn replace(&mut self, slot: usize, index: u32, now: Duration) {
-        if let Some(old) = self.peers[index as usize].connection.filter(|old| *old != slot) {
+    /// From now on this is the lane's connection, if it becomes live.
+    fn replace(&mut self, slot: usize, at: At, now: Duration) {
+        if let Some(old) = self.lane(at).connection.filter(|old| *old != slot) {
             self.end(old, Ending::Broken, now);
         }
-        self.peers[index as usize].connection = Some(slot);
+        self.lane(at).connection = Some(slot);
     }
 
     fn resume(
         &mut self,
         slot: usize,
         connection: &mut Connection,
-        index: u32,
+        at: At,
         (epoch, received): (u64, u64),
         now: Duration,
     ) -> Result<(), Ending> {
-        let peer = &self.peers[index as usize];
-        if self.chooses(index) {
-            if peer.connection != Some(slot) || epoch != peer.epoch {
+        let is_asynchronous = self.is_asynchronous();
+        let chooses = self.chooses(at.peer);
+        let lane = self.lane(at);
+        if chooses {
+            if lane.connection != Some(slot) || epoch != lane.epoch {
                 return Err(Ending::Broken);
             }
         } else {
-            if epoch <= peer.epoch {
+            if epoch <= lane.epoch {
                 return Err(Ending::Broken);
             }
-            self.replace(slot, index, now);
-            let peer = &mut self.peers[index as usize];
-            peer.epoch = epoch;
-            connection.say_head(Kind::Resume { epoch }, peer.received);
+            self.replace(slot, at, now);
+            let lane = self.lane(at);
+            lane.epoch = epoch;
+            connection.say_head(Kind::Resume { epoch, is_asynchronous }, lane.received);
         }
-        let peer = &mut self.peers[index as usize];
-        if peer.is_lost || !peer.outbox.resume(received) {
-            return Err(Ending::PeerGone);
+        let peer = &mut self.peers[at.peer as usize];
+        let lane = &mut peer.lanes[usize::from(at.lane)];
+        if peer.lost.is_some() || !lane.outbox.resume(received) {
+            return Err(Ending::PeerWrong);
         }
-        connection.stage = Stage::Live(index);
+        // What was arriving comes again from its beginning; of a packet begun on the first lane, its first part does.
+        lane.arriving = None;
+        if let Some(incoming) = peer.incoming.as_mut().filter(|_| at.lane == 0) {
+            incoming.missing |= 1;
+        }
+        connection.stage = Stage::Live(at);
         self.greeting_count -= usize::from(connection.deadline.take().is_some());
-        let fruitless = peer.trouble.fruitless;
-        peer.trouble = Trouble { fruitless, mark: peer.mark(), ..Trouble::default() };
-        if let Some(other) = peer.attempt.take().filter(|other| *other != slot) {
-            self.end(other, Ending::Broken, now);
+        let fruitless = lane.trouble.fruitless;
+        lane.trouble = Trouble { fruitless, mark: lane.mark(), ..Trouble::default() };
+        lane.hearing = Hearing::default();
+        match lane.attempt.take() {
+            Some(other) if other == slot => lane.good = lane.dialled,
+            Some(other) => self.end(other, Ending::Broken, now),
+            None => {}
         }
         Ok(())
     }
@@ -272,29 +337,97 @@ impl TcpLink {
             let late = |one: &Option<Connection>| one.as_ref()?.deadline.filter(|deadline| *deadline <= now);
             let late: Vec<usize> =
                 (0..self.connections.len()).filter(|at| late(&self.connections[*at]).is_some()).collect();
-            late.into_iter().for_each(|slot| self.end(slot, Ending::Broken, now));
+            late.into_iter().for_each(|slot| self.end(slot, Ending::Late, now));
         }
-        for index in std::mem::take(&mut self.wanted) {
-            let peer = &self.peers[index as usize];
-            let Some(since) = peer.trouble.since.filter(|_| !peer.is_lost) else { continue };
-            let waited = now.saturating_sub(since);
-            let nobody = peer.trouble.refusals as usize >= peer.sockets.len();
-            if waited > self.options.patience || nobody && waited > REFUSED_MAX {
-                self.lose(index, now);
+        for at in std::mem::take(&mut self.wanted) {
+            let peer = &self.peers[at.peer as usize];
+            let lane = &peer.lanes[usize::from(at.lane)];
+            let Some(since) = lane.trouble.since.filter(|_| !peer.is_lost()) else { continue };
+            if let Some(why) = self.given_up(peer, lane, now.saturating_sub(since), now) {
+                let why = format!("{why}: {}", peer.what_was_tried());
+                self.lose(at.peer, why, now);
                 continue;
             }
-            self.wanted.push(index);
-            let peer = &self.peers[index as usize];
-            if peer.attempt.is_none() && peer.connection.is_none() && peer.trouble.retry_at <= now {
-                self.dial(index, now);
+            let dials = lane.attempt.is_none() && lane.connection.is_none() && lane.trouble.retry_at <= now;
+            self.wanted.push(at);
+            if dials {
+                self.dial(at, now);
             }
         }
     }
 
-    fn failed(&mut self, index: u32, is_refusal: bool, now: Duration) {
-        let trouble = &mut self.peers[index as usize].trouble;
+    /// Why no connection is to be expected any more after waiting so long.
+    fn given_up(&self, peer: &Peer, lane: &Lane, waited: Duration, now: Duration) -> Option<String> {
+        if lane.trouble.refusals as usize >= peer.sockets.len() && waited > REFUSED_MAX {
+            return Some("nobody listens at its addresses".into());
+        }
+        // Whose system takes connections is there, though its process may be busy.
+        let is_taken = |slot: &usize| {
+            let connection = self.connections[*slot].as_ref();
+            connection.is_some_and(|connection| !matches!(connection.stage, Stage::Dialling(_)))
+        };
+        let is_reached = [lane.attempt, lane.connection].iter().flatten().any(is_taken);
+        let unreachable = lane.trouble.reached.map_or(waited, |reached| now.saturating_sub(reached));
+        if !is_reached && unreachable > self.options.patience {
+            return Some(format!("it could not be reached for {:?}", self.options.patience));
+        }
+        let silence = self.silence_max(peer).max(self.options.patience);
+        (waited > silence).then(|| format!("its process has not greeted for {silence:?}"))
+    }
+
+    /// How long a peer may owe an answer.
+    pub(super) fn silence_max(&self, peer: &Peer) -> Duration {
+        let automatic = if peer.is_asynchronous { SILENCE_ASYNCHRONOUS } else { SILENCE_POLLING };
+        self.options.silence.unwrap_or(automatic)
+    }
+
+    /// Looks for peers that owe an answer and are silent: their hosts may be gone, or their processes stopped.
+    pub(super) fn listen_for(&mut self, now: Duration) {
+        for index in 0..self.peers.len() {
+            for lane in 0..self.peers[index].lanes.len() {
+                self.listen_for_lane(At { peer: index as u32, lane: lane as u8 }, now);
+            }
+        }
+    }
+
+    fn listen_for_lane(&mut self, at: At, now: Duration) {
+        let peer = &self.peers[at.peer as usize];
+        let (silence, is_lost) = (self.silence_max(peer), peer.is_lost());
+        let lane = self.lane(at);
+        let Some(slot) = lane.connection.filter(|_| !is_lost && lane.trouble.since.is_none()) else { return };
+        if lane.hearing.is_heard || lane.outbox.is_empty() {
+            lane.hearing = Hearing::default();
+            return;
+        }
+        let silent = now.saturating_sub(*lane.hearing.since.get_or_insert(now));
+        let asks = silent > silence / 2 && !lane.hearing.is_asked;
+        let received = lane.received;
+        lane.hearing.is_asked |= asks;
+        if silent > silence {
+            return self.lose(at.peer, format!("it has owed an answer for {silence:?}"), now);
+        }
+        let patience = self.options.patience;
+        let Some(connection) = self.connections[slot].as_mut() else { return };
+        if silent > patience && socket::is_unanswered(&connection.socket, patience) {
+            return self.end(slot, Ending::Late, now);
+        }
+        if asks {
+            connection.say_head(Kind::Ask, received);
+            let flushed = connection.flush(Some(&mut self.peers[at.peer as usize]));
+            match flushed {
+                Ok(()) => self.watch(slot),
+                Err(ending) => self.end(slot, ending, now),
+            }
+        }
+    }
+
+    fn failed(&mut self, at: At, ending: Ending, now: Duration) {
+        let peer = &mut self.peers[at.peer as usize];
+        let lane = &mut peer.lanes[usize::from(at.lane)];
+        peer.tried[lane.dialled] = Some(ending.to_string());
+        let trouble = &mut lane.trouble;
         trouble.failures += 1;
-        trouble.refusals = if is_refusal { trouble.refusals + 1 } else { 0 };
+        trouble.refusals = if ending.is_refusal() { trouble.refusals + 1 } else { 0 };
         trouble.retry_at = now + (RETRY_MIN * (1 << trouble.failures.min(10))).min(RETRY_MAX);
     }
 
@@ -303,51 +436,61 @@ impl TcpLink {
         let Some(connection) = self.connections[slot].take() else { return };
         self.generations[slot] = self.generations[slot].wrapping_add(1);
         self.greeting_count -= usize::from(connection.deadline.is_some());
-        match ending {
-            Ending::Stranger(why) => self.refuse(why),
-            Ending::Broken if matches!(connection.stage, Stage::Accepted | Stage::Challenged(_)) => {
-                self.refuse("it does not prove that it belongs to the job");
-            }
+        match (ending, &connection.stage) {
+            (Ending::Stranger(why), _) => self.refuse(why),
+            (_, Stage::Accepted) => self.refuse("it does not prove that it belongs to the job"),
             _ => {}
         }
-        let (Stage::Dialling(index) | Stage::Greeting(index, _) | Stage::Proven(index) | Stage::Live(index)) =
-            connection.stage
-        else {
-            return;
-        };
+        let Some(at) = connection.stage.at() else { return };
+        let was_reached = !matches!(connection.stage, Stage::Dialling(_));
         drop(connection);
-        let peer = &mut self.peers[index as usize];
-        let was_attempt = peer.attempt.take_if(|attempt| *attempt == slot).is_some();
-        let did_count = peer.connection.take_if(|connection| *connection == slot).is_some();
-        if ending == Ending::PeerGone {
-            return self.lose(index, now);
+        let chooses = self.chooses(at.peer);
+        let peer = &mut self.peers[at.peer as usize];
+        let is_incoming = peer.incoming.is_some();
+        let lane = &mut peer.lanes[usize::from(at.lane)];
+        let was_attempt = lane.attempt.take_if(|attempt| *attempt == slot).is_some();
+        let did_count = lane.connection.take_if(|connection| *connection == slot).is_some();
+        if matches!(ending, Ending::PeerWrong | Ending::PeerLeft) {
+            return self.lose(at.peer, ending.to_string(), now);
         }
-        let was_live = did_count && peer.trouble.since.is_none();
+        let was_live = did_count && lane.trouble.since.is_none();
         if was_live {
-            let moved = peer.trouble.mark != peer.mark();
-            let had_work = peer.arriving.is_some() || !peer.outbox.is_empty();
-            peer.trouble.fruitless = if had_work && !moved { peer.trouble.fruitless + 1 } else { 0 };
-            if peer.trouble.fruitless > FRUITLESS_MAX {
-                return self.lose(index, now);
+            let moved = lane.trouble.mark != lane.mark();
+            let had_work = is_incoming || !lane.outbox.is_empty();
+            lane.trouble.fruitless = if had_work && !moved { lane.trouble.fruitless + 1 } else { 0 };
+            if lane.trouble.fruitless > FRUITLESS_MAX {
+                let why = format!("{FRUITLESS_MAX} connections in a row broke before anything came through");
+                return self.lose(at.peer, why, now);
             }
-            let wait = if self.chooses(index) { Duration::ZERO } else { YIELD };
-            self.want(index, now, wait);
+            self.want(at, now, if chooses { Duration::ZERO } else { YIELD });
         } else if was_attempt || did_count {
-            self.failed(index, ending == Ending::Unanswered, now);
+            // A process that is busy is late; one that hangs up is another.
+            if was_reached && ending == Ending::Late {
+                lane.trouble.reached = Some(now);
+            }
+            self.failed(at, ending, now);
         }
     }
 
     /// The peer is given up; the adapter is told at the end of the next progress.
-    fn lose(&mut self, index: u32, now: Duration) {
+    fn lose(&mut self, index: u32, why: String, now: Duration) {
         let peer = &mut self.peers[index as usize];
-        if std::mem::replace(&mut peer.is_lost, true) {
+        if peer.is_lost() {
             return;
         }
-        peer.outbox = super::peer::Outbox::default();
-        peer.arriving = None;
-        let slots = [peer.connection.take(), peer.attempt.take()];
+        if why != Ending::PeerLeft.to_string() {
+            self.options.log.say(Level::Warn, format_args!("tcp: a peer is lost: {why}"));
+        }
+        peer.lost = Some(why);
+        peer.incoming = None;
+        let mut slots = Vec::new();
+        for lane in &mut peer.lanes {
+            lane.outbox = super::outbox::Outbox::default();
+            lane.arriving = None;
+            slots.extend([lane.connection.take(), lane.attempt.take()].into_iter().flatten());
+        }
         self.lost.push(index);
-        slots.into_iter().flatten().for_each(|slot| self.end(slot, Ending::Broken, now));
+        slots.into_iter().for_each(|slot| self.end(slot, Ending::Broken, now));
     }
 
     fn refuse(&mut self, why: &str) {
@@ -360,23 +503,26 @@ impl TcpLink {
         }
     }
 
-    /// Asks to be told of room where there was none.
+    /// Asks to be told of what can be gone on with: of room where there was none, of input unless that must wait.
     pub(super) fn watch(&mut self, slot: usize) {
         let token = self.token(slot);
         let Some(connection) = &mut self.connections[slot] else { return };
-        if connection.watches_room != connection.is_blocked {
-            connection.watches_room = connection.is_blocked;
+        let wanted = (!connection.is_stalled, connection.is_blocked);
+        if connection.watches != wanted {
+            connection.watches = wanted;
             let data = epoll::EventData::new_u64(token);
             // A socket of ours that is being watched can be watched otherwise.
-            let _ = epoll::modify(&self.epoll, &connection.socket, data, flags(connection.watches_room));
+            let _ = epoll::modify(&self.epoll, &connection.socket, data, flags(wanted));
         }
     }
 }
 
-fn flags(room: bool) -> epoll::EventFlags {
-    if room { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN }
+fn flags((input, room): (bool, bool)) -> epoll::EventFlags {
+    let none = epoll::EventFlags::empty();
+    let input = if input { epoll::EventFlags::IN } else { none };
+    input | if room { epoll::EventFlags::OUT } else { none }
 }
 
-pub(super) fn live_peer(connection: &Connection) -> Option<u32> {
-    if let Stage::Live(index) = connection.stage { Some(index) } else { None }
+pub(super) fn live_at(connection: &Connection) -> Option<At> {
+    if let Stage::Live(at) = connection.stage { Some(at) } else { None }
 }

@@ -6,10 +6,16 @@
 //!           ── Proof ─────────────▶              the same, and where the dialler listens
 //!           ◀──── Resume, frames ─▶              how much each has received; from there on, frames
 //! ```
-//! A process listens at its addresses, which travel in its endpoints; whoever has something to send dials. Each frame
-//! has a sequence number and is kept until it is acknowledged, so a lost connection is made anew and goes on where the
+//! A process listens at its addresses, which travel in its endpoints; whoever has something to send dials them, the near
+//! ones first. Each frame is kept until it is acknowledged, so a lost connection is made anew and goes on where the
 //! receiver stands. Of two processes the one with the smaller identity chooses which connection counts, so dialling at
 //! the same time ends with one.
+//!
+//! Between two processes there are one or several *lanes*, each with a connection of its own. Packets travel on the first
+//! in order; a long payload is cut into parts, one for each lane, and its packet is finished when all have come.
+//!
+//! A peer is given up when its host cannot be reached, when nobody listens at its addresses any more, or when it owes an
+//! answer for too long though its host is there: its process may be stopped.
 //!
 //! **Invariants**
 //! - Nothing but a greeting of fixed size is read from somebody who has not proved the secret.
@@ -17,7 +23,7 @@
 //! - Every frame is finished exactly once, in order, however often the connection breaks.
 //!
 //! Deliberately absent: encryption, and proof of single frames: who can change packets on their way can change
-//! frames. Several connections to one peer at the same time.
+//! frames.
 
 mod address;
 mod connection;
@@ -26,6 +32,7 @@ mod greeting;
 mod interfaces;
 mod link;
 mod meeting;
+mod outbox;
 mod peer;
 mod socket;
 
@@ -47,15 +54,22 @@ pub struct TcpOptions {
     pub listen: Vec<SocketAddr>,
     /// Send a CRC32C behind each payload. Payload is then copied before it is sent.
     pub check_payloads: bool,
-    /// How long a peer may be out of reach until it is lost.
+    /// Connections to each peer, 1 to 16: long payloads travel over all of them in parts. Each side chooses for what it
+    /// sends.
+    pub connections: usize,
+    /// How long a peer may be out of reach until it is lost: its host does not answer.
     pub patience: Duration,
+    /// How long a peer whose host answers may owe an answer until it is lost. `None`: half a minute for one that answers
+    /// without its process polling, an hour for one that may be computing.
+    pub silence: Option<Duration>,
     /// Where strangers are told of, once.
     pub log: Log,
 }
 
 impl TcpOptions {
-    /// Listening at `listen`, unchecked payloads, a patience of 10 s.
+    /// Listening at `listen`, unchecked payloads, one connection to a peer, a patience of 10 s.
     pub fn new(secret: JobSecret, listen: Vec<SocketAddr>, log: Log) -> Self {
-        Self { secret, listen, check_payloads: false, patience: Duration::from_secs(10), log }
+        let patience = Duration::from_secs(10);
+        Self { secret, listen, check_payloads: false, connections: 1, patience, silence: None, log }
     }
 }

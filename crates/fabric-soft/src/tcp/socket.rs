@@ -55,14 +55,28 @@ pub(super) fn outcome(socket: &OwnedFd) -> rustix::io::Result<()> {
     sockopt::socket_error(socket)?
 }
 
-/// Small packets at once; a host that vanished is noticed after `patience`, also when nothing is sent.
+/// Small packets at once; a host that vanished is noticed after about `patience` while nothing is under way to it.
 pub(super) fn tune(socket: &OwnedFd, patience: Duration) -> rustix::io::Result<()> {
-    let milliseconds = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX).max(1);
+    /// Questions without an answer.
+    const ASKED: u32 = 5;
+    let seconds = |part: Duration| Duration::from_secs(part.as_secs().max(1));
     sockopt::set_tcp_nodelay(socket, true)?;
-    sockopt::set_tcp_user_timeout(socket, milliseconds)?;
-    sockopt::set_tcp_keepidle(socket, Duration::from_secs(u64::from(milliseconds).div_ceil(2000)))?;
-    sockopt::set_tcp_keepintvl(socket, Duration::from_secs(1))?;
+    sockopt::set_tcp_keepidle(socket, seconds(patience / 2))?;
+    sockopt::set_tcp_keepintvl(socket, seconds(patience / (2 * ASKED)))?;
+    sockopt::set_tcp_keepcnt(socket, ASKED)?;
     sockopt::set_socket_keepalive(socket, true)
+}
+
+/// True if the other host has had something to acknowledge for `patience` and has not. One that has no room because its
+/// process does not read answers all the same.
+pub(super) fn is_unanswered(socket: &OwnedFd, patience: Duration) -> bool {
+    // SAFETY: the structure is integers, for which zero is a value.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: the structure and its length live through the call, which writes no more than the length says.
+    let told = unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut len) };
+    told == 0 && info.tcpi_unacked > 0 && u128::from(info.tcpi_last_ack_recv) > patience.as_millis()
 }
 
 /// Closing will reset the connection; what is on its way is lost.

@@ -1,0 +1,210 @@
+//! Peers that are not there, or are and do not answer.
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use fabric::{ConnectOptions, Context, Endpoint, Operation, WcStatus};
+use fabric_soft::link::LinkPeer;
+use fabric_soft::tcp::TcpOptions;
+
+use crate::side::{PATIENCE, Side, join, until};
+
+/// In the environment of a process that plays the peer: the other's endpoint.
+const OTHER: &str = "FABRIC_SOFT_TCP_OTHER";
+
+/// An endpoint like `endpoint`, whose process listens at `sockets` instead.
+fn elsewhere(endpoint: &Endpoint, sockets: &[SocketAddr]) -> Endpoint {
+    let bytes = endpoint.to_bytes();
+    let (head, address) = bytes.split_at(8);
+    let mut moved = [head, &[address[0], sockets.len() as u8], &address[2..18]].concat();
+    for socket in sockets {
+        let SocketAddr::V4(four) = socket else { panic!("an IPv4 address") };
+        moved.push(4);
+        moved.extend_from_slice(&four.port().to_le_bytes());
+        moved.extend_from_slice(&four.ip().octets());
+    }
+    Endpoint::parse(&moved).expect("an endpoint")
+}
+
+/// A port at which nobody listens.
+fn closed_port() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port")
+}
+
+#[test]
+fn the_address_that_can_be_reached_is_found() {
+    let mut sides = [Side::new(1, |_| {}), Side::new(1, |_| {})];
+    let theirs = sides[1].adapter.endpoint(sides[1].qp).expect("an endpoint");
+    let ours = sides[0].adapter.endpoint(sides[0].qp).expect("an endpoint");
+    // One refuses, one belongs to somebody else who never answers, the last is right.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let sockets = [closed_port(), silent.local_addr().expect("its address"), sides[1].socket()];
+    let theirs = elsewhere(&theirs, &sockets);
+    let [here, there] = &mut sides;
+    fabric::connect(&mut here.adapter, here.qp, Some(theirs), &ConnectOptions::default()).expect("connects");
+    fabric::connect(&mut there.adapter, there.qp, Some(ours), &ConnectOptions::default()).expect("connects");
+    here.fill(0, 100, 7);
+    here.post(1, Operation::RdmaWrite(there.region.remote(500)), 0, 100);
+    until(&mut sides, "the write", |sides| !sides[0].done.is_empty());
+    assert_eq!(sides[0].done[0].status, WcStatus::Success);
+    sides[1].check(500, 100, 7, "written");
+}
+
+#[test]
+fn who_cannot_be_reached_is_lost_and_told_with_what_was_tried() {
+    let mut sides = [Side::new(1, |_| {}), Side::new(1, |_| {})];
+    let theirs = sides[1].adapter.endpoint(sides[1].qp).expect("an endpoint");
+    let sockets = [closed_port(), closed_port()];
+    let [here, _] = &mut sides;
+    let theirs = elsewhere(&theirs, &sockets);
+    fabric::connect(&mut here.adapter, here.qp, Some(theirs), &ConnectOptions::default()).expect("connects");
+    here.post(1, Operation::Send, 0, 8);
+    until(&mut sides, "the end of the send", |sides| !sides[0].done.is_empty());
+    assert_eq!(sides[0].done[0].status, WcStatus::TransportRetryExceeded);
+    let why = sides[0].adapter.link().why_lost(LinkPeer(0)).expect("it is lost").to_owned();
+    for socket in sockets {
+        assert!(why.contains(&format!("{socket} (Connection refused")), "{why}");
+    }
+}
+
+/// The other process: answers until it is stopped.
+#[test]
+fn an_answering_process() {
+    let Ok(other) = std::env::var(OTHER) else { return };
+    let mut side = Side::new(1, |_| {});
+    let endpoint = side.adapter.endpoint(side.qp).expect("an endpoint");
+    let other: Endpoint = other.parse().expect("an endpoint");
+    fabric::connect(&mut side.adapter, side.qp, Some(other), &ConnectOptions::default()).expect("connects");
+    println!("peer {endpoint} {} {}", side.region.address, side.region.rkey.0);
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        side.poll();
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+/// A process killed when it is dropped.
+struct Answering(Child);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The adapter and another process that is its peer, with the address and key of the peer's memory.
+fn with_answering(change: impl FnOnce(&mut TcpOptions)) -> (Side, Answering, fabric::RemoteMemory) {
+    let mut side = Side::new(1, change);
+    let own = side.adapter.endpoint(side.qp).expect("an endpoint");
+    let mut child = Command::new(std::env::current_exe().expect("this program"))
+        .args(["absence::an_answering_process", "--exact", "--nocapture"])
+        .env(OTHER, own.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a process");
+    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let told = lines.map_while(Result::ok).find(|line| line.starts_with("peer ")).expect("the peer speaks");
+    let words: Vec<&str> = told.split(' ').collect();
+    let endpoint = words[1].parse().expect("an endpoint");
+    let rkey = fabric::Rkey(words[3].parse().expect("a key"));
+    let far = fabric::RemoteMemory { address: words[2].parse().expect("an address"), rkey };
+    fabric::connect(&mut side.adapter, side.qp, Some(endpoint), &ConnectOptions::default()).expect("connects");
+    (side, Answering(child), far)
+}
+
+fn signal(process: &Answering, signal: rustix::process::Signal) {
+    let id = rustix::process::Pid::from_child(&process.0);
+    rustix::process::kill_process(id, signal).expect("it is ours");
+}
+
+/// Sleeps on the completion descriptor until something is complete; returns how often that woke.
+fn sleep_until_done(side: &mut Side) -> u32 {
+    let mut wakes = 0;
+    while side.done.is_empty() {
+        side.adapter.arm(side.completions, fabric::NotifyOn::Any).expect("a whole queue");
+        side.poll();
+        if !side.done.is_empty() {
+            break;
+        }
+        let descriptor = side.adapter.descriptor(side.completions).expect("a descriptor");
+        let mut wanted = [rustix::event::PollFd::new(&descriptor, rustix::event::PollFlags::IN)];
+        let patience = rustix::event::Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+        assert!(rustix::event::poll(&mut wanted, Some(&patience)).expect("polls") > 0, "nothing ends");
+        side.adapter.acknowledge(side.completions).expect("a whole queue");
+        wakes += 1;
+    }
+    wakes
+}
+
+#[test]
+fn a_stopped_peer_is_lost_after_the_deadline_and_sleeping_for_it_is_sleeping() {
+    let silence = Some(Duration::from_millis(600));
+    let (mut side, peer, far) = with_answering(|options| options.silence = silence);
+    side.post(1, Operation::RdmaWrite(far), 0, 4096);
+    sleep_until_done(&mut side);
+    assert_eq!(side.done.remove(0).status, WcStatus::Success);
+    signal(&peer, rustix::process::Signal::STOP);
+    side.post(2, Operation::RdmaWrite(far), 0, 1 << 20);
+    side.post(3, Operation::Send, 0, 8);
+    let wakes = sleep_until_done(&mut side);
+    side.poll();
+    let ended: Vec<_> = side.done.iter().map(|one| (one.id, one.status)).collect();
+    assert_eq!(ended, [(2, WcStatus::TransportRetryExceeded), (3, WcStatus::WorkRequestFlushed)]);
+    // Looked for eight times in the deadline, and a few times for room in the socket.
+    assert!(wakes < 100, "{wakes} wakes: it does not spin");
+    let why = side.adapter.link().why_lost(LinkPeer(0)).expect("it is lost");
+    assert!(why.contains("owed an answer for 600ms"), "{why}");
+}
+
+/// Patience is for hosts that cannot be reached: a process that is busy for longer costs nothing.
+#[test]
+fn a_peer_that_is_busy_for_longer_than_the_patience_is_not_lost() {
+    let (mut side, peer, far) = with_answering(|options| options.patience = Duration::from_millis(100));
+    side.post(1, Operation::RdmaWrite(far), 0, 4096);
+    sleep_until_done(&mut side);
+    signal(&peer, rustix::process::Signal::STOP);
+    // More than the kernel keeps for a process that does not read, so that its window closes.
+    for id in 2..10 {
+        side.post(id, Operation::RdmaWrite(far), 0, 1 << 20);
+    }
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(900) {
+        side.poll();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // A connection cut in the meantime is greeted when the process goes on.
+    side.adapter.link().cut_connections();
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(500) {
+        side.poll();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    signal(&peer, rustix::process::Signal::CONT);
+    let start = Instant::now();
+    while side.done.len() < 9 {
+        side.poll();
+        assert!(start.elapsed() < PATIENCE, "{:?}", side.done);
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    assert!(side.done.iter().all(|one| one.status == WcStatus::Success), "{:?}", side.done);
+}
+
+/// A first message to a process that does not poll yet waits for it.
+#[test]
+fn a_peer_that_greets_late_is_waited_for() {
+    let mut sides = [(); 2].map(|()| Side::new(1, |options| options.patience = Duration::from_millis(100)));
+    join(&mut sides);
+    sides[0].post(1, Operation::RdmaWrite(sides[1].region.remote(0)), 64, 8);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(500) {
+        sides[0].poll();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(sides[0].done.is_empty());
+    until(&mut sides, "the write", |sides| !sides[0].done.is_empty());
+    assert_eq!(sides[0].done[0].status, WcStatus::Success);
+}

@@ -1,0 +1,200 @@
+//! Mixed traffic both ways while connections are cut at any byte: nothing is lost, doubled or changed.
+
+use std::time::{Duration, Instant};
+
+use base::log::{Level, Log};
+use fabric::{Operation, WcStatus};
+use fabric_soft::tcp::{JobSecret, TcpOptions};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::side::{PATIENCE, Side, join, until};
+
+/// Messages each way in flight at once.
+const SLOTS: u64 = 8;
+/// In the environment: how many seconds the storm shall last instead of a few.
+const STORM_SECONDS: &str = "FABRIC_SOFT_STORM_SECONDS";
+
+/// Traffic, and what is done to it.
+struct Storm {
+    seed: u64,
+    /// Longest message; each has a place of its own, halves of the memory for what is sent and what comes.
+    slot_bytes: usize,
+    check_payloads: bool,
+    connections: usize,
+    /// Rounds of messages, or until this much time has passed.
+    rounds: u64,
+    lasts: Option<Duration>,
+    /// All connections of one side are cut this often, or else once in a dozen looks.
+    cut_every: Option<Duration>,
+}
+
+impl Storm {
+    fn coming(&self) -> usize {
+        self.slot_bytes * SLOTS as usize
+    }
+
+    /// Where the counter of each side is.
+    fn counter(&self) -> usize {
+        2 * self.coming()
+    }
+
+    fn sides(&self) -> [Side; 2] {
+        [(); 2].map(|()| {
+            let listen = vec!["127.0.0.1:0".parse().expect("an address")];
+            let options = TcpOptions::new(JobSecret::new([1; 32]), listen, Log::new(Level::Error, None));
+            let (check_payloads, connections) = (self.check_payloads, self.connections);
+            let options = TcpOptions { check_payloads, connections, patience: PATIENCE, ..options };
+            Side::with(options, self.counter() + 8)
+        })
+    }
+
+    /// How often connections were cut, and how many were made.
+    fn run(&self) -> (u64, u64) {
+        println!("seed {}", self.seed);
+        let mut rng = StdRng::seed_from_u64(self.seed);
+        let mut sides = self.sides();
+        join(&mut sides);
+        let start = Instant::now();
+        let (mut added, mut cuts, mut cut_at) = ([0u64; 2], 0, self.cut_every.unwrap_or_default());
+        let goes_on = |round| match self.lasts {
+            Some(lasts) => start.elapsed() < lasts,
+            None => round < self.rounds,
+        };
+        let mut round = 0u64;
+        while goes_on(round) {
+            self.round(round, &mut sides, &mut added, &mut rng, |sides, rng| {
+                let is_time = match self.cut_every {
+                    Some(every) if start.elapsed() >= cut_at => {
+                        cut_at += every;
+                        true
+                    }
+                    Some(_) => false,
+                    None => rng.random_range(0..12) == 0,
+                };
+                if is_time {
+                    sides[rng.random_range(0..2)].adapter.link().cut_connections();
+                    cuts += 1;
+                }
+            });
+            round += 1;
+        }
+        let made = sides[0].adapter.link().connections_made();
+        println!("{round} rounds, {cuts} cuts, {made} connections in {:?}", start.elapsed());
+        (cuts, made)
+    }
+
+    /// Sends, writes, reads and additions both ways, all checked when they are done.
+    fn round(
+        &self,
+        round: u64,
+        sides: &mut [Side; 2],
+        added: &mut [u64; 2],
+        rng: &mut StdRng,
+        mut meddle: impl FnMut(&mut [Side; 2], &mut StdRng),
+    ) {
+        let coming = self.coming();
+        let place = |slot: u64| slot as usize * self.slot_bytes;
+        let len: Vec<usize> = (0..SLOTS).map(|_| rng.random_range(0..self.slot_bytes)).collect();
+        let what: Vec<u32> = (0..SLOTS).map(|_| rng.random_range(0..4)).collect();
+        let seed_of = |from: usize, slot: u64| (round * 16 + slot * 2 + from as u64) as u8;
+        let sends: Vec<u64> = (0..SLOTS).filter(|slot| what[*slot as usize] == 0).collect();
+        for (from, to) in [(0, 1), (1, 0)] {
+            for slot in &sends {
+                sides[to].receive(100 + slot, coming + place(*slot), self.slot_bytes);
+            }
+            for slot in 0..SLOTS {
+                let source = if what[slot as usize] == 2 { to } else { from };
+                sides[source].fill(place(slot), len[slot as usize], seed_of(from, slot));
+            }
+        }
+        for (from, to) in [(0, 1), (1, 0)] {
+            for slot in 0..SLOTS {
+                let (at, len) = (place(slot), len[slot as usize]);
+                let far = sides[to].region;
+                match what[slot as usize] {
+                    0 => sides[from].post(slot, Operation::Send, at, len),
+                    1 => sides[from].post(slot, Operation::RdmaWrite(far.remote((coming + at) as u64)), at, len),
+                    2 => sides[from].post(slot, Operation::RdmaRead(far.remote(at as u64)), coming + at, len),
+                    _ => {
+                        let remote = far.remote(self.counter() as u64);
+                        sides[from].post(slot, Operation::FetchAdd { remote, add: round + slot }, coming + at, 8);
+                        added[to] += round + slot;
+                    }
+                }
+            }
+        }
+        let expected = SLOTS as usize + sends.len();
+        until(sides, "all of a round", |sides| {
+            meddle(sides, rng);
+            sides.iter().all(|side| side.done.len() >= expected)
+        });
+        for (from, to) in [(0, 1), (1, 0)] {
+            let done = std::mem::take(&mut sides[from].done);
+            assert_eq!(done.len(), expected, "round {round}: each request ends once");
+            assert!(done.iter().all(|one| one.status == WcStatus::Success), "round {round}: {done:?}");
+            let sent: Vec<u64> = done.iter().map(|one| one.id).filter(|id| *id < 100).collect();
+            assert!(sent.is_sorted() && sent.len() as u64 == SLOTS, "round {round}: in order {sent:?}");
+            for slot in 0..SLOTS {
+                let (at, len) = (coming + place(slot), len[slot as usize]);
+                match what[slot as usize] {
+                    0 => {
+                        let one = done.iter().find(|one| one.id == 100 + slot).expect("it came");
+                        assert_eq!(one.bytes, len as u64);
+                        sides[from].check(at, len, seed_of(to, slot), "sent");
+                    }
+                    1 => sides[from].check(at, len, seed_of(to, slot), "written"),
+                    2 => sides[from].check(at, len, seed_of(from, slot), "read"),
+                    _ => {
+                        let counter = sides[to].word(self.counter());
+                        assert_eq!(counter, added[to], "nothing was added twice or not at all");
+                    }
+                }
+            }
+        }
+    }
+}
+
+const SHORT: Storm = Storm {
+    seed: 11,
+    slot_bytes: 48 << 10,
+    check_payloads: false,
+    connections: 1,
+    rounds: 150,
+    lasts: None,
+    cut_every: None,
+};
+
+fn under_cuts(storm: &Storm) {
+    let (_, made) = storm.run();
+    assert!(made > 10, "connections were cut and made anew: {made}");
+}
+
+#[test]
+fn nothing_is_lost_or_doubled_when_connections_are_cut() {
+    under_cuts(&SHORT);
+}
+
+#[test]
+fn nothing_is_lost_or_doubled_when_connections_with_checks_are_cut() {
+    under_cuts(&Storm { seed: 12, check_payloads: true, ..SHORT });
+}
+
+#[test]
+fn nothing_is_lost_or_doubled_when_parts_on_several_connections_are_cut() {
+    under_cuts(&Storm { seed: 13, slot_bytes: 400 << 10, connections: 4, rounds: 25, ..SHORT });
+}
+
+#[test]
+fn nothing_is_lost_or_doubled_when_checked_parts_are_cut() {
+    under_cuts(&Storm { seed: 14, slot_bytes: 400 << 10, connections: 3, check_payloads: true, rounds: 15, ..SHORT });
+}
+
+/// Every socket killed each 100 ms, for a few seconds or as many as `FABRIC_SOFT_STORM_SECONDS` says.
+#[test]
+fn a_storm_is_weathered() {
+    let seconds = std::env::var(STORM_SECONDS).ok().and_then(|text| text.parse().ok()).unwrap_or(4);
+    let (lasts, cut_every) = (Some(Duration::from_secs(seconds)), Some(Duration::from_millis(100)));
+    let (cuts, made) = Storm { seed: 15, slot_bytes: 512 << 10, connections: 3, lasts, cut_every, ..SHORT }.run();
+    assert!(cuts >= seconds * 9 && made > cuts, "{cuts} cuts, {made} connections");
+}

@@ -1,0 +1,191 @@
+//! The link between hosts under what may happen to it: strangers, a wrong secret, connections cut at any byte, processes
+//! that stop or die, addresses that lead nowhere.
+
+mod absence;
+mod cuts;
+mod side;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use fabric::{ConnectOptions, Context, Endpoint, Operation, WcStatus, WorkCompletion};
+use fabric_soft::tcp::TcpOptions;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use side::{MEMORY_BYTES, PATIENCE, Side, join, take, until};
+
+/// One message from 0 to 1.
+fn message(sides: &mut [Side; 2], seed: u8) {
+    sides[0].fill(0, 1000, seed);
+    sides[1].receive(2, 0, 1000);
+    sides[0].post(1, Operation::Send, 0, 1000);
+    until(sides, "a message", |sides| sides.iter().all(|side| !side.done.is_empty()));
+    for side in sides.iter_mut() {
+        let done = take(side).expect("seen");
+        assert_eq!(done.status, WcStatus::Success);
+    }
+    sides[1].check(0, 1000, seed, "the message");
+}
+
+#[test]
+fn whatever_strangers_send_is_refused_and_the_job_goes_on() {
+    let mut rng = StdRng::seed_from_u64(5);
+    let mut sides = [Side::new(1, |_| {}), Side::new(1, |_| {})];
+    join(&mut sides);
+    message(&mut sides, 1);
+    let socket = sides[1].socket();
+    let mut begun = b"FRVTCP\x00\x01".to_vec();
+    begun.resize(40, 7);
+    for round in 0..40u64 {
+        let mut stranger = TcpStream::connect(socket).expect("it listens");
+        let len = rng.random_range(1..3000);
+        let mut noise: Vec<u8> = (0..len).map(|_| rng.random()).collect();
+        if round % 2 == 0 {
+            let whole = begun.len().min(len);
+            noise[..whole].copy_from_slice(&begun[..whole]);
+        }
+        // It may be hung up on while it speaks.
+        let _ = stranger.write_all(&noise);
+        drop(stranger.shutdown(std::net::Shutdown::Write));
+        until(&mut sides, "a refusal", |sides| sides[1].adapter.link().refused_connections() == round + 1);
+        stranger.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        // Whatever it is answered, the end comes.
+        let _ = stranger.read_to_end(&mut Vec::new());
+        message(&mut sides, round as u8);
+    }
+    // One that says nothing is no burden either.
+    let silent = TcpStream::connect(socket).expect("it listens");
+    message(&mut sides, 99);
+    drop(silent);
+    assert_eq!(sides[0].adapter.link().connections_made(), 1, "the connection was left alone");
+}
+
+#[test]
+fn who_does_not_know_the_secret_is_no_peer() {
+    let impatient = |options: &mut TcpOptions| options.patience = Duration::from_millis(300);
+    let mut sides = [Side::new(1, impatient), Side::new(2, impatient)];
+    join(&mut sides);
+    sides[1].fill(0, 8, 3);
+    sides[1].receive(2, 0, 8);
+    sides[0].post(1, Operation::RdmaWrite(sides[1].region.remote(0)), 64, 8);
+    until(&mut sides, "the end of the write", |sides| !sides[0].done.is_empty());
+    assert_ne!(sides[0].done[0].status, WcStatus::Success);
+    sides[1].check(0, 8, 3, "nothing was written");
+    assert!(sides[0].adapter.link().refused_connections() + sides[1].adapter.link().refused_connections() > 0);
+    assert_eq!(sides[0].adapter.link().connections_made(), 0);
+}
+
+#[test]
+fn who_leaves_is_lost() {
+    let mut sides = [Side::new(1, |_| {}), Side::new(1, |_| {})];
+    join(&mut sides);
+    message(&mut sides, 1);
+    sides[0].receive(5, 0, 8);
+    let [mut here, there] = sides;
+    drop(there);
+    let start = Instant::now();
+    while here.done.is_empty() {
+        assert!(start.elapsed() < PATIENCE, "nobody tells of the loss");
+        here.poll();
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    assert_eq!((here.done[0].id, here.done[0].status), (5, WcStatus::WorkRequestFlushed));
+}
+
+/// What one connection carries in order is put together from several, and short messages keep to the first.
+#[test]
+fn a_long_payload_travels_over_all_connections() {
+    let several = |options: &mut TcpOptions| options.connections = 4;
+    let mut sides = [Side::new(1, several), Side::new(1, |_| {})];
+    join(&mut sides);
+    message(&mut sides, 1);
+    assert_eq!(sides[0].adapter.link().connections_made(), 1);
+    let len = MEMORY_BYTES / 2 - 5;
+    sides[0].fill(0, len, 9);
+    let far = sides[1].region.remote(MEMORY_BYTES as u64 / 2);
+    sides[0].post(1, Operation::RdmaWrite(far), 0, len);
+    sides[0].post(2, Operation::RdmaRead(far), 1, len);
+    until(&mut sides, "both", |sides| sides[0].done.len() == 2);
+    assert!(sides[0].done.iter().all(|one| one.status == WcStatus::Success), "{:?}", sides[0].done);
+    sides[1].check(MEMORY_BYTES / 2, len, 9, "written");
+    sides[0].check(1, len, 9, "read");
+    assert_eq!(sides.each_mut().map(|side| side.adapter.link().connections_made()), [4, 4]);
+}
+
+/// A network that fails while nobody speaks costs nobody its peer, however often.
+#[test]
+fn cuts_in_silence_are_forgiven() {
+    let mut sides = [Side::new(1, |_| {}), Side::new(1, |_| {})];
+    join(&mut sides);
+    message(&mut sides, 1);
+    for _ in 0..80 {
+        let before = sides.each_mut().map(|side| side.adapter.link().connections_made());
+        sides[0].adapter.link().cut_connections();
+        until(&mut sides, "a new connection", |sides| {
+            (0..2).all(|at| sides[at].adapter.link().connections_made() > before[at])
+        });
+    }
+    message(&mut sides, 2);
+}
+
+/// In the environment of a process that plays the peer: the other's endpoint.
+const PEER_OF: &str = "FABRIC_SOFT_TCP_PEER_OF";
+
+/// The peer of the next test, in a process of its own; without its variable it has nothing to do.
+#[test]
+fn a_peer_process() {
+    let Ok(endpoint) = std::env::var(PEER_OF) else { return };
+    let endpoint: Endpoint = endpoint.parse().expect("an endpoint");
+    let mut side = Side::new(1, |_| {});
+    let own = side.adapter.endpoint(side.qp).expect("an endpoint");
+    fabric::connect(&mut side.adapter, side.qp, Some(endpoint), &ConnectOptions::default()).expect("connects");
+    println!("\npeer {own} {} {}", side.region.address, side.region.rkey.0);
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        side.poll();
+        std::thread::sleep(Duration::from_micros(50));
+    }
+}
+
+#[test]
+fn a_killed_peer_is_lost_and_what_was_posted_to_it_ends() {
+    let mut side = Side::new(1, |_| {});
+    let own = side.adapter.endpoint(side.qp).expect("an endpoint");
+    let mut peer = Command::new(std::env::current_exe().expect("this program"))
+        .args(["a_peer_process", "--exact", "--nocapture"])
+        .env(PEER_OF, own.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a process");
+    let lines = BufReader::new(peer.stdout.take().expect("piped")).lines();
+    let told = lines.map_while(Result::ok).find(|line| line.starts_with("peer ")).expect("the peer speaks");
+    let words: Vec<&str> = told.split(' ').collect();
+    let endpoint = words[1].parse().expect("an endpoint");
+    let (address, rkey) = (words[2].parse().expect("an address"), words[3].parse().expect("a key"));
+    let far = fabric::RemoteMemory { address, rkey: fabric::Rkey(rkey) };
+    fabric::connect(&mut side.adapter, side.qp, Some(endpoint), &ConnectOptions::default()).expect("connects");
+    let next = |side: &mut Side| {
+        let start = Instant::now();
+        loop {
+            if let Some(done) = take(side) {
+                return done;
+            }
+            assert!(start.elapsed() < PATIENCE, "nothing ends");
+            side.poll();
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    };
+    side.post(1, Operation::RdmaWrite(far), 0, 4096);
+    assert_eq!(next(&mut side).status, WcStatus::Success);
+    side.post(2, Operation::RdmaWrite(far), 0, MEMORY_BYTES);
+    peer.kill().expect("it is ours");
+    peer.wait().expect("it is ours");
+    side.post(3, Operation::RdmaRead(far), 0, MEMORY_BYTES);
+    side.post(4, Operation::Send, 0, 64);
+    let ended: Vec<WorkCompletion> = (0..3).map(|_| next(&mut side)).collect();
+    assert_eq!(ended.iter().map(|one| one.id).collect::<Vec<_>>(), [2, 3, 4]);
+    assert!(ended[1..].iter().all(|one| one.status != WcStatus::Success), "{ended:?}");
+}
