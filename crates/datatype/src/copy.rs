@@ -127,7 +127,7 @@ pub(crate) fn walk_strided<V: Visitor>(
     if let Tree::Leaf(_) = child {
         visitor.runs(turn_address(user, stride_bytes, turn), stride_bytes, each, whole);
         turn += whole;
-    } else if whole > 1 {
+    } else if whole > 1 && !is_long_loop(child) {
         let mut runs = [Stretch::default(); PATTERN_MAX];
         if let Some(used) = list_runs(child, 0, &mut runs, 0) {
             let pattern = Pattern { runs: &runs[..used], stride_bytes, each, count: whole };
@@ -139,6 +139,11 @@ pub(crate) fn walk_strided<V: Visitor>(
         walk(child, turn_address(user, stride_bytes, turn), 0, visitor);
         turn += 1;
     }
+}
+
+/// True for a loop over so many runs that it is best done as it stands.
+fn is_long_loop(tree: &Tree<Bytes>) -> bool {
+    matches!(tree, Tree::Strided(node) if matches!(node.child, Tree::Leaf(_)) && node.count >= 8)
 }
 
 /// Lists the runs of `tree` behind the `used` that are listed already; how many there are then, or `None` if that is more

@@ -1,10 +1,14 @@
 //! The copying loops: blocks of one size from one stride to another, blocks at a list of places.
 //!
-//! A block of up to 128 bytes is copied without a call: whole when its size is one that numbers have, else as its two
-//! ends, which overlap in the middle. Both ends are loaded before either is stored.
+//! A block of up to 256 bytes is copied without a call: whole when its size is one that numbers have, else as its two
+//! ends, which overlap in the middle, or in steps of 32 bytes. Blocks of 32 bytes and more use the widest registers that
+//! the processor has.
+
+/// A loop over blocks: source and its stride, target and its stride, bytes of a block, how many.
+type Strided = unsafe fn(*const u8, i64, *mut u8, i64, u64, u64);
 
 /// Longest block that is copied without calling a function.
-const INLINE_MAX_BYTES: u64 = 128;
+const INLINE_MAX_BYTES: u64 = 256;
 
 /// Copies `count` blocks of `bytes` each; the block after the one at `from` lies `from_stride` bytes further on, the one
 /// after `to` lies `to_stride` further on.
@@ -12,27 +16,97 @@ const INLINE_MAX_BYTES: u64 = 128;
 /// # Safety
 /// Each block must be readable at its source and writable at its target, and no source may overlap a target.
 pub(crate) unsafe fn strided(from: *const u8, from_stride: i64, to: *mut u8, to_stride: i64, bytes: u64, count: u64) {
-    let kernel = match bytes {
+    let kernel: Strided = match bytes {
         1 => strided_whole::<1>,
         2 => strided_whole::<2>,
         4 => strided_whole::<4>,
         8 => strided_whole::<8>,
         12 => strided_whole::<12>,
         16 => strided_whole::<16>,
+        20 => strided_whole::<20>,
         24 => strided_whole::<24>,
-        32 => strided_whole::<32>,
-        48 => strided_whole::<48>,
-        64 => strided_whole::<64>,
+        28 => strided_whole::<28>,
         3 => strided_ends::<2>,
         5..=7 => strided_ends::<4>,
         9..=15 => strided_ends::<8>,
         17..=31 => strided_ends::<16>,
-        33..=63 => strided_ends::<32>,
-        65..=INLINE_MAX_BYTES => strided_ends::<64>,
+        32..=INLINE_MAX_BYTES => strided_wide(bytes),
         _ => strided_long,
     };
     // SAFETY: the caller's promise is the kernel's, and the kernel was chosen for this size.
     unsafe { kernel(from, from_stride, to, to_stride, bytes, count) };
+}
+
+/// The loop for blocks of 32 to [`INLINE_MAX_BYTES`] bytes.
+fn strided_wide(bytes: u64) -> Strided {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx") {
+        return match bytes {
+            32 => avx::strided_whole::<32>,
+            64 => avx::strided_whole::<64>,
+            96 => avx::strided_whole::<96>,
+            128 => avx::strided_whole::<128>,
+            33..=63 => avx::strided_ends::<32>,
+            _ => avx::strided_steps,
+        };
+    }
+    match bytes {
+        32 => strided_whole::<32>,
+        64 => strided_whole::<64>,
+        96 => strided_whole::<96>,
+        128 => strided_whole::<128>,
+        33..=63 => strided_ends::<32>,
+        _ => strided_steps,
+    }
+}
+
+/// The same loops, compiled for processors with registers of 32 bytes.
+#[cfg(target_arch = "x86_64")]
+mod avx {
+    /// # Safety
+    /// As [`super::strided_whole`], on a processor with AVX.
+    #[target_feature(enable = "avx")]
+    pub unsafe fn strided_whole<const N: usize>(
+        from: *const u8,
+        from_stride: i64,
+        to: *mut u8,
+        to_stride: i64,
+        bytes: u64,
+        count: u64,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { super::strided_whole::<N>(from, from_stride, to, to_stride, bytes, count) };
+    }
+
+    /// # Safety
+    /// As [`super::strided_ends`], on a processor with AVX.
+    #[target_feature(enable = "avx")]
+    pub unsafe fn strided_ends<const N: usize>(
+        from: *const u8,
+        from_stride: i64,
+        to: *mut u8,
+        to_stride: i64,
+        bytes: u64,
+        count: u64,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { super::strided_ends::<N>(from, from_stride, to, to_stride, bytes, count) };
+    }
+
+    /// # Safety
+    /// As [`super::strided_steps`], on a processor with AVX.
+    #[target_feature(enable = "avx")]
+    pub unsafe fn strided_steps(
+        from: *const u8,
+        from_stride: i64,
+        to: *mut u8,
+        to_stride: i64,
+        bytes: u64,
+        count: u64,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { super::strided_steps(from, from_stride, to, to_stride, bytes, count) };
+    }
 }
 
 /// Copies a block of `bytes` from each of the `places`, relative to `from`, to consecutive memory at `to`.
@@ -125,6 +199,20 @@ unsafe fn copy_ends<const N: usize>(from: *const u8, to: *mut u8, bytes: usize) 
     unsafe { to.wrapping_add(behind).cast::<[u8; N]>().write(tail) };
 }
 
+/// # Safety
+/// As [`std::ptr::copy_nonoverlapping`] for `bytes`, which is at least 32.
+#[inline(always)]
+unsafe fn copy_steps(from: *const u8, to: *mut u8, bytes: usize) {
+    debug_assert!(bytes >= 32);
+    for at in (0..bytes - 31).step_by(32) {
+        // SAFETY: 32 of the caller's bytes.
+        unsafe { copy_whole::<32>(from.wrapping_add(at), to.wrapping_add(at)) };
+    }
+    let last = bytes - 32;
+    // SAFETY: the last 32 of them, some of which may have been copied before.
+    unsafe { copy_whole::<32>(from.wrapping_add(last), to.wrapping_add(last)) };
+}
+
 /// Calls `copy` with pairs of addresses, each a stride after the one before.
 #[inline(always)]
 fn over_strides(
@@ -135,15 +223,27 @@ fn over_strides(
     count: u64,
     copy: impl Fn(*const u8, *mut u8),
 ) {
-    for _ in 0..count {
+    let (from_stride, to_stride) = (from_stride as isize, to_stride as isize);
+    // Four a turn: what a turn costs besides is as much as copying a number.
+    for _ in 0..count / 4 {
+        let (from_third, to_third) = (from.wrapping_offset(2 * from_stride), to.wrapping_offset(2 * to_stride));
         copy(from, to);
-        from = from.wrapping_offset(from_stride as isize);
-        to = to.wrapping_offset(to_stride as isize);
+        copy(from.wrapping_offset(from_stride), to.wrapping_offset(to_stride));
+        copy(from_third, to_third);
+        copy(from_third.wrapping_offset(from_stride), to_third.wrapping_offset(to_stride));
+        from = from_third.wrapping_offset(2 * from_stride);
+        to = to_third.wrapping_offset(2 * to_stride);
+    }
+    for _ in 0..count % 4 {
+        copy(from, to);
+        from = from.wrapping_offset(from_stride);
+        to = to.wrapping_offset(to_stride);
     }
 }
 
 /// # Safety
 /// As [`strided`] with `bytes == N`.
+#[inline(always)]
 unsafe fn strided_whole<const N: usize>(
     from: *const u8,
     from_stride: i64,
@@ -160,6 +260,7 @@ unsafe fn strided_whole<const N: usize>(
 
 /// # Safety
 /// As [`strided`] with `bytes` from `N` to `2 * N`.
+#[inline(always)]
 unsafe fn strided_ends<const N: usize>(
     from: *const u8,
     from_stride: i64,
@@ -170,6 +271,15 @@ unsafe fn strided_ends<const N: usize>(
 ) {
     // SAFETY: each pair of addresses is a block of the caller's.
     let copy = |from, to| unsafe { copy_ends::<N>(from, to, bytes as usize) };
+    over_strides(from, from_stride, to, to_stride, count, copy);
+}
+
+/// # Safety
+/// As [`strided`] with `bytes` of at least 32.
+#[inline(always)]
+unsafe fn strided_steps(from: *const u8, from_stride: i64, to: *mut u8, to_stride: i64, bytes: u64, count: u64) {
+    // SAFETY: each pair of addresses is a block of the caller's.
+    let copy = |from, to| unsafe { copy_steps(from, to, bytes as usize) };
     over_strides(from, from_stride, to, to_stride, count, copy);
 }
 
