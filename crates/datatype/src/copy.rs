@@ -404,4 +404,11 @@ impl Visitor for List<'_> {
             self.run(turn_address(user, stride_bytes, turn), bytes);
         }
     }
+
+    fn blocks(&mut self, user: *mut u8, displacements: &[i64], bytes: u64) {
+        let free = self.segments.len() - self.used;
+        for displacement in &displacements[..displacements.len().min(free)] {
+            self.run(user.wrapping_offset(*displacement as isize), bytes);
+        }
+    }
 }

@@ -1,13 +1,14 @@
 //! A datatype: an immutable type map with its name, its commit flag and the memory of how it was made.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::basic::Basic;
 use crate::contents::{Combiner, Construction, Contents, Envelope};
 use crate::error::TypeError;
 use crate::layout::{Bytes, Run, Tree};
 use crate::shape::{Shape, Signature, elements_in};
+use crate::statistics::BlockStatistics;
 
 /// A datatype of the standard; immutable but for its name, its commit flag and the face's cookie.
 ///
@@ -24,6 +25,8 @@ pub struct Datatype {
     committed: AtomicBool,
     large: AtomicBool,
     name: Mutex<Option<String>>,
+    /// Counted when first asked for.
+    blocks: OnceLock<Option<BlockStatistics>>,
     /// A number of the face's choosing, such as the handle it gave out; 0 at first.
     pub face_handle: AtomicUsize,
 }
@@ -65,6 +68,11 @@ impl Datatype {
     /// The bytes from the first to the last byte of data in memory order.
     pub fn true_extent(&self) -> i64 {
         self.shape.data.as_ref().map_or(0, |data| data.true_ub - data.true_lb)
+    }
+
+    /// How the data of one element is cut into blocks; `None` if there is none.
+    pub fn blocks(&self) -> Option<BlockStatistics> {
+        *self.blocks.get_or_init(|| self.shape.data.as_ref().map(|data| BlockStatistics::of(&data.bytes.tree)))
     }
 
     /// True if any number of elements occupies consecutive bytes from the buffer's address on, in packed order.
@@ -208,6 +216,7 @@ impl Datatype {
             committed: AtomicBool::new(false),
             large: AtomicBool::new(false),
             name: Mutex::new(None),
+            blocks: OnceLock::new(),
             face_handle: AtomicUsize::new(0),
         })
     }

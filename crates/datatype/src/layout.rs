@@ -249,7 +249,34 @@ impl<L: Leaf> Placed<L> {
     }
 }
 
-fn strided<L: Leaf>(count: u64, stride_bytes: i64, child: Tree<L>) -> Result<Tree<L>, TypeError> {
+impl<L: Leaf> Blocks<L> {
+    /// The same leaf at each of `displacements`; the caller knows that the whole size fits.
+    pub fn new(leaf: L, displacements: Box<[i64]>) -> Self {
+        Blocks { leaf, packed_bytes: leaf.packed_bytes() * displacements.len() as u64, displacements }
+    }
+}
+
+impl<L: Leaf> Parts<L> {
+    /// Children at their displacements; the caller knows that the whole size fits.
+    ///
+    /// # Errors
+    /// [`TypeError::TooDeep`]
+    pub fn new(placed: Vec<Placed<L>>) -> Result<Self, TypeError> {
+        let depth = deeper(placed.iter().map(|p| p.tree.depth()).max().unwrap_or(0))?;
+        let mut end_bytes = 0;
+        let part = |p: Placed<L>| {
+            end_bytes += p.tree.packed_bytes();
+            Part { displacement: p.displacement, end_bytes, tree: p.tree }
+        };
+        Ok(Parts { parts: placed.into_iter().map(part).collect(), depth })
+    }
+}
+
+/// `count` times the same child; the caller knows that the whole size fits.
+///
+/// # Errors
+/// [`TypeError::TooDeep`]
+pub(crate) fn strided<L: Leaf>(count: u64, stride_bytes: i64, child: Tree<L>) -> Result<Tree<L>, TypeError> {
     let depth = deeper(child.depth())?;
     let packed_bytes = child.packed_bytes() * count;
     Ok(Tree::Strided(Arc::new(Strided { count, stride_bytes, child, packed_bytes, depth })))
@@ -314,21 +341,14 @@ impl<L: Leaf> Sequencer<L> {
         }
         let relative = |at: &Placed<L>| at.displacement - displacement;
         let tree = match &first.tree {
-            Tree::Leaf(leaf) if alike => Tree::Blocks(Arc::new(Blocks {
-                leaf: *leaf,
-                packed_bytes: leaf.packed_bytes() * placed.len() as u64,
-                displacements: placed.iter().map(relative).collect(),
-            })),
+            Tree::Leaf(leaf) if alike => {
+                Tree::Blocks(Arc::new(Blocks::new(*leaf, placed.iter().map(relative).collect())))
+            }
             _ => match leaves(&placed, displacement) {
                 Some(pieces) => Tree::Pieces(Arc::new(Pieces { pieces })),
                 None => {
-                    let depth = deeper(placed.iter().map(|p| p.tree.depth()).max().unwrap_or(0))?;
-                    let mut end_bytes = 0;
-                    let part = |p: Placed<L>| {
-                        end_bytes += p.tree.packed_bytes();
-                        Part { displacement: p.displacement - displacement, end_bytes, tree: p.tree }
-                    };
-                    Tree::Parts(Arc::new(Parts { parts: placed.into_iter().map(part).collect(), depth }))
+                    let relative = |p: Placed<L>| p.shifted(-displacement);
+                    Tree::Parts(Arc::new(Parts::new(placed.into_iter().map(relative).collect())?))
                 }
             },
         };

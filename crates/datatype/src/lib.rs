@@ -4,7 +4,8 @@
 //!
 //! A [`Datatype`] is made from a [`Basic`] by constructors and never changes; its layout is kept as nested strided loops,
 //! however many elements it describes. A [`SendBuf`] or [`RecvBuf`] is user memory seen through a datatype: it packs and
-//! unpacks from any byte on. [`UserMemory`] and [`Scratch`] are memory that many buffers are carved from. An [`Op`]
+//! unpacks from any byte on. A [`Layout`] is what a peer needs to know of a datatype to copy on its own, in a wire form that is
+//! parsed or refused. [`UserMemory`] and [`Scratch`] are memory that many buffers are carved from. An [`Op`]
 //! reduces elements.
 //!
 //! **Invariants**
@@ -48,6 +49,8 @@ mod op;
 mod range;
 mod reduce;
 mod shape;
+mod statistics;
+mod wire;
 
 pub use array::Darray;
 pub use basic::{Basic, Class, SizedClass};
@@ -58,3 +61,5 @@ pub use datatype::Datatype;
 pub use error::{Argument, TypeError};
 pub use memory::{Scratch, UserMemory, UserMemoryMut};
 pub use op::{Op, OpError, PredefinedOp, UserFunction};
+pub use statistics::BlockStatistics;
+pub use wire::{Layout, LayoutError};

@@ -1,5 +1,6 @@
 //! Random nested datatypes against a naive oracle that lists every entry of the type map.
 
+mod hostile;
 mod model;
 mod recipe;
 
