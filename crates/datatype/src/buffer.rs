@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::copy::{List, Pack, Segment, Unpack, Visitor, walk_strided};
 use crate::datatype::Datatype;
-use crate::memory::Block;
+use crate::memory::{Block, span};
 
 /// Packed bytes that one step of [`RecvBuf::copy_from`] moves when neither side is contiguous.
 const BOUNCE_BYTES: usize = 16 * 1024;
@@ -113,6 +113,11 @@ impl SendBuf {
         self.0.pack_at(offset_bytes, dst)
     }
 
+    /// Whole elements whose data is not consecutive, if that is what this is.
+    pub fn scattered(&self) -> Option<ScatteredData<'_>> {
+        self.0.scattered_data()
+    }
+
     /// Lists the stretches of memory from the packed byte `offset_bytes` on, as many as fit, and returns how many.
     pub fn segments_at(&self, offset_bytes: u64, segments: &mut [Segment]) -> usize {
         self.0.segments_at(offset_bytes, segments)
@@ -207,6 +212,11 @@ impl RecvBuf {
         self.0.unpack_at(offset_bytes, src)
     }
 
+    /// Whole elements whose data is not consecutive, if that is what this is.
+    pub fn scattered(&self) -> Option<ScatteredData<'_>> {
+        self.0.scattered_data()
+    }
+
     /// Reads back what [`RecvBuf::unpack_at`] wrote.
     pub fn pack_at(&self, offset_bytes: u64, dst: &mut [u8]) -> usize {
         self.0.pack_at(offset_bytes, dst)
@@ -255,6 +265,28 @@ impl RecvBuf {
 
     pub(crate) fn elements(&self, datatype: &Datatype) -> Option<Elements> {
         self.0.elements(datatype)
+    }
+}
+
+/// Whole elements of a datatype whose data is not consecutive.
+#[derive(Clone, Copy, Debug)]
+pub struct ScatteredData<'a> {
+    /// Of what type they are.
+    pub datatype: &'a Arc<Datatype>,
+    /// How many there are.
+    pub count: u64,
+    /// The address of displacement 0 of the first one.
+    pub origin: usize,
+    /// Where the first byte of data lies.
+    pub start: usize,
+    /// Bytes of memory from there to the end of the last byte of data.
+    pub span_bytes: usize,
+}
+
+impl ScatteredData<'_> {
+    /// Blocks of consecutive bytes that all elements consist of.
+    pub fn block_count(&self) -> u64 {
+        self.datatype.blocks().map_or(0, |blocks| blocks.count.saturating_mul(self.count))
     }
 }
 
@@ -376,6 +408,23 @@ impl View {
             None => list.run(self.start.wrapping_add(offset_bytes as usize), left),
         }
         list.used()
+    }
+
+    fn scattered_data(&self) -> Option<ScatteredData<'_>> {
+        let Scattered { datatype, count, skip_bytes, .. } = self.scattered()?;
+        if *skip_bytes > 0 || self.len_bytes != count.checked_mul(datatype.size())? {
+            return None;
+        }
+        let (low, high) = span(*count, datatype)?;
+        let origin = self.start.expose_provenance();
+        let span_bytes = usize::try_from(high - low).ok()?;
+        Some(ScatteredData {
+            datatype,
+            count: *count,
+            origin,
+            start: origin.wrapping_add_signed(low as isize),
+            span_bytes,
+        })
     }
 
     fn slice(&self, offset_bytes: u64, len_bytes: u64) -> View {

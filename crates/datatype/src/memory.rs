@@ -227,7 +227,7 @@ fn place(base: *mut u8, owner: Option<&Block>, displacement_bytes: i64, count: u
 }
 
 /// The displacements of the first byte of data of `count` elements and of the one behind the last.
-fn span(count: u64, datatype: &Datatype) -> Option<(i64, i64)> {
+pub(crate) fn span(count: u64, datatype: &Datatype) -> Option<(i64, i64)> {
     if count == 0 || datatype.size() == 0 {
         return Some((0, 0));
     }

@@ -94,7 +94,8 @@ impl Layout {
             return Err(LayoutError::Length);
         }
         let shifted = |at: i64| at.checked_add(displacement).ok_or(LayoutError::Overflow);
-        (shifted(parsed.low)?, shifted(parsed.high)?);
+        shifted(parsed.low)?;
+        shifted(parsed.high)?;
         Ok(Layout { bytes: Placed { displacement, tree: parsed.tree }, size: parsed.size, extent })
     }
 

@@ -59,7 +59,7 @@ pub use identifiers::{
     QpNumber, QueuePair, Rkey, SharedReceiveQueue, SrqNumber, XrcDomain,
 };
 pub use memory::{Access, LocalMemory, MemoryRegion, RemoteMemory, ScatterGather, Translation};
-pub use peers::{DirectCopy, DirectCopyError, MappedArea, MappedPeers, Wakeup};
+pub use peers::{DirectCopy, DirectCopyError, LocalPieces, MappedArea, MappedPeers, PieceCopy, RemotePiece, Wakeup};
 pub use queue_pair::{
     ConnectOptions, QueuePairAttributes, QueuePairState, ReceiverNotReadyRetry, SharedReceiveQueueAttributes,
     Transition, Transport,

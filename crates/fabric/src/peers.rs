@@ -9,7 +9,7 @@ use std::time::Duration;
 use base::memory::{ReadRange, WriteRange};
 use lockfree::{SharedMemory, Ticket};
 
-use crate::{Access, FabricError, LocalMemory, MemoryRegion, PeerIndex, RemoteMemory, Translation};
+use crate::{Access, FabricError, LocalMemory, MemoryRegion, PeerIndex, RemoteMemory, Rkey, Translation};
 
 /// One copy between this process and a peer, done by this process.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +28,38 @@ pub enum DirectCopy {
         /// From there.
         remote: RemoteMemory,
     },
+}
+
+/// Consecutive memory of a peer, inside a region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RemotePiece {
+    /// First byte, as an address of the peer.
+    pub address: u64,
+    /// Length in bytes.
+    pub len_bytes: u64,
+}
+
+/// One copy between many pieces of this process and many pieces of a peer, all in one region there; as many bytes here
+/// as there, cut in any way.
+#[derive(Clone, Copy, Debug)]
+pub struct PieceCopy<'a> {
+    /// This side.
+    pub local: LocalPieces<'a>,
+    /// That side.
+    pub remote: &'a [RemotePiece],
+    /// The peer's key for the region around its pieces.
+    pub rkey: Rkey,
+    /// Pieces of a side that are handed to the device at once; more is faster.
+    pub list_max: usize,
+}
+
+/// This side of a [`PieceCopy`]: which way it goes.
+#[derive(Clone, Copy, Debug)]
+pub enum LocalPieces<'a> {
+    /// From here to there.
+    From(&'a [ReadRange]),
+    /// From there to here.
+    To(&'a [WriteRange]),
 }
 
 /// Why a direct copy was not made.
@@ -75,6 +107,25 @@ pub trait MappedPeers: Send {
     /// # Errors
     /// Why nothing, or not everything, was copied.
     fn copy(&mut self, peer: PeerIndex, copy: &DirectCopy) -> Result<(), DirectCopyError>;
+
+    /// Registers memory of which only parts were promised: a message's pieces with the gaps between them. Only devices
+    /// that let the system check every access can do that.
+    ///
+    /// # Errors
+    /// [`FabricError::Exhausted`], or that the device can not.
+    fn register_span(&mut self, address: usize, len_bytes: usize, access: Access) -> Result<MemoryRegion, FabricError> {
+        let _ = (address, len_bytes, access);
+        Err(FabricError::Unsupported { operation: "register_span", reason: "the device copies unchecked" })
+    }
+
+    /// Copies many pieces now; done when it returns.
+    ///
+    /// # Errors
+    /// Why nothing, or not everything, was copied.
+    fn copy_pieces(&mut self, peer: PeerIndex, copy: &PieceCopy<'_>) -> Result<(), DirectCopyError> {
+        let _ = (peer, copy);
+        Err(DirectCopyError::Refused)
+    }
 
     /// The part of a peer's memory that it keeps for a purpose (a channel, a cell …).
     fn mapped(&self, area: MappedArea) -> Option<SharedMemory>;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use base::sync::Ordering;
 use fabric::{
-    Access, DirectCopy, DirectCopyError, FabricError, LocalMemory, MappedArea, MappedPeers, MemoryRegion, PeerIndex,
-    RemoteMemory, SharedMemory, Translation, Wakeup,
+    Access, DirectCopy, DirectCopyError, FabricError, LocalMemory, LocalPieces, MappedArea, MappedPeers, MemoryRegion,
+    PeerIndex, PieceCopy, RemoteMemory, SharedMemory, Translation, Wakeup,
 };
 use lockfree::Doorbell;
 
@@ -49,11 +49,7 @@ impl ShmPeers {
     }
 
     fn allowed(&self, peer: PeerIndex, remote: &RemoteMemory, len: u64, write: bool) -> bool {
-        len <= COPY_MAX_BYTES
-            && self
-                .segment
-                .region_table(peer.0)
-                .is_some_and(|table| region_table::check(&table, remote.rkey, remote.address, len, write))
+        len <= COPY_MAX_BYTES && region_table_allows(&self.segment, peer, remote, len, write)
     }
 
     fn process_id(&self, peer: PeerIndex) -> Option<i32> {
@@ -61,6 +57,12 @@ impl ShmPeers {
         let pid = self.segment.identity(peer.0)?.half(0).load(Ordering::Acquire);
         i32::try_from(pid).ok().filter(|pid| *pid > 0)
     }
+}
+
+/// What the peer's own table says.
+fn region_table_allows(segment: &Segment, peer: PeerIndex, remote: &RemoteMemory, len: u64, write: bool) -> bool {
+    let table = segment.region_table(peer.0);
+    table.is_some_and(|table| region_table::check(&table, remote.rkey, remote.address, len, write))
 }
 
 impl MappedPeers for ShmPeers {
@@ -87,6 +89,33 @@ impl MappedPeers for ShmPeers {
 
     fn register(&mut self, memory: LocalMemory, access: Access) -> Result<MemoryRegion, FabricError> {
         self.table.register(memory.address(), memory.len_bytes(), access)
+    }
+
+    fn register_span(&mut self, address: usize, len_bytes: usize, access: Access) -> Result<MemoryRegion, FabricError> {
+        self.table.register(address, len_bytes, access)
+    }
+
+    fn copy_pieces(&mut self, peer: PeerIndex, copy: &PieceCopy<'_>) -> Result<(), DirectCopyError> {
+        if self.cross_memory.is_err() {
+            return Err(DirectCopyError::Refused);
+        }
+        let pid = self.process_id(peer).ok_or(DirectCopyError::PeerGone)?;
+        let ends = copy.remote.iter().map(|piece| piece.address.checked_add(piece.len_bytes));
+        let end = ends.collect::<Option<Vec<u64>>>().and_then(|ends| ends.into_iter().max());
+        let start = copy.remote.iter().map(|piece| piece.address).min();
+        let (Some(start), Some(end)) = (start, end) else { return Err(DirectCopyError::AccessError) };
+        let write = matches!(copy.local, LocalPieces::From(_));
+        // All pieces lie in one region exactly if everything from the first to the last does.
+        let around = RemoteMemory { address: start, rkey: copy.rkey };
+        if !region_table_allows(&self.segment, peer, &around, end - start, write) {
+            return Err(DirectCopyError::AccessError);
+        }
+        match copy.local {
+            // SAFETY: the ranges were promised readable until this copy is over.
+            LocalPieces::From(local) => unsafe { cross_memory::write_pieces(pid, local, copy.remote, copy.list_max) },
+            // SAFETY: the ranges were promised writable, and left alone, until this copy is over.
+            LocalPieces::To(local) => unsafe { cross_memory::read_pieces(pid, local, copy.remote, copy.list_max) },
+        }
     }
 
     fn deregister(&mut self, region: MemoryRegion) {
