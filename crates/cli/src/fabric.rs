@@ -57,7 +57,7 @@ fn described(report: DeviceReport) -> Device {
     device
 }
 
-fn abilities(found: &Capabilities) -> [(&'static str, bool); 10] {
+fn abilities(found: &Capabilities) -> [(&'static str, bool); 11] {
     [
         ("reliable_connections", found.reliable_connections),
         ("xrc", found.xrc),
@@ -66,6 +66,7 @@ fn abilities(found: &Capabilities) -> [(&'static str, bool); 10] {
         ("atomics", found.atomics),
         ("completion_descriptor", found.completion_descriptor),
         ("multi_queue_receives", found.multi_queue_receives),
+        ("independent_queues", found.independent_queues),
         ("mapped_memory", found.mapped_memory),
         ("asynchronous", found.asynchronous.is_ok()),
         ("single_copy", found.single_copy.is_ok()),

@@ -186,6 +186,11 @@ pub trait Link: Send {
     /// The sleeper is awake: the descriptor is reset.
     fn woken(&mut self) {}
 
+    /// Where receives of shared queues are shown to senders, for links on which whoever comes second moves the data.
+    fn board(&mut self) -> Option<Box<dyn Board>> {
+        None
+    }
+
     /// The shortcut for links on which the initiator's processor can do the target's part.
     fn direct(&mut self) -> Option<&mut dyn Direct> {
         None
@@ -214,6 +219,8 @@ pub struct DirectQueuePair {
     pub access: Access,
     /// The protection domain it works in.
     pub domain: u32,
+    /// The XRC domain whose queues it reaches.
+    pub xrc: Option<u32>,
 }
 
 /// Reads, writes and atomics done by the initiator's processor, where it reaches the target's memory.
@@ -250,4 +257,81 @@ pub struct DirectTarget {
     pub memory: fabric::RemoteMemory,
     /// How much of it.
     pub len_bytes: u64,
+}
+
+/// What goes with the data of a send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Note {
+    /// Immediate data.
+    pub immediate: Option<u32>,
+    /// The receiver is to be woken.
+    pub solicited: bool,
+    /// The queue pair it comes through, at the receiver.
+    pub qp: u32,
+}
+
+/// A receive that was filled without its owner's help.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Filled {
+    /// Bytes of the message.
+    pub len_bytes: u64,
+    /// What came with them.
+    pub note: Note,
+    /// False if the sender took it and could not write to it: the message comes as a packet.
+    pub is_whole: bool,
+}
+
+/// What became of a send that was offered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Offered {
+    /// It is in its receive.
+    Done,
+    /// It waits under this number, and whoever posts a receive fetches it.
+    Waits(u32),
+    /// Not this way: it goes as a packet, and its target decides.
+    NotHere,
+}
+
+/// The far end of a send to a shared queue, through connected queue pairs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BoardTarget {
+    /// The peer.
+    pub peer: LinkPeer,
+    /// Its queue pair.
+    pub remote_qp: u32,
+    /// Ours.
+    pub local_qp: u32,
+    /// Its shared receive queue.
+    pub queue: u32,
+}
+
+/// Receives shown to senders, and sends left for receivers: the second to arrive moves the data.
+///
+/// Slots have numbers, the caller's until their end was told: of a receive by [`Board::filled`], [`Board::hide`] or
+/// [`Board::settle`], of a send by [`Board::sent`] or [`Board::withdraw`].
+pub trait Board: Send {
+    /// Shows a queue of the XRC domain `domain`, with `depth` receives at most; false if it can not be shown.
+    fn open(&mut self, queue: u32, domain: u32, depth: u32) -> bool;
+    /// Hides it. Sends that wait come as packets; receives not taken are the caller's again.
+    fn close(&mut self, queue: u32, depth: u32);
+    /// A receive whose memory was checked; `None` if it can not be shown.
+    fn show(&mut self, queue: u32, into: &[WriteRange]) -> Option<u32>;
+    /// Takes it back; false if a sender took it first.
+    fn hide(&mut self, queue: u32, slot: u32) -> bool;
+    /// Queues in which receives were filled since this was asked last.
+    fn queues_filled(&mut self, into: &mut Vec<u32>);
+    /// How a receive ended, if it has. Its length is what the sender says.
+    fn filled(&mut self, slot: u32) -> Option<Filled>;
+    /// True if `peer` was filling the receive; the peer is gone, and the slot is free.
+    fn is_abandoned(&mut self, slot: u32, peer: LinkPeer) -> bool;
+    /// Waits until a receive that was taken is filled, which is short; `None` if its sender died over it.
+    fn settle(&mut self, slot: u32) -> Option<Filled>;
+    /// Offers a send.
+    fn offer(&mut self, to: &BoardTarget, from: &[ReadRange], note: Note) -> Offered;
+    /// How a send that waited ended, if it has: true if it was taken whole, false if it must come as a packet.
+    fn sent(&mut self, slot: u32) -> Option<bool>;
+    /// Takes a send back; if somebody has taken it, waits for the end of that, which is short, and returns false.
+    fn withdraw(&mut self, to: &BoardTarget, slot: u32) -> bool;
+    /// False if the queue pair at the far end takes nothing any more.
+    fn is_connected(&self, to: &BoardTarget) -> bool;
 }

@@ -49,6 +49,12 @@ impl<T> Numbered<T> {
         if u32::from(slot.generation) == number >> 16 { slot.value.as_mut() } else { None }
     }
 
+    /// The number that the object at `index` has now.
+    pub(crate) fn number_at(&self, index: u32) -> Option<u32> {
+        let slot = self.slots.get(index as usize).filter(|slot| slot.value.is_some())?;
+        Some(number(slot.generation, index))
+    }
+
     pub(crate) fn remove(&mut self, number: u32) -> Option<T> {
         let slot = self.slots.get_mut((number & 0xffff) as usize)?;
         if u32::from(slot.generation) != number >> 16 {

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use base::memory::WriteRange;
 use fabric::{
-    Access, CompletionQueue, ConnectOptions, Context, Endpoint, Lkey, LocalMemory, MemoryRegion, Operation, Payload,
-    PeerIndex, ProtectionDomain, QueuePair, QueuePairAttributes, QueuePairState, ReceiveRequest, Rkey, SendRequest,
-    SharedMemory, WcStatus, WorkCompletion,
+    Access, CompletionQueue, ConnectOptions, Context, Destination, Endpoint, Lkey, LocalMemory, MemoryRegion,
+    Operation, Payload, PeerIndex, ProtectionDomain, QueuePair, QueuePairAttributes, QueuePairState, ReceiveRequest,
+    Rkey, SendRequest, SharedMemory, SharedReceiveQueueAttributes, SrqNumber, Transport, WcStatus, WorkCompletion,
 };
 use fabric_soft::SoftContext;
 use fabric_soft::shm::{Segment, SegmentServer, Shape, ShmLink, join, probe_cross_memory};
@@ -49,7 +49,12 @@ impl Adapter {
     }
 
     fn queue_pair(&mut self) -> (QueuePair, Endpoint) {
-        let attributes = QueuePairAttributes::new(self.domain, self.completions);
+        self.queue_pair_of(Transport::ReliableConnection)
+    }
+
+    fn queue_pair_of(&mut self, transport: Transport) -> (QueuePair, Endpoint) {
+        let usual = QueuePairAttributes::new(self.domain, self.completions);
+        let attributes = QueuePairAttributes { transport, ..usual };
         let qp = self.context.create_queue_pair(&attributes).expect("a queue pair");
         (qp, self.context.endpoint(qp).expect("an endpoint"))
     }
@@ -186,7 +191,8 @@ fn peer_process() {
     let variable = |name: &str| std::env::var(name).expect("set by the test");
     let segment = join(&variable("FERROVIA_TEST_SEGMENT"), SHAPE).expect("the segment");
     let mut adapter = Adapter::new(segment, variable("FERROVIA_TEST_PLACE").parse().expect("a place"));
-    let (qp, endpoint) = adapter.queue_pair();
+    let transport = if role == "claim" { Transport::XrcInitiator } else { Transport::ReliableConnection };
+    let (qp, endpoint) = adapter.queue_pair_of(transport);
     let (region, page) = (adapter.region, adapter.page);
     println!("PEER {endpoint} {} {} {} {}", region.address, region.rkey.0, page.address, page.rkey.0);
     let mut line = String::new();
@@ -210,6 +216,7 @@ fn peer_process() {
         "echo" => echo(&mut adapter, qp),
         "sink" => sink(&mut adapter, qp),
         "idle" => idle(&mut adapter, qp),
+        "claim" => claim(&mut adapter, qp, SrqNumber(key)),
         other => pour(&mut adapter, qp, theirs, other.parse().expect("a kind of operation")),
     }
 }
@@ -261,6 +268,73 @@ fn pour(adapter: &mut Adapter, qp: QueuePair, theirs: MemoryRegion, kind: usize)
         let (operation, len) = operation(kind, theirs, id);
         id += adapter.post(qp, id, operation, 0, len) as u64;
         adapter.poll();
+    }
+}
+
+/// Sends into a shared queue as often as it can.
+fn claim(adapter: &mut Adapter, qp: QueuePair, queue: SrqNumber) {
+    loop {
+        let list = [adapter.region.part(0, BYTES as u32)];
+        let mut request = SendRequest::new(0, Operation::Send, Payload::Memory(&list));
+        request.destination = Destination::SharedReceiveQueue(queue);
+        adapter.context.post_send(qp, &[request]).expect("the queue pair exists");
+        adapter.poll();
+    }
+}
+
+/// A sender that dies while it fills a receive costs that receive at most, and the queue serves others on.
+#[test]
+fn a_sender_killed_over_shared_receives_leaves_their_queue_whole() {
+    for round in 0..4u64 {
+        let (mut adapter, mut peers) = start(&["claim", "claim"], false);
+        let xrc = adapter.context.open_xrc_domain().expect("an XRC domain");
+        let attributes = SharedReceiveQueueAttributes {
+            protection_domain: adapter.domain,
+            depth: 64,
+            entries_max: 1,
+            xrc: Some((xrc, adapter.completions)),
+        };
+        let queue = adapter.context.create_shared_receive_queue(&attributes).expect("a queue");
+        let number = adapter.context.shared_receive_queue_number(queue).expect("a number");
+        let qps: Vec<QueuePair> = peers
+            .iter_mut()
+            .map(|peer| {
+                let (qp, endpoint) = adapter.queue_pair_of(Transport::XrcTarget(xrc));
+                peer.tell(&format!("{endpoint} 0 {}", number.0));
+                fabric::connect(&mut adapter.context, qp, Some(peer.endpoint.clone()), &ConnectOptions::default())
+                    .expect("connects");
+                qp
+            })
+            .collect();
+        let list = [adapter.region.part(0, BYTES as u32)];
+        let mut posted = 0u64;
+        let mut ended = 0u64;
+        let mut turn = |adapter: &mut Adapter, target: u64| {
+            while ended < target {
+                while posted < ended + 16 {
+                    let request = ReceiveRequest { id: posted, list: &list };
+                    assert_eq!(adapter.context.post_shared_receive(queue, &[request]), Ok(1));
+                    posted += 1;
+                }
+                let done = adapter.poll();
+                for done in &done {
+                    use WcStatus::{Success, WorkRequestFlushed};
+                    assert!(matches!(done.status, Success | WorkRequestFlushed), "{done:?}");
+                }
+                ended += done.len() as u64;
+            }
+        };
+        turn(&mut adapter, 20 + round * 7);
+        peers[0].kill();
+        let start = Instant::now();
+        while adapter.context.queue_pair_state(qps[0]) != Ok(QueuePairState::Error) {
+            turn(&mut adapter, 1);
+            adapter.poll();
+            assert!(start.elapsed() < PATIENCE, "the death is noticed");
+        }
+        turn(&mut adapter, 200 + round);
+        assert_eq!(adapter.context.queue_pair_state(qps[1]), Ok(QueuePairState::ReadyToSend), "the other goes on");
+        adapter.context.destroy_shared_receive_queue(queue).expect("nothing holds it");
     }
 }
 

@@ -46,6 +46,7 @@ pub(crate) fn capabilities(adapter: &Arc<Adapter>, offer: &PortOffer) -> Result<
         atomics: attributes.atomic_cap != ATOMIC_NONE,
         completion_descriptor: true,
         multi_queue_receives: false,
+        independent_queues: false,
         mapped_memory: false,
         // Regions on demand, which follow the memory map, are never asked for.
         translation: Translation::Pinned,

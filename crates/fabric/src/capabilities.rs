@@ -23,6 +23,9 @@ pub struct Capabilities {
     pub completion_descriptor: bool,
     /// One receive posted to many queues, claimed once.
     pub multi_queue_receives: bool,
+    /// XRC sends that wait for receives of one queue need not hold up those to others; see
+    /// [`QueuePairAttributes::independent_queues`](crate::QueuePairAttributes::independent_queues).
+    pub independent_queues: bool,
     /// [`Context::allocate`](crate::Context::allocate) gives memory that peers on this host map.
     pub mapped_memory: bool,
     /// What keys mean whose memory has been unmapped.

@@ -105,6 +105,10 @@ pub struct QueuePairAttributes {
     pub receive_entries_max: u32,
     /// Bytes of an inline payload, at most.
     pub inline_max_bytes: u32,
+    /// Beyond verbs, XRC only: a send that waits for a receive of its queue does not hold up those to other queues.
+    /// Requests complete in order per queue then. Needs
+    /// [`Capabilities::independent_queues`](crate::Capabilities::independent_queues).
+    pub independent_queues: bool,
 }
 
 impl QueuePairAttributes {
@@ -121,6 +125,7 @@ impl QueuePairAttributes {
             send_entries_max: 4,
             receive_entries_max: 4,
             inline_max_bytes: 64,
+            independent_queues: false,
         }
     }
 }

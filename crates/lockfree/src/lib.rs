@@ -1,6 +1,6 @@
 //! Structures laid out over given, shared memory: the block between two processes, the doorbell a sleeper is
-//! woken by, the claim cell by which two processes share the copying of one message, and entries that peers act on
-//! without asking their owner.
+//! woken by, the claim cell by which two processes share the copying of one message, entries that peers act on
+//! without asking their owner, and queues where receives and sends meet.
 //!
 //! Floor: ground. Uses `base`.
 //!
@@ -27,6 +27,7 @@
 pub mod block;
 pub mod claim;
 pub mod doorbell;
+pub mod meeting;
 pub mod published;
 pub mod shared;
 pub mod streaming;
@@ -34,6 +35,7 @@ pub mod streaming;
 pub use block::{BlockReceiver, BlockSender, Record};
 pub use claim::ClaimCell;
 pub use doorbell::{Barrier, Doorbell, Ticket};
+pub use meeting::Meeting;
 pub use published::{Engagement, PublishedTable};
 pub use shared::SharedMemory;
 pub use streaming::copy_to_shared;

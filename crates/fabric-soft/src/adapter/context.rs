@@ -1,5 +1,6 @@
 //! The verbs on the adapter's objects.
 
+use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -80,6 +81,7 @@ impl<L: Link> Context for SoftContext<L> {
     }
 
     fn deregister(&mut self, region: MemoryRegion) -> Result<(), FabricError> {
+        self.core.recall_from_board(region.lkey);
         let removed = self.core.regions.remove(region.lkey)?;
         if let Some(direct) = self.link.direct() {
             direct.withdraw_region(&region);
@@ -154,7 +156,10 @@ impl<L: Link> Context for SoftContext<L> {
             None => None,
         };
         let queue = ReceiveQueue::new(attributes.depth, attributes.entries_max);
-        let number = self.core.shared.insert(SharedReceives { domain, queue, xrc, limit: 0 })?;
+        let shown = VecDeque::new();
+        let shared = SharedReceives { domain, queue, xrc, limit: 0, on_board: false, shown };
+        let number = self.core.shared.insert(shared)?;
+        self.core.open_on_board(number);
         Ok(SharedReceiveQueue(handle(number)))
     }
 
@@ -164,6 +169,7 @@ impl<L: Link> Context for SoftContext<L> {
         if self.core.queue_pairs.iter().any(|(_, qp)| qp.attributes.shared_receives == Some(queue)) {
             return Err(FabricError::InUse { object: "shared receive queue", by: "queue pair" });
         }
+        self.core.clear_board(number);
         self.core.shared.remove(number);
         Ok(())
     }
@@ -191,9 +197,11 @@ impl<L: Link> Context for SoftContext<L> {
         queue: SharedReceiveQueue,
         requests: &[ReceiveRequest<'_>],
     ) -> Result<usize, FabricError> {
-        let receives = &mut self.core.shared.get_mut(number_of(queue.0)).ok_or(NO_SHARED_QUEUE)?.queue;
+        let number = number_of(queue.0);
+        let receives = &mut self.core.shared.get_mut(number).ok_or(NO_SHARED_QUEUE)?.queue;
         let count = receives.post(requests)?;
         let waiting = call(receives, count);
+        self.core.show_posted(number);
         self.call(&waiting);
         Ok(count)
     }
@@ -216,18 +224,24 @@ impl<L: Link> Context for SoftContext<L> {
         }
         let several = self.core.several.insert(InSeveral { receive: Receive::of(request), queues: numbers.clone() })?;
         let mut waiting = Vec::new();
+        let is_alone = numbers.len() == 1;
         for number in numbers {
+            if !is_alone {
+                self.core.leave_board(number);
+            }
             if let Some(shared) = self.core.shared.get_mut(number) {
                 shared.queue.push(Posted::InSeveral(several));
                 waiting.extend(call(&mut shared.queue, 1));
             }
+            self.core.show_posted(number);
         }
         self.call(&waiting);
         Ok(MultiQueueReceive(handle(several)))
     }
 
     fn withdraw_receive(&mut self, receive: MultiQueueReceive) -> Result<bool, FabricError> {
-        Ok(self.core.claim(number_of(receive.0)).is_some())
+        let several = number_of(receive.0);
+        Ok(self.core.hide_several(several) && self.core.claim(several).is_some())
     }
 
     fn create_queue_pair(&mut self, attributes: &QueuePairAttributes) -> Result<QueuePair, FabricError> {
@@ -249,6 +263,13 @@ impl<L: Link> Context for SoftContext<L> {
                 return refuse("a queue in an XRC domain is reached by its number only");
             }
         }
+        if attributes.independent_queues && attributes.transport != Transport::XrcInitiator {
+            return refuse("only XRC sends name queues");
+        }
+        if attributes.independent_queues && !self.capabilities.independent_queues {
+            let reason = "its sends wait in line";
+            return Err(FabricError::Unsupported { operation: "create_queue_pair", reason });
+        }
         if let Transport::XrcTarget(domain) = attributes.transport {
             self.xrc_domain(domain)?;
         }
@@ -258,6 +279,7 @@ impl<L: Link> Context for SoftContext<L> {
 
     fn destroy_queue_pair(&mut self, qp: QueuePair) -> Result<(), FabricError> {
         let number = number_of(qp.0);
+        self.core.withdraw_offers(number);
         let object = self.core.queue_pairs.remove(number).ok_or(NO_QUEUE_PAIR)?;
         if object.published {
             self.core.unpublish.push(number);
@@ -281,6 +303,9 @@ impl<L: Link> Context for SoftContext<L> {
             Transition::ReadyToReceive { remote, .. } => self.find_peer(qp, remote.as_ref())?,
             _ => None,
         };
+        if matches!(transition, Transition::Reset) {
+            self.core.withdraw_offers(number);
+        }
         let object = self.core.queue_pairs.get_mut(number).ok_or(NO_QUEUE_PAIR)?;
         match transition {
             Transition::Reset => {
@@ -338,7 +363,7 @@ impl<L: Link> Context for SoftContext<L> {
                 Err(_) => break,
                 Ok(()) => {}
             }
-            if object.sends.len() >= object.attributes.send_depth as usize {
+            if object.sends.len() + object.offered.len() >= object.attributes.send_depth as usize {
                 break;
             }
             object.sends.push_back(Send::of(request));
@@ -472,7 +497,11 @@ impl<L: Link> SoftContext<L> {
         let Some(direct) = self.link.direct() else { return };
         if let Some(object) = self.core.queue_pairs.get_mut(number) {
             let domain = object.domain();
-            direct.publish_queue_pair(&DirectQueuePair { number, peer, remote, access: object.access, domain });
+            let xrc = match object.attributes.transport {
+                Transport::XrcTarget(domain) => Some(number_of(domain.0)),
+                _ => None,
+            };
+            direct.publish_queue_pair(&DirectQueuePair { number, peer, remote, access: object.access, domain, xrc });
             object.published = true;
         }
     }

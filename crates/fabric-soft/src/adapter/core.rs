@@ -12,7 +12,8 @@ use super::queue_pair::QueuePairObject;
 use super::receive::{Posted, Receive, ReceiveQueue};
 use super::regions::{Regions, RemoteUse};
 use super::responder::Arriving;
-use crate::link::{HEADER_BYTES, LinkPeer};
+use super::shown::ShownReceive;
+use crate::link::{Board, HEADER_BYTES, LinkPeer};
 use crate::numbered::{Numbered, handle, number_of};
 use crate::wire::{Kind, Packet};
 
@@ -33,6 +34,10 @@ pub(super) struct SharedReceives {
     pub(super) queue: ReceiveQueue,
     pub(super) xrc: Option<(u32, CompletionQueue)>,
     pub(super) limit: u32,
+    /// Its receives are shown to senders.
+    pub(super) on_board: bool,
+    /// Those that are, in order; all of them stand before those in `queue`.
+    pub(super) shown: VecDeque<ShownReceive>,
 }
 
 /// A receive that stands in several queues.
@@ -89,11 +94,22 @@ pub(super) struct Core {
     pub(super) unpublish: Vec<u32>,
     /// Packets that were none, or not for us.
     pub(super) refused_packets: u64,
+    /// Where shared receives are shown to senders, if the link has that.
+    pub(super) board: Option<Box<dyn Board>>,
+    /// Kept for its memory.
+    pub(super) queues_filled: Vec<u32>,
+    /// Queue pairs with sends on the board.
+    pub(super) offering: Vec<u32>,
+    pub(super) board_turn: u32,
 }
 
 impl Core {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(board: Option<Box<dyn Board>>) -> Self {
         Self {
+            board,
+            queues_filled: Vec::new(),
+            offering: Vec::new(),
+            board_turn: 0,
             regions: Regions::new(),
             domains: Numbered::new("protection domains", OBJECTS_MAX),
             xrc_domains: Numbered::new("XRC domains", OBJECTS_MAX),
@@ -174,11 +190,17 @@ impl Core {
         qp.first_sequence = qp.first_sequence.wrapping_add(sends.len() as u32);
         let receives = std::mem::take(&mut qp.receives.posted);
         qp.receives.live = 0;
+        qp.by_packets = true;
         let attributes = qp.attributes;
         if std::mem::take(&mut qp.published) {
             self.unpublish.push(number);
         }
-        for send in sends {
+        // Those on the board were posted first.
+        let (taken, back) = self.withdraw_offers(number);
+        for send in taken {
+            self.end_offered_send(number, &send);
+        }
+        for send in back.into_iter().chain(sends) {
             let completion = flushed(number, send.id, opcode(send.operation));
             self.complete(attributes.send_completions, completion, false);
         }
@@ -230,7 +252,11 @@ impl Core {
         };
         let completions = self.shared.get(shared)?.xrc.map_or(own_completions, |(_, queue)| queue);
         loop {
-            match self.shared.get_mut(shared)?.queue.posted.pop_front()? {
+            let posted = match self.take_shown(shared) {
+                Some(posted) => posted,
+                None => self.shared.get_mut(shared)?.queue.posted.pop_front()?,
+            };
+            match posted {
                 Posted::Here(receive) => {
                     self.shared.get_mut(shared)?.queue.live -= 1;
                     self.check_limit(shared);
@@ -258,7 +284,7 @@ impl Core {
         Some(receive)
     }
 
-    fn check_limit(&mut self, shared: u32) {
+    pub(super) fn check_limit(&mut self, shared: u32) {
         if let Some(receives) = self.shared.get_mut(shared)
             && receives.queue.live < receives.limit
         {

@@ -102,13 +102,21 @@ impl Core {
             return Started::Next;
         }
         let (Some(peer), remote) = (qp.peer, qp.remote) else { return Started::Stop };
-        if alone && self.start_directly(link, number, peer, &sources) {
+        let behind_offers = qp.offered.is_empty() || qp.attributes.independent_queues;
+        if alone && behind_offers && self.start_directly(link, number, peer, &sources) {
             self.end_send(number, WcStatus::Success);
             if let Some(qp) = self.queue_pairs.get_mut(number) {
                 // The target has not seen it: its number goes to the next.
                 qp.first_sequence = qp.first_sequence.wrapping_sub(1);
             }
             return Started::Next;
+        }
+        if alone && peer != OWN && self.may_offer(number) {
+            match self.start_on_board(number, peer, &sources) {
+                Some(true) => return Started::Next,
+                Some(false) => return Started::Stop,
+                None => {}
+            }
         }
         let Some(send) = self.queue_pairs.get(number).and_then(|qp| qp.sends.get(qp.started)) else {
             return Started::Stop;

@@ -13,6 +13,7 @@ mod queue_pair;
 mod receive;
 mod regions;
 mod responder;
+mod shown;
 
 use fabric::{Capabilities, Context, Device, FabricError, Limits, Translation};
 
@@ -64,9 +65,12 @@ pub struct SoftContext<L> {
 impl<L: Link> SoftContext<L> {
     /// An adapter over `link`.
     pub fn new(link: L) -> Self {
-        let capabilities = capabilities(link.properties(), link.descriptor().is_some());
+        let mut link = link;
+        let board = link.board();
+        let mut capabilities = capabilities(link.properties(), link.descriptor().is_some());
+        capabilities.independent_queues = board.is_some();
         let address = link.address();
-        Self { link, core: Core::new(), capabilities, address }
+        Self { link, core: Core::new(board), capabilities, address }
     }
 
     /// Packets that were none, or not for us: what a broken or hostile peer sent.
@@ -82,6 +86,7 @@ impl<L: Link> SoftContext<L> {
     /// Moves what has come, answers it, and starts what may start.
     fn progress(&mut self) {
         self.link.progress(&mut self.core);
+        self.core.look_at_board();
         self.push();
     }
 
@@ -124,6 +129,8 @@ fn capabilities(link: &LinkProperties, completion_descriptor: bool) -> Capabilit
         atomics: true,
         completion_descriptor,
         multi_queue_receives: true,
+        // Known once the link is in use.
+        independent_queues: false,
         mapped_memory: link.mapped_memory,
         translation: Translation::Unchecked,
         asynchronous: link.asynchronous.clone(),

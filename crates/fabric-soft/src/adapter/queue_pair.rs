@@ -9,6 +9,7 @@ use fabric::{
 };
 
 use super::receive::{List, ReceiveQueue};
+use super::shown::OfferedSend;
 use crate::link::LinkPeer;
 
 /// Requests of a queue pair sent and not answered, at most.
@@ -96,6 +97,11 @@ pub(super) struct QueuePairObject {
     pub(super) unsent_answers: usize,
     /// Peers see it in the link's table.
     pub(super) published: bool,
+
+    /// Sends on the link's board, all posted before those in `sends`.
+    pub(super) offered: VecDeque<OfferedSend>,
+    /// Nothing is offered any more.
+    pub(super) by_packets: bool,
 }
 
 impl QueuePairObject {
@@ -124,6 +130,8 @@ impl QueuePairObject {
             expected: 0,
             unsent_answers: 0,
             published: false,
+            offered: VecDeque::new(),
+            by_packets: false,
         }
     }
 

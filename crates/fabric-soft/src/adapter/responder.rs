@@ -110,6 +110,7 @@ impl Responder for Core {
         state.is_lost = true;
         state.answers.clear();
         let arriving = state.arriving.take();
+        self.abandon_shown(peer);
         if let Some(Arriving { qp, then: Then::Receive(Filling { completions, completion, .. }), .. }) = arriving {
             self.complete(completions, flushed(qp, completion.id, completion.opcode), false);
         }

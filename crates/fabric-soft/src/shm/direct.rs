@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   region      address | length | rights, domain << 32
-//!   queue pair  peer << 32, its queue pair | rights, domain << 32 | 0
+//!   queue pair  peer << 32, its queue pair | rights, domain << 32 | XRC domain + 1
 //! ```
 
 use std::time::Duration;
@@ -71,7 +71,8 @@ impl Direct for ShmLink {
         let (index, generation) = split(qp.number);
         if let Some(table) = self.segment.published_queue_pairs(self.me) {
             let peer = u64::from(qp.peer.0) << 32 | u64::from(qp.remote);
-            table.publish(index, generation, [peer, rights(qp.access) | u64::from(qp.domain) << 32, 0]);
+            let xrc = qp.xrc.map_or(0, |domain| u64::from(domain) + 1);
+            table.publish(index, generation, [peer, rights(qp.access) | u64::from(qp.domain) << 32, xrc]);
         }
     }
 

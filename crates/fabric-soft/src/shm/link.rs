@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 use std::os::fd::BorrowedFd;
 
 use super::arena::Arena;
+use super::board::ShmBoard;
 use super::cross_memory;
 use super::life::{self, ProcessMark};
 use super::packets::{self, FarRange, LENT_RANGES_MAX, Parsed};
@@ -22,7 +23,9 @@ use super::segment::Segment;
 use super::sleeper::Sleeper;
 use super::wakeup::{imposed_barrier, ring};
 use crate::copying;
-use crate::link::{Direct, HEADER_BYTES, Link, LinkPeer, LinkProperties, Outgoing, Placement, Responder, SendOutcome};
+use crate::link::{
+    Board, Direct, HEADER_BYTES, Link, LinkPeer, LinkProperties, Outgoing, Placement, Responder, SendOutcome,
+};
 
 /// Shortest payload that is not put into the channel whole, in bytes.
 const LENT_MIN_BYTES: u64 = 4 << 10;
@@ -135,8 +138,8 @@ impl ShmLink {
             description: format!("shared memory of this host, {count} places"),
             message_max_bytes: 1 << 30,
             datagram_max_bytes: 4096,
-            asynchronous: Err("reads, writes and atomics on mapped memory need nobody's help; messages and other \
-                               atomics are done while their target polls"
+            asynchronous: Err("reads, writes, sends to shared receive queues of an XRC domain and atomics on mapped \
+                               memory need nobody's help; other messages and atomics are done while their target polls"
                 .into()),
             single_copy: cross_memory.clone(),
             multicast: true,
@@ -538,6 +541,14 @@ impl Link for ShmLink {
 
     fn direct(&mut self) -> Option<&mut dyn Direct> {
         Some(self)
+    }
+
+    fn board(&mut self) -> Option<Box<dyn Board>> {
+        let own = self.peers.get(self.me as usize)?;
+        let doorbells = self.peers.iter().map(|peer| peer.doorbell.clone()).collect();
+        let can_reach = self.cross_memory.is_ok() && ProcessMark::of(&own.identity).is_some();
+        let board = ShmBoard::new(self.segment.clone(), self.me, doorbells);
+        board.filter(|_| can_reach).map(|board| Box::new(board) as Box<dyn Board>)
     }
 }
 

@@ -5,12 +5,13 @@
 //! ```text
 //!   segment = header | part 0 | part 1 | …
 //!   part    = doorbell | identity | memory-region table | claim cells | introductions | reach | engagement
-//!           | published regions | published queue pairs | channel from 0 | channel from 1 | … | arena
+//!           | published regions | published queue pairs | meeting | channel from 0 | channel from 1 | … | arena
 //! ```
 //! The segment is sparse: a channel, or a table, costs memory when it is first written. [`ShmPeers`] and [`ShmLink`]
 //! use channels and doorbells each in its own way, so each has a segment of its own.
 
 mod arena;
+mod board;
 mod cross_memory;
 mod direct;
 mod exchange;

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use fabric::{FabricError, MappedArea, PeerIndex, SharedMemory};
-use lockfree::{Barrier, BlockSender, CACHE_LINE_BYTES, ClaimCell, Doorbell, Engagement, PublishedTable};
+use lockfree::{Barrier, BlockSender, CACHE_LINE_BYTES, ClaimCell, Doorbell, Engagement, Meeting, PublishedTable};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
@@ -14,7 +14,7 @@ use super::region_table;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ferrovia");
 /// Changes with the layout, so that two builds that differ never share a segment.
-const LAYOUT_VERSION: u64 = 3;
+const LAYOUT_VERSION: u64 = 4;
 /// Where the header holds the segment's random number.
 const ID: usize = 32;
 /// And the size of the arenas.
@@ -66,8 +66,12 @@ impl Shape {
         self.engagement() + Engagement::FOOTPRINT
     }
 
-    fn channels(&self) -> usize {
+    fn meeting(&self) -> usize {
         self.published() + 2 * PublishedTable::footprint(Self::PUBLISHED_MAX)
+    }
+
+    fn channels(&self) -> usize {
+        self.meeting() + Meeting::FOOTPRINT.next_multiple_of(CACHE_LINE_BYTES)
     }
 
     fn arena(&self) -> usize {
@@ -199,6 +203,13 @@ impl Segment {
     /// The queue pairs that `process` shows.
     pub(super) fn published_queue_pairs(&self, process: u32) -> Option<PublishedTable> {
         self.published(process, 1)
+    }
+
+    /// Where shared receives and sends to them meet, as process `me` uses it.
+    pub(super) fn meeting(&self, me: u32) -> Option<Meeting> {
+        let part = |process| self.part(process, self.shape.meeting(), Meeting::FOOTPRINT);
+        let parts: Option<Vec<_>> = (0..self.shape.process_count).map(part).collect();
+        parts.filter(|_| me < self.shape.process_count).map(|parts| Meeting::new(parts, me))
     }
 
     fn published(&self, process: u32, which: usize) -> Option<PublishedTable> {
