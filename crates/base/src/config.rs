@@ -512,7 +512,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "FERROVIA_STATS",
         values: "0 | 1",
-        help: "Print message and protocol counters of every rank at finalize.",
+        help: "Print one table of message and protocol counters of all ranks, and their busiest pairs, at finalize.",
         set: |config, text| {
             config.stats = flag(text)?;
             Some(())

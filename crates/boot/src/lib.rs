@@ -25,6 +25,7 @@ mod hardware;
 mod local;
 mod manager;
 mod pair;
+mod report;
 mod start;
 
 pub use devices::{DeviceReport, devices};

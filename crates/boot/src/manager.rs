@@ -3,9 +3,8 @@
 use std::cell::RefCell;
 
 use base::Config;
-use engine::Stats;
-use mpi_core::ProcessManager;
 use mpi_core::environment::Hardware;
+use mpi_core::{ProcessManager, RankReport};
 use pmi::{Client, PmiError, Timeouts};
 
 use crate::BootError;
@@ -81,11 +80,13 @@ impl ProcessManager for Manager {
         }
     }
 
-    fn report(&self, stats: &Stats) {
-        if self.stats {
-            // One write, so that the lines of several ranks do not mix.
-            eprint!("{}", stats_text(self.rank(), stats));
-        }
+    fn wants_report(&self) -> bool {
+        self.stats
+    }
+
+    fn report(&self, ranks: &[RankReport]) {
+        // One write, so that it does not mix with what others print.
+        eprint!("{}", crate::report::text(ranks, self.size()));
     }
 
     fn appnum(&self) -> Option<i32> {
@@ -108,13 +109,4 @@ impl ProcessManager for Manager {
         // All processes of a world are on one host.
         0
     }
-}
-
-/// The counters as a table, without the rows that are zero.
-fn stats_text(rank: u32, stats: &Stats) -> String {
-    let mut text = format!("ferrovia[{rank}]: messages and protocols\n");
-    for (name, value) in stats.rows().filter(|(_, value)| *value > 0) {
-        text.push_str(&format!("ferrovia[{rank}]:   {name:<28}{value:>14}\n"));
-    }
-    text
 }

@@ -20,7 +20,7 @@ use crate::request::{
     Completion, ContextId, Envelope, MessageId, Outcome, OutgoingSend, PeerId, Request, RequestId, SendMode, Source,
     State, Tag, TagPattern,
 };
-use crate::stats::Stats;
+use crate::stats::{PeerStats, Stats};
 use crate::wait::{WaitPolicy, Waiter};
 use crate::watch::{Event, EventKind, Watch};
 
@@ -148,7 +148,13 @@ impl Engine {
 
     /// What took which way so far.
     pub fn stats(&self) -> Stats {
-        Stats { registrations: self.core.registrations.stats(), ..self.core.stats }
+        let peers = self.core.peers.iter().flatten().map(|peer| &peer.traffic);
+        Stats { registrations: self.core.registrations.stats(), ..self.core.stats }.with_peers(peers)
+    }
+
+    /// What went to and came from each peer that was sent something, in order of their numbers.
+    pub fn peer_stats(&self) -> impl Iterator<Item = (PeerId, PeerStats)> {
+        (0..).zip(&self.core.peers).filter_map(|(id, peer)| Some((id, peer.as_ref()?.traffic)))
     }
 
     /// Gives up registered memory that is only kept for later messages.
@@ -409,7 +415,7 @@ impl Core {
         if !peer.link.try_push(record, len, |space| write_all(buf, 0, space)) {
             return false;
         }
-        self.stats.eager_sent += 1;
+        peer.traffic.count_eager(len as u64);
         self.announce_record(to);
         true
     }
@@ -447,7 +453,9 @@ impl Core {
             self.push_or_queue_eager(to, id);
             return Ok(RequestId(id));
         }
-        self.stats.rendezvous_sent += 1;
+        let traffic = &mut self.peer(to)?.traffic;
+        traffic.rendezvous_sent += 1;
+        traffic.rendezvous_sent_bytes += envelope.len_bytes;
         self.note(EventKind::RendezvousStarted, envelope);
         let memory = region.map(|held| held.region.remote(0));
         let offer = RendezvousOffer { len_bytes: envelope.len_bytes, memory };
@@ -468,11 +476,11 @@ impl Core {
     fn push_or_queue_eager(&mut self, to: PeerId, id: SlabKey) {
         let pushed = self.push_eager_request(to, id, false);
         if !pushed {
-            self.stats.eager_waited += 1;
             if let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) {
                 self.note(EventKind::EagerWaited, send.envelope);
             }
             if let Some(Some(peer)) = self.peers.get_mut(to as usize) {
+                peer.traffic.eager_waited += 1;
                 peer.link.queue_eager(id.to_bits());
             }
             self.list_crowded(to);
@@ -491,8 +499,8 @@ impl Core {
         if !pushed {
             return false;
         }
+        peer.traffic.count_eager(len as u64);
         let (synchronous, envelope) = (send.synchronous, send.envelope);
-        self.stats.eager_sent += 1;
         self.announce_record(to);
         if !synchronous {
             self.finish_send(id, Completion { envelope, outcome: Outcome::Done });

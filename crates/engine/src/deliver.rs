@@ -181,6 +181,8 @@ impl Core {
         }
         let range = buf.range().and_then(|range| range.part(0, offer.len_bytes as usize));
         let Ok(peer) = self.peer(envelope.peer) else { return };
+        peer.traffic.rendezvous_received += 1;
+        peer.traffic.rendezvous_received_bytes += offer.len_bytes;
         let reach = peer.reach;
         let plan = self.thresholds.plan(offer.len_bytes, range.is_some() && offer.memory.is_some(), reach);
         let way = match (plan, range, offer.memory) {

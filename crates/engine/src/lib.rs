@@ -28,7 +28,7 @@ pub use crate::core::Engine;
 pub use request::{
     Completion, ContextId, Envelope, MessageId, Outcome, PeerId, RequestId, SendMode, Source, Tag, TagPattern,
 };
-pub use stats::{Counter, CounterKind, Stats};
+pub use stats::{Counter, CounterKind, PeerStats, Stats};
 pub use wait::{Backoff, Pause, Ticket, WaitPolicy, Waiter};
 pub use watch::{EVENTS_MAX, Event, EventKind};
 

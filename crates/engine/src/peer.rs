@@ -7,6 +7,7 @@ use protocol::rendezvous::Reach;
 
 use crate::EngineError;
 use crate::request::PeerId;
+use crate::stats::PeerStats;
 
 /// One peer: the way to it, and what is known about it.
 pub(crate) struct Peer {
@@ -14,10 +15,11 @@ pub(crate) struct Peer {
     pub(crate) reach: Reach,
     /// It stands in the list of peers whose records wait for room.
     pub(crate) listed: bool,
+    pub(crate) traffic: PeerStats,
 }
 
 // A budget: this is paid once per peer talked to, besides the channel itself.
-const _: () = assert!(size_of::<Peer>() <= 192);
+const _: () = assert!(size_of::<Peer>() <= 256);
 
 impl Peer {
     /// The way from this process to `to`.
@@ -25,7 +27,7 @@ impl Peer {
         let area = MappedArea::Channel { from: context.local_peer(), to: PeerIndex(to) };
         let memory = context.mapped(area).ok_or(FabricError::NoSuchPeer(to))?;
         let reach = if context.direct_copies().is_ok() { Reach::Unknown } else { Reach::Refused };
-        Ok(Self { link: Link::new(memory, channel_bytes), reach, listed: false })
+        Ok(Self { link: Link::new(memory, channel_bytes), reach, listed: false, traffic: PeerStats::default() })
     }
 
     /// Tells the peer that this channel is in use from now on, once.

@@ -5,12 +5,16 @@ use protocol::registration::CacheStats;
 /// Counts of one process since it started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
-    /// Messages sent eagerly at once.
+    /// Messages sent eagerly.
     pub eager_sent: u64,
+    /// Their bytes.
+    pub eager_sent_bytes: u64,
     /// Eager messages that waited for room in the channel.
     pub eager_waited: u64,
     /// Messages sent by rendezvous.
     pub rendezvous_sent: u64,
+    /// Their bytes.
+    pub rendezvous_sent_bytes: u64,
     /// Messages to this process itself.
     pub self_sent: u64,
     /// Messages taken by reading alone.
@@ -31,6 +35,38 @@ pub struct Stats {
     pub refused_records: u64,
     /// What the cache of registered memory has done.
     pub registrations: CacheStats,
+}
+
+/// Counts of one process towards one of its peers since it started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PeerStats {
+    /// Messages sent to it eagerly.
+    pub eager_sent: u64,
+    /// Their bytes.
+    pub eager_sent_bytes: u64,
+    /// Eager messages that waited for room in the channel.
+    pub eager_waited: u64,
+    /// Messages sent to it by rendezvous.
+    pub rendezvous_sent: u64,
+    /// Their bytes.
+    pub rendezvous_sent_bytes: u64,
+    /// Messages taken from it by rendezvous.
+    pub rendezvous_received: u64,
+    /// Their bytes.
+    pub rendezvous_received_bytes: u64,
+}
+
+impl PeerStats {
+    /// Bytes of messages sent to it.
+    pub fn sent_bytes(&self) -> u64 {
+        self.eager_sent_bytes + self.rendezvous_sent_bytes
+    }
+
+    #[inline]
+    pub(crate) fn count_eager(&mut self, len_bytes: u64) {
+        self.eager_sent += 1;
+        self.eager_sent_bytes += len_bytes;
+    }
 }
 
 /// How a counter changes.
@@ -65,11 +101,13 @@ const fn peak(name: &'static str, help: &'static str, value: fn(&Stats) -> u64) 
 impl Stats {
     /// Every counter, in the order a reader wants them.
     pub const COUNTERS: &[Counter] = &[
-        total("eager sends", "Messages sent eagerly at once.", |stats| stats.eager_sent),
+        total("eager sends", "Messages sent eagerly.", |stats| stats.eager_sent),
+        total("eager bytes", "Bytes sent eagerly.", |stats| stats.eager_sent_bytes),
         total("eager sends that waited", "Eager messages that waited for room in the channel.", |stats| {
             stats.eager_waited
         }),
         total("rendezvous sends", "Messages sent by rendezvous.", |stats| stats.rendezvous_sent),
+        total("rendezvous bytes", "Bytes sent by rendezvous.", |stats| stats.rendezvous_sent_bytes),
         total("sends to self", "Messages to this process itself.", |stats| stats.self_sent),
         total("receives read", "Long messages that the receiver copied alone.", |stats| stats.read_received),
         total("receives copied by both", "Long messages that both sides copied.", |stats| stats.shared_received),
@@ -103,6 +141,18 @@ impl Stats {
         }),
         total("refused records", "Records that made no sense and were dropped.", |stats| stats.refused_records),
     ];
+
+    /// These counts and those kept per peer.
+    pub(crate) fn with_peers<'a>(mut self, peers: impl Iterator<Item = &'a PeerStats>) -> Self {
+        for peer in peers {
+            self.eager_sent += peer.eager_sent;
+            self.eager_sent_bytes += peer.eager_sent_bytes;
+            self.eager_waited += peer.eager_waited;
+            self.rendezvous_sent += peer.rendezvous_sent;
+            self.rendezvous_sent_bytes += peer.rendezvous_sent_bytes;
+        }
+        self
+    }
 
     /// Every counter's name and value.
     pub fn rows(&self) -> impl Iterator<Item = (&'static str, u64)> {

@@ -51,4 +51,4 @@ pub use error::{Error, ErrorClass, Result};
 pub use request::{Request, RequestSet};
 pub use session::Session;
 pub use status::Status;
-pub use world::{ProcessManager, ThreadLevel, World};
+pub use world::{ProcessManager, RankReport, ThreadLevel, World};

@@ -187,8 +187,17 @@ impl World {
 
     /// Waits until all members of `comm` have called this.
     pub(crate) fn synchronize(&self, comm: &Arc<Comm>) -> Result<()> {
-        let mut round = super::tree::TreeRound::gather(comm.collective_tree(), vec![1]);
-        let mut decide = |_: &[u8], _: &[u8]| Ok(vec![1]);
+        self.gather_records(comm, vec![1], &mut |_| ())
+    }
+
+    /// Waits until all members of `comm` have called this, and shows the first of them the records of all, one after
+    /// another in any order. A record has at least one byte.
+    pub(crate) fn gather_records(&self, comm: &Arc<Comm>, record: Vec<u8>, look: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let mut round = super::tree::TreeRound::gather(comm.collective_tree(), record);
+        let mut decide = |records: &[u8], _: &[u8]| {
+            look(records);
+            Ok(vec![1])
+        };
         self.wait_until(|world| ready(round.advance(world, &mut decide))).map(drop)
     }
 

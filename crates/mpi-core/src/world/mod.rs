@@ -9,10 +9,12 @@
 
 mod operations;
 mod process_manager;
+mod report;
 mod waiting;
 
 pub(crate) use operations::{Operation, OperationKey, Operations};
 pub use process_manager::ProcessManager;
+pub use report::RankReport;
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -92,6 +94,8 @@ pub struct World {
     watcher: Cell<Option<fn(&World)>>,
     thread_level: ThreadLevel,
     process: Box<dyn ProcessManager>,
+    /// The counters have been shown.
+    has_reported: Cell<bool>,
     comm_world: Arc<Comm>,
     comm_self: Arc<Comm>,
 }
@@ -120,6 +124,7 @@ impl World {
             watcher: Cell::new(None),
             thread_level,
             process,
+            has_reported: Cell::new(false),
             comm_world: Comm::predefined_world(rank, size, &commons),
             comm_self: Comm::predefined_self(rank, &commons),
             commons,
@@ -200,7 +205,7 @@ impl World {
     ///
     /// MPI: §11.2.2 `MPI_Finalize`, while a session is open
     pub fn leave_world_model(&self) -> crate::Result<()> {
-        self.synchronize(&self.comm_world)
+        self.meet_and_report()
     }
 
     /// Completes all communication of this process, without waiting for processes it has nothing to
@@ -225,7 +230,7 @@ impl World {
         if let Some(watcher) = self.watcher.get() {
             watcher(self);
         }
-        self.process.report(&self.engine.borrow().stats());
+        self.report_alone();
         self.process
             .finalize()
             .map_err(|why| ErrorClass::Other.error(format!("the process manager could not be told of the end: {why}")))

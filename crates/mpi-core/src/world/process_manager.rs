@@ -1,5 +1,6 @@
 //! What the library asks of whoever started the processes.
 
+use super::RankReport;
 use crate::environment::Hardware;
 
 /// The process manager behind one world, as `boot` found it.
@@ -13,8 +14,13 @@ pub trait ProcessManager: Send {
     /// A sentence when the manager could not be told.
     fn finalize(&self) -> Result<(), String>;
 
-    /// Shows what took which way, if the user asked for that.
-    fn report(&self, _stats: &engine::Stats) {}
+    /// Whether the user wants to be shown what took which way.
+    fn wants_report(&self) -> bool {
+        false
+    }
+
+    /// Shows what took which way: that of all processes, or of this one alone.
+    fn report(&self, _ranks: &[RankReport]) {}
 
     /// Number of the command in a start of several programs (`MPI_APPNUM`).
     fn appnum(&self) -> Option<i32> {

@@ -1,0 +1,139 @@
+//! What took which way, gathered from all processes with the meeting at the end.
+
+use engine::{PeerId, PeerStats, Stats};
+
+use super::World;
+
+/// Peers of one process that are told of: those it sent the most bytes to.
+const PEERS_MAX: usize = 16;
+
+/// The record of a process whose user wants none: no words follow.
+const NO_REPORT: [u8; 8] = [0; 8];
+
+/// What one process has counted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RankReport {
+    /// Which.
+    pub rank: u32,
+    /// Its counters, as [`Stats::COUNTERS`] names them.
+    pub counters: Vec<u64>,
+    /// What went to and came from the peers it sent most to, most bytes first.
+    pub peers: Vec<(PeerId, PeerStats)>,
+}
+
+impl RankReport {
+    /// As a record: its length in words, then the words.
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut words = vec![u64::from(self.rank), self.counters.len() as u64];
+        words.extend(&self.counters);
+        words.extend(self.peers.iter().flat_map(|(peer, stats)| {
+            let [a, b, c, d, e, f, g] = numbers(stats);
+            [u64::from(*peer), a, b, c, d, e, f, g]
+        }));
+        let all = std::iter::once(words.len() as u64).chain(words.iter().copied());
+        all.flat_map(u64::to_ne_bytes).collect()
+    }
+
+    /// Back from its words; `None` if they make no sense.
+    fn from_words(words: &[u64]) -> Option<Self> {
+        let (rank, count) = (u32::try_from(*words.first()?).ok()?, usize::try_from(*words.get(1)?).ok()?);
+        let counters = words.get(2..)?.get(..count)?.to_vec();
+        let peers = words[2 + count..].chunks_exact(8).map(|chunk| {
+            let stats = PeerStats {
+                eager_sent: chunk[1],
+                eager_sent_bytes: chunk[2],
+                eager_waited: chunk[3],
+                rendezvous_sent: chunk[4],
+                rendezvous_sent_bytes: chunk[5],
+                rendezvous_received: chunk[6],
+                rendezvous_received_bytes: chunk[7],
+            };
+            Some((PeerId::try_from(chunk[0]).ok()?, stats))
+        });
+        Some(Self { rank, counters, peers: peers.collect::<Option<_>>()? })
+    }
+}
+
+fn numbers(stats: &PeerStats) -> [u64; 7] {
+    [
+        stats.eager_sent,
+        stats.eager_sent_bytes,
+        stats.eager_waited,
+        stats.rendezvous_sent,
+        stats.rendezvous_sent_bytes,
+        stats.rendezvous_received,
+        stats.rendezvous_received_bytes,
+    ]
+}
+
+/// The reports in a row of records; what makes no sense is left out.
+fn parse(bytes: &[u8]) -> Vec<RankReport> {
+    let words: Vec<u64> =
+        bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes"))).collect();
+    let mut rest = &words[..];
+    let mut reports = Vec::new();
+    while let Some((len, after)) = rest.split_first() {
+        let Some((record, next)) = usize::try_from(*len).ok().and_then(|len| after.split_at_checked(len)) else {
+            break;
+        };
+        reports.extend(RankReport::from_words(record));
+        rest = next;
+    }
+    reports.sort_by_key(|report| report.rank);
+    reports
+}
+
+impl World {
+    /// Waits until every process has come here; the first shows what all have counted, if the user wants that.
+    pub(super) fn meet_and_report(&self) -> crate::Result<()> {
+        let wanted = self.process.wants_report() && !self.has_reported.replace(true);
+        let record = if wanted { self.own_report().to_bytes() } else { NO_REPORT.to_vec() };
+        let mut show = |records: &[u8]| {
+            if wanted {
+                self.process.report(&parse(records));
+            }
+        };
+        self.gather_records(&self.comm_world, record, &mut show)
+    }
+
+    /// Shows what this process has counted, if nobody has shown it yet and the user wants it.
+    pub(super) fn report_alone(&self) {
+        if self.process.wants_report() && !self.has_reported.replace(true) {
+            self.process.report(&[self.own_report()]);
+        }
+    }
+
+    fn own_report(&self) -> RankReport {
+        let engine = self.engine.borrow();
+        let stats = engine.stats();
+        let counters = Stats::COUNTERS.iter().map(|counter| (counter.value)(&stats)).collect();
+        let mut peers: Vec<_> = engine.peer_stats().filter(|(_, stats)| *stats != PeerStats::default()).collect();
+        peers.sort_by_key(|(peer, stats)| (std::cmp::Reverse(stats.sent_bytes()), *peer));
+        peers.truncate(PEERS_MAX);
+        RankReport { rank: engine.rank(), counters, peers }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_survive_the_way_and_nonsense_is_left_out() {
+        let stats = PeerStats { eager_sent: 1, rendezvous_received_bytes: u64::MAX, ..PeerStats::default() };
+        let one = RankReport { rank: 1, counters: vec![5, 6, 7], peers: vec![(0, stats), (9, stats)] };
+        let two = RankReport { rank: 0, counters: vec![], peers: vec![] };
+        let mut bytes = one.to_bytes();
+        bytes.extend(NO_REPORT);
+        bytes.extend(two.to_bytes());
+        assert_eq!(parse(&bytes), [two, one.clone()]);
+        assert_eq!(parse(&[]), []);
+        for len in 0..bytes.len() {
+            let parsed = parse(&bytes[..len]);
+            assert!(parsed.iter().all(|report| *report == one), "{len}");
+        }
+        assert_eq!(parse(&[0xff; 64]), []);
+        let lies: Vec<u8> = [2u64, 1, u64::MAX].into_iter().flat_map(u64::to_ne_bytes).collect();
+        assert_eq!(parse(&lies), []);
+    }
+}
