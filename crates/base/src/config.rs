@@ -47,6 +47,8 @@ pub struct VerbsChoice {
     pub gid_index: Option<u32>,
     /// The partition key, with or without its membership bit.
     pub partition: Option<u16>,
+    /// The longest packet, in bytes, where the port's own is longer.
+    pub mtu_bytes: Option<u32>,
 }
 
 /// How sockets to other hosts are used.
@@ -390,6 +392,20 @@ pub const VARIABLES: &[Variable] = &[
             Some(())
         },
         show: |config| config.verbs.partition.map_or("auto".into(), |key| format!("{key:#06x}")),
+    },
+    Variable {
+        name: "FERROVIA_VERBS_MTU",
+        values: "auto | 256 | 512 | 1024 | 2048 | 4096",
+        help: "Longest packet on the wire for RDMA, in bytes, where the port's own is longer.",
+        set: |config, text| {
+            config.verbs.mtu_bytes = match text {
+                "auto" => None,
+                "256" | "512" | "1024" | "2048" | "4096" => text.parse().ok(),
+                _ => return None,
+            };
+            Some(())
+        },
+        show: |config| config.verbs.mtu_bytes.map_or("auto".into(), |n| n.to_string()),
     },
     Variable {
         name: "FERROVIA_TCP_INTERFACES",

@@ -55,7 +55,7 @@ pub struct Options {
 impl Options {
     /// True if processes are started or connections made, not only files read.
     pub fn measures(&self) -> bool {
-        matches!(self.task, Task::Mpi(_) | Task::App(_) | Task::Fabric(_) | Task::Paper(_))
+        matches!(self.task, Task::Mpi(_) | Task::App(_) | Task::Fabric(_) | Task::FabricEnd | Task::Paper(_))
     }
 }
 
@@ -69,6 +69,9 @@ enum Task {
     App(measure::Options),
     /// Measure the verbs of a device, without MPI
     Fabric(fabric::Options),
+    /// The other end of such a measurement, which `fabric` starts by itself
+    #[command(name = fabric::TASK, hide = true)]
+    FabricEnd,
     /// Set the figures of a paper beside those measured here
     Paper(paper::Options),
     /// Say whether B is slower or faster than A; ends with 1 if it is slower, 2 if that cannot be told
@@ -87,6 +90,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Task::Mpi(options) => measure::run(suite::Level::Mpi, options),
         Task::App(options) => measure::run(suite::Level::App, options),
         Task::Fabric(options) => fabric::run(options),
+        Task::FabricEnd => fabric::live().map(|()| ExitCode::SUCCESS),
         Task::Paper(options) => paper::run(options),
         Task::Compare(options) => compare::run(options),
         Task::Report(options) => report::run(options),

@@ -78,7 +78,8 @@ pub struct Row {
 impl Row {
     /// Whether larger figures are better.
     pub fn more_is_better(&self) -> bool {
-        self.unit.ends_with("/s") || (self.unit == "%" && self.test.ends_with("overlap"))
+        self.unit.ends_with("/s")
+            || (self.unit == "%" && ["overlap", "available"].iter().any(|end| self.test.ends_with(end)))
     }
 
     /// By which factor `ours` is better than `theirs`; above 1 it is.

@@ -67,6 +67,9 @@ pub struct Test {
     /// What it is compared with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor: Option<Floor>,
+    /// Only these devices have what is measured; all if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
     /// Performance variables (MPI_T) whose growth is recorded beside the samples: names, sums `a+b`, shares `a/b`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<String>,
@@ -92,6 +95,11 @@ impl Test {
     /// Whether a library of this name takes part.
     pub fn concerns(&self, library: &str) -> bool {
         self.libraries.is_empty() || self.libraries.iter().any(|name| name == library)
+    }
+
+    /// Whether there is anything to measure on a device of this name.
+    pub fn can_use(&self, device: &str) -> bool {
+        self.devices.is_empty() || self.devices.iter().any(|name| name == device)
     }
 
     /// The rank counts on a machine with so many cores, ascending, each once.

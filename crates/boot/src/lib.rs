@@ -20,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+mod apart;
 mod devices;
 mod hardware;
 mod local;
@@ -28,10 +29,11 @@ mod pair;
 mod report;
 mod start;
 
+pub use apart::{APART, Invitation, accept, invite};
 pub use devices::{DeviceReport, devices};
 pub use hardware::hardware;
 pub use local::local_engines;
-pub use pair::{DEVICES, open_together};
+pub use pair::{DEVICES, SimulatedTime, open_simulated, open_together};
 pub use start::{Job, configuration, configuration_with, connect, start};
 
 /// What kept a world from starting. Each is one line for the user.

@@ -1,21 +1,22 @@
 //! Devices opened several times over, so that what they do can be measured without a job.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use base::Config;
 use base::log::Log;
 use fabric::{Context, Device, FabricError, PeerIndex};
 use fabric_soft::shm::{Segment, Shape, ShmLink, probe_cross_memory};
 use fabric_soft::tcp::{Interface, JobSecret, TcpLink, TcpOptions, listening_addresses};
-use fabric_soft::{LoopbackHub, SoftContext};
+use fabric_soft::{LoopbackHub, SimNetwork, SimPlan, SoftContext};
 use fabric_verbs::Survey;
 use fabric_verbs::choice::Wanted;
 
 /// The devices [`open_together`] knows.
-pub const DEVICES: [&str; 4] = ["shm", "tcp", "loopback", "verbs"];
+pub const DEVICES: [&str; 5] = ["shm", "tcp", "loopback", "sim", "verbs"];
 
 /// What each context may give out to be mapped by the others; pages are taken when they are touched.
-const ARENA_BYTES: usize = 256 << 20;
+pub(crate) const ARENA_BYTES: usize = 256 << 20;
 
 /// Opens a device `count` times within this process; the contexts reach each other.
 ///
@@ -26,6 +27,7 @@ pub fn open_together(name: &str, count: u32, config: &Config) -> Result<Vec<Box<
         "loopback" => loopback(count),
         "tcp" => sockets(count, config),
         "shm" => shared_memory(count, config),
+        "sim" => open_simulated(count, None).map(|(contexts, _)| contexts),
         "verbs" => return verbs(count, config),
         _ => return Err(format!("there is no device {name:?}; there are {}", DEVICES.join(", "))),
     };
@@ -49,11 +51,16 @@ fn shared_memory(count: u32, config: &Config) -> Result<Vec<Box<dyn Context>>, F
 }
 
 /// Over the loopback unless other interfaces are asked for.
-fn sockets(count: u32, config: &Config) -> Result<Vec<Box<dyn Context>>, FabricError> {
-    let mut options = tcp_options(config, JobSecret::random()?, Log::new(config.log, None))?;
+pub(crate) fn local_sockets(config: &Config, secret: JobSecret, log: Log) -> Result<TcpOptions, FabricError> {
+    let mut options = tcp_options(config, secret, log)?;
     if config.tcp.interfaces == "auto" {
         options.listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
     }
+    Ok(options)
+}
+
+fn sockets(count: u32, config: &Config) -> Result<Vec<Box<dyn Context>>, FabricError> {
+    let options = local_sockets(config, JobSecret::random()?, Log::new(config.log, None))?;
     (0..count).map(|_| Ok(Box::new(SoftContext::new(TcpLink::new(options.clone())?)) as Box<dyn Context>)).collect()
 }
 
@@ -74,12 +81,47 @@ pub(crate) fn tcp_options(config: &Config, secret: JobSecret, log: Log) -> Resul
 }
 
 fn verbs(count: u32, config: &Config) -> Result<Vec<Box<dyn Context>>, String> {
+    (0..count).map(|_| adapter(config)).collect()
+}
+
+/// The adapter that the settings choose.
+pub(crate) fn adapter(config: &Config) -> Result<Box<dyn Context>, String> {
     let survey = Survey::new(&Wanted::from(&config.verbs)).map_err(|why| why.to_string())?;
-    let open = |_| {
-        let device = survey.device(0).map_err(|why| why.to_string())?;
-        Box::new(device).open().map_err(|error| error.to_string())
-    };
-    (0..count).map(open).collect()
+    let device = survey.device(0).map_err(|why| why.to_string())?;
+    Box::new(device).open().map_err(|error| error.to_string())
+}
+
+/// The time of a simulated network, which passes while its adapters are polled.
+#[derive(Clone)]
+pub struct SimulatedTime(SimNetwork);
+
+impl SimulatedTime {
+    /// What has passed so far.
+    pub fn now(&self) -> Duration {
+        self.0.now()
+    }
+
+    /// Lets time pass, as if this adapter's process computed.
+    pub fn pass(&self, time: Duration) {
+        self.0.pass(time);
+    }
+}
+
+/// Adapters of a simulated network without faults; `mtu_bytes`: the longest packet on its wires, if messages shall be
+/// cut into packets at all.
+///
+/// # Errors
+/// If there are too many.
+pub fn open_simulated(
+    count: u32,
+    mtu_bytes: Option<u64>,
+) -> Result<(Vec<Box<dyn Context>>, SimulatedTime), FabricError> {
+    let mut plan = SimPlan::new(0);
+    plan.mtu_bytes = mtu_bytes;
+    let network = SimNetwork::new(plan);
+    let open = |_| Ok(Box::new(SoftContext::new(network.link()?)) as Box<dyn Context>);
+    let contexts = (0..count).map(open).collect::<Result<_, FabricError>>()?;
+    Ok((contexts, SimulatedTime(network)))
 }
 
 #[cfg(test)]
@@ -89,7 +131,7 @@ mod tests {
     #[test]
     fn software_devices_open_together_and_others_are_named() {
         let config = Config::default();
-        for name in ["shm", "tcp", "loopback"] {
+        for name in ["shm", "tcp", "loopback", "sim"] {
             assert_eq!(open_together(name, 3, &config).unwrap().len(), 3);
         }
         let Err(error) = open_together("carrier-pigeon", 2, &config) else { panic!("there is no such device") };

@@ -141,7 +141,7 @@ fn shared_segment(manager: &Manager, shape: Shape) -> Result<Segment, BootError>
 }
 
 /// A name no other job on this host has: the process and 64 random bits.
-fn unique_name() -> String {
+pub(crate) fn unique_name() -> String {
     format!("{}-{:016x}", std::process::id(), RandomState::new().build_hasher().finish())
 }
 

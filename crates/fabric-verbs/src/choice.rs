@@ -91,11 +91,19 @@ pub struct Wanted {
     pub gid_index: Option<u32>,
     /// The partition, membership bit or not.
     pub partition: Option<u16>,
+    /// Longest packet, in bytes, if the port's own is longer.
+    pub mtu_bytes: Option<u32>,
 }
 
 impl From<&base::config::VerbsChoice> for Wanted {
     fn from(asked: &base::config::VerbsChoice) -> Self {
-        Self { adapter: asked.device.clone(), port: asked.port, gid_index: asked.gid_index, partition: asked.partition }
+        Self {
+            adapter: asked.device.clone(),
+            port: asked.port,
+            gid_index: asked.gid_index,
+            partition: asked.partition,
+            mtu_bytes: asked.mtu_bytes,
+        }
     }
 }
 
@@ -186,12 +194,17 @@ fn offers_of(port: &Port, wanted: &Wanted) -> Result<Vec<PortOffer>, String> {
         port: port.number,
         link_layer,
         lid: port.lid,
-        mtu: port.mtu,
+        mtu: wanted.mtu_bytes.map_or(port.mtu, |bytes| port.mtu.min(mtu_code(bytes))),
         gid,
         partition,
         partition_index,
     };
     Ok(gids.into_iter().map(offer).collect())
+}
+
+/// The longest packet that is no longer than this, as `ibv_mtu` counts.
+fn mtu_code(bytes: u32) -> u8 {
+    (1..=5).rev().find(|code| 128 << code <= bytes).unwrap_or(1)
 }
 
 /// The partition asked for, else the default one, else the first of the table.
@@ -372,6 +385,17 @@ mod tests {
         ];
         let order: Vec<u32> = table(&[ethernet("mlx5_0", gids)]).iter().map(|offer| offer.gid.index).collect();
         assert_eq!(order, [3, 4, 1, 2, 0]);
+    }
+
+    #[test]
+    fn packets_are_as_long_as_wanted_and_never_longer_than_the_port_s() {
+        let port = Port { mtu: 4, ..ethernet("rxe0", vec![ipv4(1, GidKind::RoceV2, 1)]) };
+        for (wanted, expected) in
+            [(None, 4), (Some(256), 1), (Some(1024), 3), (Some(1500), 3), (Some(4096), 4), (Some(1), 1)]
+        {
+            let (offers, _) = offers(std::slice::from_ref(&port), &Wanted { mtu_bytes: wanted, ..Wanted::default() });
+            assert_eq!(offers[0].mtu, expected, "{wanted:?}");
+        }
     }
 
     #[test]

@@ -1,12 +1,16 @@
 //! One end of a transfer: a context with its queues, connections and buffers.
 
+use super::card::Card;
 use super::sampling::nanoseconds;
-use anyhow::{Result, bail};
+use super::turns::Turn;
+use anyhow::{Context as _, Result, bail};
 use fabric::{
     Access, CompletionQueue, ConnectOptions, Context, MemoryRegion, NotifyOn, Operation, Payload, ProtectionDomain,
     QueuePair, QueuePairAttributes, ReceiveRequest, ScatterGather, SendRequest, SharedMemory, WcStatus, WorkCompletion,
 };
 use rustix::event::{PollFd, PollFlags, poll};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -20,7 +24,7 @@ const COMPLETIONS: usize = 16;
 const BYTES_MAX: u64 = 1 << 30;
 
 /// How bytes move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub enum Movement {
     /// Send and receive.
     Send,
@@ -56,8 +60,8 @@ impl Movement {
     }
 }
 
-/// What both ends agree on.
-#[derive(Clone, Debug)]
+/// What an end is like; those that lead to each other agree on the first two.
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Shape {
     /// How bytes move.
     pub movement: Movement,
@@ -97,46 +101,41 @@ impl Shape {
     }
 }
 
+/// Whose message comes into a buffer: the side that sends it, and the buffer it is sent from.
+pub type Source = (u64, u64);
+
 /// One end.
 pub struct End {
     context: Box<dyn Context>,
     shape: Shape,
     side: u64,
+    /// By target buffer.
+    sources: Vec<Source>,
+    turn: Option<Turn>,
     send_queue: CompletionQueue,
     receive_queue: CompletionQueue,
     connections: Vec<QueuePair>,
     region: MemoryRegion,
     memory: SharedMemory,
-    remote: Option<MemoryRegion>,
+    /// By connection, what it leads to.
+    remotes: Vec<MemoryRegion>,
+    peers: u64,
     /// Requests posted and not complete.
     outstanding: u64,
-    /// Receives filled and not yet taken notice of.
-    arrived: u64,
+    /// Receives filled and not yet taken notice of, by their numbers.
+    arrived: VecDeque<u64>,
     sent: u64,
     taken: u64,
     /// Nanoseconds in posting, and in polling that found something, since last asked.
     spent: (f64, f64),
 }
 
-/// Two ends whose connections lead to each other.
-///
-/// # Errors
-/// If a device refuses something.
-pub fn pair(contexts: Vec<Box<dyn Context>>, shape: &Shape) -> Result<[End; 2]> {
-    let mut ends = Vec::new();
-    for (side, context) in (0..).zip(contexts) {
-        ends.push(End::new(context, shape, side)?);
-    }
-    let [mut a, mut b]: [End; 2] = ends.try_into().map_err(|_| anyhow::anyhow!("a transfer has two ends"))?;
-    a.connect(&b)?;
-    b.connect(&a)?;
-    a.post_receives()?;
-    b.post_receives()?;
-    Ok([a, b])
-}
-
 impl End {
-    fn new(mut context: Box<dyn Context>, shape: &Shape, side: u64) -> Result<Self> {
+    /// An end in `context`, not connected yet; it is number `side`, and `sources` tells by target buffer what will come.
+    ///
+    /// # Errors
+    /// If the device refuses something.
+    pub fn new(mut context: Box<dyn Context>, shape: &Shape, side: u64, sources: Vec<Source>) -> Result<Self> {
         if !(8..=BYTES_MAX).contains(&shape.bytes) {
             bail!("a message of {} bytes; 8 to {BYTES_MAX} are possible", shape.bytes);
         }
@@ -153,14 +152,17 @@ impl End {
             context,
             shape: shape.clone(),
             side,
+            sources,
+            turn: None,
             send_queue,
             receive_queue,
             connections,
             region,
             memory,
-            remote: None,
+            remotes: Vec::new(),
+            peers: 1,
             outstanding: 0,
-            arrived: 0,
+            arrived: VecDeque::new(),
             sent: 0,
             taken: 0,
             spent: (0.0, 0.0),
@@ -169,13 +171,45 @@ impl End {
         Ok(end)
     }
 
-    fn connect(&mut self, other: &Self) -> Result<()> {
-        self.remote = Some(other.region);
-        for (mine, theirs) in self.connections.iter().zip(&other.connections) {
-            let remote = other.context.endpoint(*theirs)?;
-            fabric::connect(self.context.as_mut(), *mine, Some(remote), &ConnectOptions::default())?;
+    /// What others need to connect to this end.
+    ///
+    /// # Errors
+    /// If a queue pair is not there.
+    pub fn card(&self) -> Result<Card> {
+        let endpoints: Result<Vec<_>, _> = self.connections.iter().map(|qp| self.context.endpoint(*qp)).collect();
+        Ok(Card::new(&self.region, &endpoints?))
+    }
+
+    /// Connects to ends: each connection in turn to the next of them, and to the queue pair there that was made for it.
+    /// `place`: which of the other side's connections is the first for this end.
+    ///
+    /// # Errors
+    /// If a card makes no sense, or the device refuses.
+    pub fn connect(&mut self, others: &[Card], place: usize) -> Result<()> {
+        self.peers = others.len().max(1) as u64;
+        for (index, qp) in self.connections.iter().enumerate() {
+            let (number, card) =
+                (index / others.len(), others.get(index % others.len()).context("nobody to connect to")?);
+            let endpoint = card.endpoint(place + number)?;
+            fabric::connect(self.context.as_mut(), *qp, Some(endpoint), &ConnectOptions::default())?;
+            self.remotes.push(card.region());
         }
-        Ok(())
+        self.post_receives()
+    }
+
+    /// How many ends its connections lead to.
+    pub fn peers(&self) -> u64 {
+        self.peers
+    }
+
+    /// Polls without waiting for its turn from now on; the others go on without it.
+    pub fn leave_turns(&mut self) {
+        self.turn = None;
+    }
+
+    /// From now on this end polls when it is its turn.
+    pub fn take_turns(&mut self, turn: Turn) {
+        self.turn = Some(turn);
     }
 
     /// Where a buffer begins: sources first, targets behind them.
@@ -196,20 +230,27 @@ impl End {
         }
     }
 
-    /// Every buffer that a message came into holds what the other side's buffer of this number holds.
+    /// Every buffer that a message came into holds what the buffer holds that it was sent from.
     ///
     /// # Errors
     /// If a byte is wrong.
     pub fn check(&self, messages: u64) -> Result<()> {
+        let last = messages.saturating_sub(self.shape.buffers)..messages;
+        last.map(|i| self.shape.buffer(i)).try_for_each(|buffer| self.check_buffer(buffer))
+    }
+
+    /// One buffer holds what the buffer holds that its message was sent from.
+    ///
+    /// # Errors
+    /// If a byte is wrong.
+    pub fn check_buffer(&self, buffer: u64) -> Result<()> {
         // The last word is the stamp by which a write is noticed.
         let words = self.shape.bytes / 8 - u64::from(self.shape.movement == Movement::Write);
-        for i in messages.saturating_sub(self.shape.buffers)..messages {
-            let buffer = self.shape.buffer(i);
-            for word in 0..words {
-                let found = self.word(self.place(buffer, true) + word * 8).load(Ordering::Relaxed);
-                if found != content(1 - self.side, buffer, word) {
-                    bail!("wrong data at byte {} of buffer {buffer}", word * 8);
-                }
+        let (side, sent) = self.sources[buffer as usize];
+        for word in 0..words {
+            let found = self.word(self.place(buffer, true) + word * 8).load(Ordering::Relaxed);
+            if found != content(side, sent, word) {
+                bail!("wrong data at byte {} of buffer {buffer}", word * 8);
             }
         }
         Ok(())
@@ -258,7 +299,7 @@ impl End {
             self.word(source + self.shape.bytes - 8).store(i + 1, Ordering::Release);
         }
         let list = self.segments(source);
-        let Some(remote) = self.remote else { bail!("the end is not connected") };
+        let remote = self.remotes.get((i % self.shape.connections) as usize).context("the end is not connected")?;
         let there = remote.remote(self.place(buffer, !reads));
         let operation = match self.shape.movement {
             Movement::Send => Operation::Send,
@@ -297,6 +338,20 @@ impl End {
     /// # Errors
     /// If one is not a success.
     pub fn progress(&mut self) -> Result<usize> {
+        let found = self.poll()?;
+        if found == 0 {
+            self.pass_turn();
+        }
+        Ok(found)
+    }
+
+    fn pass_turn(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            turn.pass();
+        }
+    }
+
+    fn poll(&mut self) -> Result<usize> {
         let mut done = [WorkCompletion::default(); COMPLETIONS];
         let start = Instant::now();
         let sends = self.context.poll(self.send_queue, &mut done)?;
@@ -304,7 +359,7 @@ impl End {
         self.outstanding -= sends as u64;
         let receives = self.context.poll(self.receive_queue, &mut done)?;
         successes(&done[..receives])?;
-        self.arrived += receives as u64;
+        self.arrived.extend(done[..receives].iter().map(|completion| completion.id));
         if sends + receives > 0 {
             self.spent.1 += nanoseconds(start);
         }
@@ -319,9 +374,10 @@ impl End {
         let i = self.taken;
         self.taken += 1;
         if self.shape.movement.takes_receive() {
-            self.wait_until(|end| end.arrived > 0)?;
-            self.arrived -= 1;
-            return self.post_receive(i + self.shape.receives());
+            self.wait_until(|end| !end.arrived.is_empty())?;
+            let filled = self.arrived.pop_front().context("a receive was filled")?;
+            // The same connection's next one: each keeps its share.
+            return self.post_receive(filled + self.shape.receives());
         }
         let stamp = self.place(self.shape.buffer(i), true) + self.shape.bytes - 8;
         self.wait_until(|end| end.word(stamp).load(Ordering::Acquire) > i)
@@ -339,14 +395,19 @@ impl End {
         let mut deadline = None;
         let mut empty = 0;
         while !reached(self) {
-            if self.progress()? > 0 {
+            if self.poll()? > 0 {
                 empty = 0;
                 continue;
             }
+            // A write may have come though no completion did.
+            if self.turn.is_some() && reached(self) {
+                break;
+            }
+            self.pass_turn();
             empty += 1;
             if self.shape.blocking {
                 self.sleep()?;
-            } else if empty % POLLS == 0 {
+            } else if self.turn.is_none() && empty % POLLS == 0 {
                 std::thread::yield_now();
             }
             if empty % POLLS == 0 && Instant::now() > *deadline.get_or_insert_with(|| Instant::now() + PATIENCE) {
@@ -392,6 +453,11 @@ impl End {
     pub fn spent(&mut self) -> (f64, f64) {
         std::mem::take(&mut self.spent)
     }
+}
+
+/// What comes into the buffers of one of two ends: from the other's buffer of the same number.
+pub fn from_the_other(side: u64, shape: &Shape) -> Vec<Source> {
+    (0..shape.buffers).map(|buffer| (1 - side, buffer)).collect()
 }
 
 fn attributes(
@@ -492,9 +558,19 @@ mod tests {
     #[test]
     fn a_wrong_byte_is_found() {
         let contexts = boot::open_together("loopback", 2, &base::Config::default()).unwrap();
-        let [mut a, mut b] = pair(contexts, &shape(1, None)).unwrap();
+        let mut ends: Vec<End> = (0..)
+            .zip(contexts)
+            .map(|(side, context)| {
+                let shape = shape(1, None);
+                End::new(context, &shape, side, from_the_other(side, &shape)).unwrap()
+            })
+            .collect();
+        let cards: Vec<Card> = ends.iter().map(|end| end.card().unwrap()).collect();
+        ends[0].connect(&cards[1..], 0).unwrap();
+        ends[1].connect(&cards[..1], 0).unwrap();
+        let (mut b, mut a) = (ends.pop().unwrap(), ends.pop().unwrap());
         a.send().unwrap();
-        while b.arrived == 0 {
+        while b.arrived.is_empty() {
             a.progress().unwrap();
             b.progress().unwrap();
         }

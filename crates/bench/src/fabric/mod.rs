@@ -1,15 +1,20 @@
 //! `ferrovia bench fabric`: the verbs of a device, without MPI. Paper: miba §2.
 //!
-//! Both ends are contexts of this process, each with a thread of its own; what one context costs alone is measured on a
-//! queue pair that is its own peer. Hot spots with many slaves are left out (they need more processors than ends), and
-//! the MTU, of which these devices have none to set.
+//! One end is measured, in this process; each of the others lives in a process of its own, or in a thread where the
+//! device exists within one process only. What one context costs alone is measured on a queue pair that is its own peer.
+//! On the simulated network the network's time counts, and the ends take turns: equal runs have equal results.
 
+mod card;
 mod costs;
 mod end;
 mod floor;
+mod helper;
+mod opening;
 mod private;
+mod process;
 mod sampling;
 mod transfer;
+mod turns;
 
 use crate::environment::Environment;
 use crate::journal::Journal;
@@ -25,16 +30,25 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+pub use opening::Ends;
+use opening::Opening;
+pub use process::{TASK, live};
 pub use sampling::Sampling;
+
+/// The word for every device that is found on this machine.
+pub const PRESENT: &str = "present";
 
 /// What to measure, and how.
 #[derive(clap::Args)]
 pub struct Options {
     /// Tests or groups (`ferrovia bench list`), quick or all
     tests: Vec<String>,
-    /// Devices to measure beside each other: shm, loopback, verbs
-    #[arg(short, long, value_delimiter = ',', default_value = "shm", value_name = "NAME")]
+    /// Devices to measure beside each other: shm, tcp, sim, verbs, loopback; present: those found here but the last
+    #[arg(short, long, value_delimiter = ',', default_value = PRESENT, value_name = "NAME")]
     device: Vec<String>,
+    /// Where the other ends live
+    #[arg(long, value_enum, default_value = "processes")]
+    ends: Ends,
     /// How often each test is run, each time on a device opened anew
     #[arg(short, long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: u32,
@@ -79,15 +93,20 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 /// As [`run`].
 pub fn records(suite: &Suite, options: &Options) -> Result<Records> {
     let tests = suite.choose(&options.tests)?;
-    if let Some(unknown) = options.device.iter().find(|name| !boot::DEVICES.contains(&name.as_str())) {
-        bail!("there is no device {unknown:?}; there are {}", boot::DEVICES.join(", "));
+    let devices = devices(&options.device)?;
+    for device in &devices {
+        let without = tests.iter().filter(|test| !test.can_use(device)).map(|test| test.name.as_str());
+        let without: Vec<&str> = without.collect();
+        if !without.is_empty() {
+            eprintln!("{device} has nothing to measure for {}", without.join(", "));
+        }
     }
     let seed = options.seed.unwrap_or_else(rand::random);
     let mut journal = Journal::new(options.output.as_deref())?;
-    journal.write(Record::Run(run_record(options, seed)))?;
+    journal.write(Record::Run(run_record(options, &devices, seed)))?;
     let mut jobs: Vec<(usize, Option<&String>)> = Vec::new();
     for (index, test) in tests.iter().enumerate() {
-        let concerned = options.device.iter().filter(|device| test.concerns(device));
+        let concerned = devices.iter().filter(|device| test.concerns(device) && test.can_use(device));
         jobs.extend(concerned.map(|device| (index, Some(device))));
     }
     if tests.iter().any(|test| test.floor.is_some()) {
@@ -112,15 +131,39 @@ pub fn records(suite: &Suite, options: &Options) -> Result<Records> {
     Ok(journal.records)
 }
 
-fn run_record(options: &Options, seed: u64) -> Run {
+/// The devices that these words mean.
+///
+/// # Errors
+/// If one is no device.
+pub fn devices(words: &[String]) -> Result<Vec<String>> {
+    let mut names: Vec<String> = Vec::new();
+    for word in words {
+        let known = boot::DEVICES.contains(&word.as_str());
+        if word == PRESENT {
+            let config = boot::configuration().context("the settings in the environment")?;
+            let found = boot::devices(&config).into_iter().filter(|device| device.found.is_ok());
+            names.extend(
+                found.map(|device| device.name.to_owned()).filter(|name| boot::DEVICES.contains(&name.as_str())),
+            );
+        } else if known {
+            names.push(word.clone());
+        } else {
+            bail!("there is no device {word:?}; there are {}", boot::DEVICES.join(", "));
+        }
+    }
+    let mut once = BTreeSet::new();
+    names.retain(|name| once.insert(name.clone()));
+    Ok(names)
+}
+
+fn run_record(options: &Options, devices: &[String], seed: u64) -> Run {
     Run {
         format: FORMAT,
         command: std::env::args().collect(),
         started_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         seed,
         environment: Environment::captured(&options.note),
-        libraries: options
-            .device
+        libraries: devices
             .iter()
             .map(|name| LibraryRecord {
                 name: name.clone(),
@@ -170,7 +213,7 @@ fn ranks(test: &Test) -> u32 {
 
 /// All points of a test on a device opened for it.
 fn measured(options: &Options, test: &Test, device: &str, sampling: &Sampling) -> Result<Vec<Measured>> {
-    let config = boot::configuration().context("the settings in the environment")?;
+    let opening = Opening { device: device.to_owned(), ends: options.ends, mtu_bytes: None };
     let sizes = if options.sizes.is_empty() { &test.sizes } else { &options.sizes };
     let mut parameters = test.parameters.clone();
     for (name, value) in options.set.iter().filter(|(name, _)| test.parameters.contains_key(name)) {
@@ -179,24 +222,11 @@ fn measured(options: &Options, test: &Test, device: &str, sampling: &Sampling) -
     let mut all = Vec::new();
     for bytes in sizes {
         for values in combinations(&parameters) {
-            let open = || boot::open_together(device, ranks(test), &config).map_err(anyhow::Error::msg);
             let rows = match test.group.as_str() {
-                "costs" => costs::measure(test.program(), open()?.remove(0), *bytes, sampling)?,
-                _ => transfer::measure(test.program(), open()?, *bytes, &values, sampling)?,
+                "costs" => costs::measure(test.program(), opening.alone()?, *bytes, sampling)?,
+                _ => transfer::measure(test.program(), &opening, *bytes, &values, sampling)?,
             };
-            for found in rows {
-                let mut row_parameters = values.clone();
-                row_parameters.extend(found.parameters);
-                let row = Row {
-                    test: format!("{FABRIC}{}", test.name),
-                    ranks: ranks(test),
-                    parameters: row_parameters,
-                    bytes: *bytes,
-                    unit: found.unit.to_owned(),
-                };
-                let (operations_per_sample, amount) = (found.taken.per_sample, found.amount);
-                all.push(Measured { row, operations_per_sample, amount, samples: found.taken.samples });
-            }
+            all.extend(rows.into_iter().map(|found| found.measured(test, *bytes, &values)));
         }
     }
     Ok(all)
@@ -218,6 +248,8 @@ fn combinations(parameters: &BTreeMap<String, String>) -> Vec<BTreeMap<String, S
 
 /// What was found of one point, before it has a row.
 pub struct Found {
+    /// Behind the name of the test.
+    suffix: &'static str,
     /// Beyond those of the point.
     parameters: BTreeMap<String, String>,
     unit: &'static str,
@@ -227,12 +259,26 @@ pub struct Found {
 }
 
 impl Found {
+    fn measured(self, test: &Test, bytes: u64, values: &BTreeMap<String, String>) -> Measured {
+        let mut parameters = values.clone();
+        parameters.extend(self.parameters);
+        let row = Row {
+            test: format!("{FABRIC}{}{}", test.name, self.suffix),
+            ranks: ranks(test),
+            parameters,
+            bytes,
+            unit: self.unit.to_owned(),
+        };
+        let (operations_per_sample, amount) = (self.taken.per_sample, self.amount);
+        Measured { row, operations_per_sample, amount, samples: self.taken.samples }
+    }
+
     fn time(taken: sampling::Taken) -> Vec<Self> {
-        vec![Self { parameters: BTreeMap::new(), unit: "us", amount: 0.0, taken }]
+        vec![Self { suffix: "", parameters: BTreeMap::new(), unit: "us", amount: 0.0, taken }]
     }
 
     fn rate(taken: sampling::Taken, amount: f64) -> Vec<Self> {
-        vec![Self { parameters: BTreeMap::new(), unit: "MB/s", amount, taken }]
+        vec![Self { suffix: "", parameters: BTreeMap::new(), unit: "MB/s", amount, taken }]
     }
 }
 
@@ -240,33 +286,73 @@ impl Found {
 mod tests {
     use super::*;
 
-    /// Every test of the suite leaves points on the devices that need no hardware, and checks what it moved.
+    fn options(words: &[&str]) -> Options {
+        #[derive(clap::Parser)]
+        struct Words {
+            #[command(flatten)]
+            options: Options,
+        }
+        <Words as clap::Parser>::parse_from(std::iter::once(&"fabric").chain(words)).options
+    }
+
+    /// Every test of the suite leaves points on the devices that need no hardware, and checks what it moved. The ends
+    /// are threads: this program cannot be started as an end.
     #[test]
     fn every_test_runs_on_software_devices() {
         let suite = Suite::builtin(Level::Fabric).unwrap();
         let sampling = Sampling { seconds: 0.0, samples_max: 1 };
-        for device in ["loopback", "tcp", "shm"] {
-            for test in &suite.tests {
-                let options = Options {
-                    tests: Vec::new(),
-                    device: Vec::new(),
-                    repetitions: 1,
-                    sizes: vec![test.sizes[0].min(4096)],
-                    set: Vec::new(),
-                    seconds: 0.0,
-                    samples: 1,
-                    seed: None,
-                    note: Vec::new(),
-                    output: None,
-                    form: table::Form::default(),
-                };
+        for device in ["loopback", "tcp", "shm", "sim"] {
+            for test in suite.tests.iter().filter(|test| test.can_use(device)) {
+                let size = test.sizes[0].min(4096).to_string();
+                let options = options(&["--ends", "threads", "--sizes", &size, "--set", "slaves=1,3"]);
                 let measured = measured(&options, test, device, &sampling)
                     .unwrap_or_else(|error| panic!("{device}, {}: {error:#}", test.name));
-                let expected: usize = test.parameters.values().map(|list| list.split(',').count()).product();
+                let count =
+                    |(name, list): (&String, &String)| if name == "slaves" { 2 } else { list.split(',').count() };
+                let expected: usize = test.parameters.iter().map(count).product();
                 assert!(measured.len() >= expected, "{device}, {}", test.name);
                 assert!(measured.iter().all(|measured| !measured.samples.is_empty()), "{device}, {}", test.name);
             }
         }
+    }
+
+    /// Virtual time: a message of `k` bytes takes what the network's plan says, and every run says the same.
+    #[test]
+    fn a_simulated_network_gives_the_same_figures_every_time() {
+        let suite = Suite::builtin(Level::Fabric).unwrap();
+        let run = |test: &str, words: &[&str]| -> Vec<(String, Vec<f64>)> {
+            let test = suite.choose(&[test.to_owned()]).unwrap()[0];
+            let sampling = Sampling { seconds: 1e-5, samples_max: 8 };
+            let all = measured(&options(words), test, "sim", &sampling).unwrap();
+            all.into_iter().map(|measured| (measured.row.to_string(), measured.samples)).collect()
+        };
+        let latency = run("latency", &["--sizes", "8", "--set", "operation=send"]);
+        // o + 7 G + L + o with 100, 0.04 and 800 ns; the fractions of a nanosecond are cut off.
+        assert!(latency[0].1.iter().all(|sample| *sample == 1000.0), "{latency:?}");
+        let write = run("latency", &["--sizes", "8", "--set", "operation=write"]);
+        assert_eq!(write[0].1, latency[0].1, "a write is noticed the moment it is there");
+        for (test, words) in [
+            ("bandwidth", &["--sizes", "4096"][..]),
+            ("hot-spot-send-receive", &["--set", "slaves=1,4"]),
+            ("computation", &[]),
+        ] {
+            assert_eq!(run(test, words), run(test, words), "{test}");
+        }
+        let cut = run("mtu-bandwidth", &["--sizes", "65536"]);
+        let rate = |mtu: &str| {
+            let row = cut.iter().find(|(row, _)| row.contains(&format!("mtu={mtu}"))).unwrap();
+            row.1.iter().sum::<f64>() / row.1.len() as f64
+        };
+        assert!(rate("256") > 1.05 * rate("4096"), "smaller packets cost more time: {cut:?}");
+    }
+
+    #[test]
+    fn devices_are_named_once_or_all_that_are_present() {
+        let names = |words: &[&str]| devices(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        assert_eq!(names(&["tcp", "shm", "tcp"]).unwrap(), ["tcp", "shm"]);
+        let present = names(&[PRESENT]).unwrap();
+        assert!(present.starts_with(&["shm".to_owned(), "tcp".to_owned(), "sim".to_owned()]), "{present:?}");
+        assert!(names(&["pigeon"]).is_err_and(|error| error.to_string().contains("shm")));
     }
 
     #[test]

@@ -1,18 +1,18 @@
-//! Transfers between two ends, each driven by a thread of its own. Paper: miba §2.2.
+//! Transfers between a measured end and its helpers. Paper: miba §2.2.
 
 use super::Found;
-use super::end::{self, End, Movement, Shape};
-use super::sampling::{Sampling, Taken, nanoseconds};
-use anyhow::{Context as _, Result, anyhow, bail};
-use fabric::Context;
+use super::end::{End, Movement, Shape, from_the_other};
+use super::helper::{Order, Role, stream};
+use super::opening::{Clock, Meeting, Opening, Wanted};
+use super::sampling::{Sampling, Taken};
+use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Operations from which the duration of one is estimated.
 const TRIAL: u64 = 16;
-/// Empty polls of an end that only helps, before the processor is offered to others.
-const POLLS: u32 = 100;
+/// Most ends of a hot spot beside the one in the middle.
+const SLAVES_MAX: u64 = 64;
 
 /// Runs one of the tests with these parameters.
 ///
@@ -20,45 +20,49 @@ const POLLS: u32 = 100;
 /// If the device refuses something, a payload is wrong, or there is no such test or parameter.
 pub fn measure(
     test: &str,
-    contexts: Vec<Box<dyn Context>>,
+    opening: &Opening,
     bytes: u64,
     parameters: &BTreeMap<String, String>,
     sampling: &Sampling,
 ) -> Result<Vec<Found>> {
     let shape = shape(bytes, parameters)?;
+    let mut opening = opening.clone();
+    if parameters.contains_key("mtu") {
+        opening.mtu_bytes = Some(number(parameters, "mtu", 4096)?);
+    }
     let compute = Duration::from_micros(number(parameters, "compute", 0)?);
     let half = (shape.window / 2).max(1);
     let amount = (half * shape.bytes) as f64;
+    let with = |role| Pair { opening: &opening, shape: &shape, role, sampling };
     match test {
         "latency" if shape.movement == Movement::Read => {
-            let step = |end: &mut End| end.send().and_then(|()| end.drain(0));
-            Ok(Found::time(conduct(contexts, &shape, sampling, step, None)?))
+            let step = |end: &mut End, _: &Clock| end.send().and_then(|()| end.drain(0));
+            Ok(Found::time(with(Role::Help).conduct(step)?))
         }
-        "latency" => {
-            let step = |end: &mut End| end.send().and_then(|()| end.arrive());
-            Ok(Found::time(conduct(contexts, &shape, sampling, step, Some(&answer))?.scaled(0.5)))
-        }
-        "bidirectional-latency" => {
-            let step = |end: &mut End| end.send().and_then(|()| end.arrive());
-            Ok(Found::time(conduct(contexts, &shape, sampling, step, Some(&step))?))
-        }
-        "overhead" => overhead(contexts, &shape, sampling),
+        "latency" => Ok(Found::time(with(Role::Answer).conduct(exchange)?.scaled(0.5))),
+        "bidirectional-latency" => Ok(Found::time(with(Role::Exchange).conduct(exchange)?)),
+        "overhead" => overhead(&with(Role::Answer)),
         "bandwidth" | "computation" => {
-            let step = |end: &mut End| stream(end, half, compute);
-            let take = |end: &mut End| (0..half).try_for_each(|_| end.arrive());
-            let takes = shape.movement.takes_receive();
-            let peer: Option<Step> = if takes { Some(&take) } else { None };
-            Ok(Found::rate(conduct(contexts, &shape, sampling, step, peer)?, amount))
+            let role = if shape.movement.takes_receive() { Role::Take(half) } else { Role::Help };
+            let step = |end: &mut End, clock: &Clock| stream(end, half, || clock.compute(compute));
+            let taken = with(role).conduct(step)?;
+            Ok(with_share(test, compute, taken, amount))
         }
-        "bidirectional-bandwidth" => {
+        "bidirectional-bandwidth" | "bidirectional-computation" => {
             if !shape.movement.takes_receive() {
                 bail!("both ends must learn of what arrives: send, write-immediate or write-then-send");
             }
-            let step = |end: &mut End| {
-                stream(end, half, compute)?;
+            let role = Role::Stream { half, compute_us: u64::try_from(compute.as_micros())? };
+            let step = |end: &mut End, clock: &Clock| {
+                stream(end, half, || clock.compute(compute))?;
                 (0..half).try_for_each(|_| end.arrive())
             };
-            Ok(Found::rate(conduct(contexts, &shape, sampling, step, Some(&step))?, 2.0 * amount))
+            let taken = with(role).conduct(step)?;
+            Ok(with_share(test, compute, taken, 2.0 * amount))
+        }
+        "hot-spot-send" | "hot-spot-send-receive" => {
+            let slaves = number(parameters, "slaves", 1)?.clamp(1, SLAVES_MAX);
+            hot_spot(&opening, &shape, slaves, test == "hot-spot-send-receive", sampling)
         }
         _ => bail!("there is no test {test:?}"),
     }
@@ -93,108 +97,104 @@ fn number(parameters: &BTreeMap<String, String>, name: &str, otherwise: u64) -> 
     }
 }
 
-/// What one end does again and again.
-type Step<'a> = &'a (dyn Fn(&mut End) -> Result<()> + Sync);
-
-fn answer(end: &mut End) -> Result<()> {
-    end.arrive()?;
-    end.send()
+fn exchange(end: &mut End, _: &Clock) -> Result<()> {
+    end.send()?;
+    end.arrive()
 }
 
-/// Posts half a window and waits until no more than half a window is under way. Paper: miba §2.2.2.
-fn stream(end: &mut End, half: u64, compute: Duration) -> Result<()> {
-    for _ in 0..half {
-        end.send()?;
+/// The bandwidth and, where there is computing in between, the share of the time that it gets.
+fn with_share(test: &str, compute: Duration, taken: Taken, amount: f64) -> Vec<Found> {
+    let share = |step_ns: &f64| (100.0 * compute.as_nanos() as f64 / step_ns.max(1.0)).min(100.0);
+    let shares = Taken { per_sample: taken.per_sample, samples: taken.samples.iter().map(share).collect() };
+    let mut found = Found::rate(taken, amount);
+    if test.ends_with("computation") {
+        found.push(Found { suffix: "-available", parameters: BTreeMap::new(), unit: "%", amount: 0.0, taken: shares });
     }
-    let until = Instant::now() + compute;
-    while !compute.is_zero() && Instant::now() < until {
-        std::hint::spin_loop();
-    }
-    end.drain(half)
+    found
 }
 
-/// Drives one end by `step` in this thread and the other by `peer`, or by polling alone, in another.
-fn conduct(
-    contexts: Vec<Box<dyn Context>>,
-    shape: &Shape,
+/// Two ends, of which one is measured.
+struct Pair<'a> {
+    opening: &'a Opening,
+    shape: &'a Shape,
+    role: Role,
+    sampling: &'a Sampling,
+}
+
+impl Pair<'_> {
+    /// Takes samples of `step`, while the helper does its own; then checks what lies in the buffers of both.
+    fn conduct(&self, step: impl FnMut(&mut End, &Clock) -> Result<()>) -> Result<Taken> {
+        let shape = self.shape;
+        let helper = Wanted { shape: shape.clone(), sources: from_the_other(1, shape), role: self.role };
+        let meeting = self.opening.meet(shape, from_the_other(0, shape), vec![helper])?;
+        let reads = shape.movement == Movement::Read;
+        sample(meeting, self.sampling, step, |mine, sent| mine.check(if reads { mine.counts().0 } else { sent[0] }))
+    }
+}
+
+/// Drives the measured end by `step` in this thread. `check`: of the measured end, with what each helper sent.
+fn sample(
+    meeting: Meeting,
     sampling: &Sampling,
-    mut step: impl FnMut(&mut End) -> Result<()>,
-    peer: Option<Step>,
+    step: impl FnMut(&mut End, &Clock) -> Result<()>,
+    check: impl FnOnce(&End, &[u64]) -> Result<()>,
 ) -> Result<Taken> {
-    let [mut mine, mut theirs] = end::pair(contexts, shape)?;
-    let (orders, ordered) = channel::<u64>();
-    std::thread::scope(|scope| {
-        let other = scope.spawn(move || -> Result<End> {
-            serve(&mut theirs, peer, &ordered)?;
-            Ok(theirs)
-        });
-        let measured = (|| {
-            let tell = |count| orders.send(count).map_err(|_| anyhow!("the other end has failed"));
-            tell(TRIAL)?;
-            let start = Instant::now();
-            for _ in 0..TRIAL {
-                step(&mut mine)?;
-            }
-            let (count, per_sample) = sampling.plan(nanoseconds(start) / TRIAL as f64);
-            tell(count * per_sample)?;
-            let mut taken = Taken { per_sample, samples: Vec::new() };
-            for _ in 0..count {
-                let start = Instant::now();
-                for _ in 0..per_sample {
-                    step(&mut mine)?;
-                }
-                taken.samples.push(nanoseconds(start) / per_sample as f64);
-            }
-            mine.drain(0)?;
-            Ok(taken)
-        })();
-        drop(orders);
-        let other = other.join().map_err(|_| anyhow!("the thread of the other end panicked"))?;
-        // If both failed, the other end's reason is the earlier one more often than not.
-        let (theirs, taken) = match (other, measured) {
-            (Ok(theirs), Ok(taken)) => (theirs, taken),
-            (Err(error), _) => return Err(error.context("the other end")),
-            (_, Err(error)) => return Err(error),
-        };
-        check(&mine, &theirs)?;
-        Ok(taken)
-    })
+    let Meeting { mut mine, mut helpers, clock } = meeting;
+    let measured = samples(&mut mine, &mut helpers, &clock, sampling, step);
+    let checks = measured.is_ok();
+    let sent_here = mine.counts().0;
+    for helper in &mut helpers {
+        // One that has failed says why when it is asked for its end.
+        let _ = helper.tell(Order::Finish(if checks { sent_here / mine.peers() } else { 0 }));
+    }
+    mine.leave_turns();
+    // What is under way to the helpers may need this end's polling.
+    let mut sent = Vec::new();
+    for helper in helpers {
+        // If both failed, the helper's reason is the earlier one more often than not.
+        sent.push(helper.end_while(|| mine.progress().map(drop))?);
+    }
+    let taken = measured?;
+    check(&mine, &sent)?;
+    Ok(taken)
 }
 
-/// Does as many steps as ordered, and helps the other end by polling in between, until there will be no more orders.
-fn serve(end: &mut End, step: Option<Step>, orders: &Receiver<u64>) -> Result<()> {
-    let mut empty = 0_u32;
-    loop {
-        match orders.try_recv() {
-            Ok(count) => {
-                if let Some(step) = step {
-                    (0..count).try_for_each(|_| step(end))?;
-                }
-            }
-            Err(TryRecvError::Empty) => {
-                empty = if end.progress()? > 0 { 0 } else { empty + 1 };
-                if empty > 0 && empty.is_multiple_of(POLLS) {
-                    std::thread::yield_now();
-                }
-            }
-            Err(TryRecvError::Disconnected) => return Ok(()),
+fn samples(
+    mine: &mut End,
+    helpers: &mut [super::helper::Helper],
+    clock: &Clock,
+    sampling: &Sampling,
+    mut step: impl FnMut(&mut End, &Clock) -> Result<()>,
+) -> Result<Taken> {
+    let mut tell = |count| helpers.iter_mut().try_for_each(|helper| helper.tell(Order::Steps(count)));
+    tell(TRIAL)?;
+    let start = clock.now_ns();
+    for _ in 0..TRIAL {
+        step(mine, clock)?;
+    }
+    let each_ns = (clock.now_ns() - start) / TRIAL as f64;
+    let (count, per_sample) = match clock {
+        Clock::Real(_) => sampling.plan(each_ns),
+        // Virtual time has no noise to average over, and its clock costs nothing to read.
+        Clock::Simulated(_) => (sampling.plan(each_ns).0.min(16), 4),
+    };
+    tell(count * per_sample)?;
+    let mut taken = Taken { per_sample, samples: Vec::new() };
+    for _ in 0..count {
+        let start = clock.now_ns();
+        for _ in 0..per_sample {
+            step(mine, clock)?;
         }
+        taken.samples.push((clock.now_ns() - start) / per_sample as f64);
     }
-}
-
-/// What each end sent lies in the other's buffers; what was read, in its own.
-fn check(mine: &End, theirs: &End) -> Result<()> {
-    if mine.reads() {
-        return mine.check(mine.counts().0);
-    }
-    theirs.check(mine.counts().0)?;
-    mine.check(theirs.counts().0)
+    mine.drain(0)?;
+    Ok(taken)
 }
 
 /// The processor's part of the latency test: posting, and the polls that find something.
-fn overhead(contexts: Vec<Box<dyn Context>>, shape: &Shape, sampling: &Sampling) -> Result<Vec<Found>> {
+fn overhead(pair: &Pair<'_>) -> Result<Vec<Found>> {
     let (mut posting, mut polling) = (Vec::new(), Vec::new());
-    let step = |end: &mut End| {
+    pair.conduct(|end, _| {
         end.spent();
         end.send()?;
         end.arrive()?;
@@ -202,13 +202,47 @@ fn overhead(contexts: Vec<Box<dyn Context>>, shape: &Shape, sampling: &Sampling)
         posting.push(post);
         polling.push(poll);
         Ok(())
-    };
-    conduct(contexts, shape, sampling, step, Some(&answer))?;
+    })?;
     let found = |part: &str, samples: Vec<f64>| Found {
+        suffix: "",
         parameters: BTreeMap::from([("part".to_owned(), part.to_owned())]),
         unit: "us",
         amount: 0.0,
         taken: Taken { per_sample: 1, samples },
     };
     Ok(vec![found("posting", posting), found("polling", polling)])
+}
+
+/// One end among several that talk with it alone. Paper: miba §2.2.8: it sends to each and hears from one of them
+/// ("send"), or sends to each and hears from each ("send-receive").
+fn hot_spot(
+    opening: &Opening,
+    shape: &Shape,
+    slaves: u64,
+    all_answer: bool,
+    sampling: &Sampling,
+) -> Result<Vec<Found>> {
+    if shape.movement != Movement::Send {
+        bail!("hot spots are measured with sends");
+    }
+    let middle = Shape { connections: slaves, buffers: slaves, window: slaves, ..shape.clone() };
+    // Buffer k of the middle is for slave k + 1, and each slave has one buffer.
+    let sources = (0..slaves).map(|k| (k + 1, 0)).collect();
+    let slave = Shape { connections: 1, buffers: 1, ..shape.clone() };
+    let wanted = (0..slaves).map(|k| Wanted {
+        shape: slave.clone(),
+        sources: vec![(0, k)],
+        role: if all_answer || k + 1 == slaves { Role::Answer } else { Role::Take(1) },
+    });
+    let meeting = opening.meet(&middle, sources, wanted.collect())?;
+    let answers = if all_answer { slaves } else { 1 };
+    let step = |end: &mut End, _: &Clock| {
+        (0..slaves).try_for_each(|_| end.send())?;
+        (0..answers).try_for_each(|_| end.arrive())
+    };
+    let check = |mine: &End, sent: &[u64]| {
+        let mut answered = (0..slaves).filter(|k| sent[*k as usize] > 0);
+        answered.try_for_each(|buffer| mine.check_buffer(buffer))
+    };
+    Ok(Found::time(sample(meeting, sampling, step, check)?))
 }

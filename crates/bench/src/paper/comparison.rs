@@ -47,8 +47,10 @@ pub struct Compared {
 pub fn compare(entries: &[Entry], records: &Records, devices: &[String]) -> Vec<Compared> {
     let rows = records.rows(&Suite { tests: Vec::new() });
     let of_entry = |entry: &Entry| -> Vec<Compared> {
-        let on = request::libraries(&entry.measurement, devices);
-        on.into_iter().map(|library| compared(entry, &library, entries, &rows)).collect()
+        let on = request::libraries(&entry.measurement, devices).into_iter();
+        on.filter(|library| request::has_it(&entry.measurement, library))
+            .map(|library| compared(entry, &library, entries, &rows))
+            .collect()
     };
     entries.iter().flat_map(of_entry).collect()
 }

@@ -26,7 +26,7 @@ pub struct Options {
     #[arg(required = true)]
     names: Vec<String>,
     /// The devices whose verbs stand beside the paper's
-    #[arg(short, long, value_delimiter = ',', default_value = "shm", value_name = "NAME")]
+    #[arg(short, long, value_delimiter = ',', default_value = fabric::PRESENT, value_name = "NAME")]
     device: Vec<String>,
     /// Processes of each test
     #[arg(short, long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -95,14 +95,15 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         false => options.names.iter().map(String::as_str).collect(),
     };
     let papers = names.iter().map(|name| data::paper(name)).collect::<Result<Vec<_>>>()?;
+    let devices = fabric::devices(&options.device)?;
     let mut failed = false;
     for paper in &papers {
-        let records = measured(paper, options)?;
-        let compared = comparison::compare(&paper.entries(), &records, &options.device);
+        let records = measured(paper, &devices, options)?;
+        let compared = comparison::compare(&paper.entries(), &records, &devices);
         let text = match options {
             Options { json: true, .. } => print::json(&compared)?,
             Options { csv: true, .. } => print::csv(&compared)?,
-            _ => print::text(paper, &compared, &options.device, options.markdown),
+            _ => print::text(paper, &compared, &devices, options.markdown),
         };
         std::io::stdout().write_all(text.as_bytes())?;
         for failure in &records.failures {
@@ -114,18 +115,18 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 }
 
 /// Runs whatever the paper has rows of.
-fn measured(paper: &data::Paper, options: &Options) -> Result<Records> {
+fn measured(paper: &data::Paper, devices: &[String], options: &Options) -> Result<Records> {
     let entries = paper.entries();
     let mut records = Records::default();
     for level in [Level::Fabric, Level::Mpi, Level::App] {
-        let suite = request::suite(level, &entries, &options.device)?;
+        let suite = request::suite(level, &entries, devices)?;
         if suite.tests.is_empty() {
             continue;
         }
         let mut words = options.words();
         records.append(match level {
             Level::Fabric => {
-                words.extend(["--device".to_owned(), options.device.join(",")]);
+                words.extend(["--device".to_owned(), devices.join(",")]);
                 fabric::records(&suite, &read(words)?)?
             }
             Level::Mpi | Level::App => {

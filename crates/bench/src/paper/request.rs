@@ -95,6 +95,12 @@ pub fn libraries(of: &Measurement, devices: &[String]) -> Vec<String> {
     }
 }
 
+/// Whether what is measured exists on a device; libraries have everything.
+pub fn has_it(of: &Measurement, library: &str) -> bool {
+    let on_device = |suite: Suite| find(&suite, &of.test).is_ok_and(|test| test.can_use(library));
+    of.level != Level::Fabric || Suite::builtin(Level::Fabric).is_ok_and(on_device)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

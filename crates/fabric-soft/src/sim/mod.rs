@@ -31,4 +31,4 @@ mod plan;
 
 pub use link::{SimLink, SimNetwork};
 pub use network::SimCounts;
-pub use plan::{Fault, LinkCost, SimClock, SimPlan};
+pub use plan::{Fault, HEADER_ON_WIRE_BYTES, LinkCost, SimClock, SimPlan};

@@ -318,7 +318,7 @@ impl Network {
     /// One passage of a packet; the moment at which its last byte has left.
     fn transmit(&mut self, from: u32, to: u32, sequence: u64, parcel: &Arc<Parcel>) -> u64 {
         let cost = self.plan.cost(from, to);
-        let bytes_ns = cost.bytes_ns(parcel.payload.len() as u64);
+        let bytes_ns = self.plan.bytes_ns(from, to, parcel.payload.len() as u64);
         let left_ns = if parcel.class == Class::Answer {
             self.now_ns
         } else {

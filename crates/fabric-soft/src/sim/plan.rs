@@ -30,6 +30,9 @@ impl Default for LinkCost {
     }
 }
 
+/// What each packet of a message costs beside its payload: the headers of InfiniBand in a subnet, and its checksums.
+pub const HEADER_ON_WIRE_BYTES: u64 = 26;
+
 /// Something that happens at a chosen time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
@@ -76,6 +79,9 @@ pub struct SimPlan {
     pub cost: LinkCost,
     /// Directed links that cost something else: (from, to, cost).
     pub costs: Vec<(u32, u32, LinkCost)>,
+    /// Longest packet on a wire: a longer message is cut into several, and each but the first brings
+    /// [`HEADER_ON_WIRE_BYTES`] of its own; `None`: messages are not cut.
+    pub mtu_bytes: Option<u64>,
     /// Most that a packet is late, in nanoseconds; packets of a connection stay in order all the same.
     pub jitter_ns: u64,
     /// That a packet vanishes, or an acknowledgement.
@@ -105,6 +111,7 @@ impl SimPlan {
             clock: SimClock::Polled,
             cost: LinkCost::default(),
             costs: Vec::new(),
+            mtu_bytes: None,
             jitter_ns: 0,
             loss_ppm: 0,
             reorder_ppm: 0,
@@ -121,6 +128,12 @@ impl SimPlan {
     pub fn cost(&self, from: u32, to: u32) -> LinkCost {
         let own = self.costs.iter().find(|(a, b, _)| (*a, *b) == (from, to));
         own.map_or(self.cost, |(_, _, cost)| *cost)
+    }
+
+    /// The bytes of a message from `from` to `to` behind its first one, with the headers of its packets, in nanoseconds.
+    pub(super) fn bytes_ns(&self, from: u32, to: u32, len_bytes: u64) -> u64 {
+        let packets = self.mtu_bytes.map_or(1, |mtu| len_bytes.div_ceil(mtu.max(1)).max(1));
+        self.cost(from, to).bytes_ns(len_bytes.saturating_add((packets - 1).saturating_mul(HEADER_ON_WIRE_BYTES)))
     }
 
     /// When `node` dies.

@@ -171,20 +171,42 @@ fn bench_finds_wrong_data(workshop: &Workshop) -> Result<()> {
     Ok(())
 }
 
-/// The verbs of the software devices beside each other, and a paper's figures beside ours.
+/// The verbs of the software devices beside each other, the ends in processes of their own, and a paper's figures beside
+/// ours.
 fn bench_fabric(workshop: &Workshop) -> Result<()> {
     workshop.installation()?;
     let short = ["--repetitions", "1", "--seconds", "0.001"];
-    let fabric = installed("ferrovia").args(["bench", "fabric", "--device", "shm,tcp,loopback", "--json"]).args(short);
-    let finished = fabric.args(["--sizes", "64"]).run_successfully()?;
-    for device in ["shm", "tcp", "loopback"] {
+    let fabric = || installed("ferrovia").args(["bench", "fabric", "--json"]).args(short);
+    let finished =
+        fabric().args(["all", "--device", "shm,tcp", "--sizes", "64", "--set", "slaves=3"]).run_successfully()?;
+    let suites = installed("ferrovia").args(["bench", "list", "--json"]).run_successfully()?;
+    let suites: Value = serde_json::from_str(&suites.stdout).with_context(|| suites.report())?;
+    for test in suites["fabric"]["test"].as_array().into_iter().flatten() {
+        let usable = test["devices"].as_array().is_none_or(|devices| devices.iter().any(|device| device == "shm"));
+        let named = format!("\"test\":\"fabric/{}\"", test["name"].as_str().unwrap_or_default());
+        for device in ["shm", "tcp"] {
+            let library = format!("\"library\":\"{device}\"");
+            let found = finished.stdout.lines().any(|line| line.contains(&named) && line.contains(&library));
+            if found != usable {
+                return Err(finished.complain(format!("{named} on {device}: expected a point: {usable}")));
+            }
+        }
+    }
+    let finished = fabric().args(["latency", "--device", "present", "--sizes", "64"]).run_successfully()?;
+    for device in ["shm", "tcp", "sim"] {
         if !finished.stdout.contains(&format!("\"library\":\"{device}\"")) {
             return Err(finished.complain(format!("no point of {device}")));
         }
     }
-    let finished = installed("ferrovia").args(["bench", "paper", "miba", "--json"]).args(short).run_successfully()?;
+    let orphan = installed("ferrovia").args(["bench", "fabric-end"]).run()?;
+    if orphan.success() || !orphan.said().contains("has gone") {
+        return Err(orphan.complain("an end that is told nothing ends and says so"));
+    }
+    let paper = installed("ferrovia").args(["bench", "paper", "miba", "--device", "shm,sim", "--json"]).args(short);
+    let finished = paper.run_successfully()?;
     let rows: Vec<Value> = finished.stdout.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
-    if rows.is_empty() || rows.iter().any(|row| row["here"].as_f64().is_none()) {
+    let both = ["shm", "sim"].iter().all(|device| rows.iter().any(|row| row["on"] == **device));
+    if !both || rows.iter().any(|row| row["here"].as_f64().is_none()) {
         return Err(finished.complain("every row of the paper should have a figure here"));
     }
     Ok(())
