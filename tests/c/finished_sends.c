@@ -6,7 +6,12 @@ enum { count = 40 };
 
 static void send_all(MPI_Request *requests, int tag)
 {
-    for (int i = 0; i < count; i++) OK(MPI_Isend(&i, 1, MPI_INT, 1, tag, MPI_COMM_WORLD, &requests[i]));
+    /* They stay what they are: a send may look at them until it is over. */
+    static int numbers[count];
+    for (int i = 0; i < count; i++) {
+        numbers[i] = i;
+        OK(MPI_Isend(&numbers[i], 1, MPI_INT, 1, tag, MPI_COMM_WORLD, &requests[i]));
+    }
 }
 
 static void sender(void)

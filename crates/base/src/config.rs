@@ -36,6 +36,36 @@ pub enum RegistrationScheme {
     Off,
 }
 
+/// Which device carries the messages of a job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeviceChoice {
+    /// Shared memory if all processes are on one host, sockets if not.
+    Auto,
+    /// Mapped memory of one host.
+    Shm,
+    /// Verbs in software over the shared memory of one host.
+    ShmVerbs,
+    /// Verbs in software over sockets.
+    Tcp,
+    /// An adapter.
+    Verbs,
+}
+
+impl DeviceChoice {
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::Auto, "auto"),
+        (Self::Shm, "shm"),
+        (Self::ShmVerbs, "shm-verbs"),
+        (Self::Tcp, "tcp"),
+        (Self::Verbs, "verbs"),
+    ];
+
+    /// What users write.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(one, _)| *one == self).map_or("auto", |(_, name)| name)
+    }
+}
+
 /// Which adapter, port, GID and partition to use for RDMA; `None` leaves it to us.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct VerbsChoice {
@@ -81,6 +111,12 @@ impl Default for TcpChoice {
 /// Every setting of the library, with its default.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
+    /// Which device carries the messages of a job.
+    pub device: DeviceChoice,
+    /// Registered buffers for messages over verbs, in bytes, at most.
+    pub pool_max_bytes: usize,
+    /// Messages that a fresh connection over verbs takes without being asked.
+    pub credits_initial: u32,
     /// Bytes of one fast-path channel (a Veloblock) from one process to another.
     pub channel_bytes: usize,
     /// Longest message sent eagerly, in bytes; longer ones go by rendezvous.
@@ -124,6 +160,9 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
+            device: DeviceChoice::Auto,
+            pool_max_bytes: 64 << 20,
+            credits_initial: 8,
             channel_bytes: 64 << 10,
             eager_max_bytes: 16 << 10,
             unexpected_max_bytes: 64 << 20,
@@ -227,6 +266,36 @@ pub enum ConfigError {
 
 /// All variables, in the order `ferrovia info --config` prints them.
 pub const VARIABLES: &[Variable] = &[
+    Variable {
+        name: "FERROVIA_DEVICE",
+        values: "auto | shm | shm-verbs | tcp | verbs",
+        help: "Device that carries messages: auto takes shm where all processes are on one host, and tcp otherwise.",
+        set: |config, text| {
+            config.device = DeviceChoice::ALL.iter().find(|(_, name)| *name == text)?.0;
+            Some(())
+        },
+        show: |config| config.device.name().into(),
+    },
+    Variable {
+        name: "FERROVIA_POOL_MAX",
+        values: "bytes",
+        help: "Registered buffers for messages over verbs, at most; past it connections get no more credits.",
+        set: |config, text| {
+            config.pool_max_bytes = bytes(text)?;
+            Some(())
+        },
+        show: |config| config.pool_max_bytes.to_string(),
+    },
+    Variable {
+        name: "FERROVIA_CREDITS",
+        values: "count, 1 to 256",
+        help: "Messages a fresh connection over verbs takes unasked; a sender that waits for more gets them.",
+        set: |config, text| {
+            config.credits_initial = text.parse().ok().filter(|count| (1..=256).contains(count))?;
+            Some(())
+        },
+        show: |config| config.credits_initial.to_string(),
+    },
     Variable {
         name: "FERROVIA_CHANNEL",
         values: "bytes, 8K to 1M, a power of two",

@@ -14,13 +14,15 @@
 //! - A process started by hand is a world of one; launcher variables without a launcher behind them are an error,
 //!   never a silent world of one.
 //! - Everything read from the environment is read here, once.
-//! - Joining takes two round trips to the process manager and one barrier, however many processes there are.
+//! - Joining over mapped memory takes two round trips to the process manager and one barrier, however many processes
+//!   there are; over verbs, one more barrier and a business card of each process.
 //!
 //! Deliberately absent: communicators, handles; what a launcher does.
 
 #![forbid(unsafe_code)]
 
 mod apart;
+mod connected;
 mod devices;
 mod hardware;
 mod local;
@@ -55,10 +57,18 @@ pub enum BootError {
     /// The engine refused the device.
     #[error(transparent)]
     Engine(#[from] engine::EngineError),
-    /// The job spans hosts.
-    #[error("rank {rank} runs on another host; this version joins the processes of one host only")]
+    /// There is no such device here.
+    #[error("{0}")]
+    NoDevice(String),
+    /// No adapter carries the job.
+    #[error("FERROVIA_DEVICE=verbs: {0}")]
+    NoAdapter(String),
+    /// The job spans hosts, and the device does not.
+    #[error("FERROVIA_DEVICE={device}: rank {rank} runs on another host, which only tcp and verbs reach")]
     OtherHost {
         /// The first rank elsewhere.
         rank: u32,
+        /// The device asked for.
+        device: &'static str,
     },
 }

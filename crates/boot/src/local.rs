@@ -1,22 +1,34 @@
-//! Worlds inside one process, for tests: one engine per thread, over one private segment.
+//! Worlds inside one process, for tests: one engine per thread, over one private segment or another device.
 
 use base::Config;
+use base::config::DeviceChoice;
 use engine::{Engine, WaitPolicy};
 use fabric::PeerIndex;
 use fabric_soft::shm::{Segment, Shape, ShmPeers, probe_cross_memory};
 
-use crate::BootError;
+use crate::{BootError, connected, open_together};
 
-/// `count` engines that reach each other, each to be used by a thread of its own.
+/// `count` engines that reach each other over the device of `config`, each to be used by a thread of its own.
 ///
 /// # Errors
-/// When the system has no memory for the segment.
+/// When the system has no memory for the segment, or there is no such device.
 pub fn local_engines(count: u32, config: &Config) -> Result<Vec<Engine>, BootError> {
+    let policy = WaitPolicy { spin_count: 8, yield_count: 8 };
+    let device = match config.device {
+        DeviceChoice::Auto | DeviceChoice::Shm => None,
+        DeviceChoice::ShmVerbs => Some("shm"),
+        DeviceChoice::Tcp => Some("tcp"),
+        DeviceChoice::Verbs => Some("verbs"),
+    };
+    if let Some(device) = device {
+        let contexts = open_together(device, count, config).map_err(BootError::NoDevice)?;
+        return connected::together(contexts, config, policy);
+    }
     let segment = Segment::create(Shape { process_count: count, channel_bytes: config.channel_bytes, arena_bytes: 0 })?;
     (0..count)
         .map(|me| {
             let peers = ShmPeers::join(segment.clone(), PeerIndex(me), probe_cross_memory())?;
-            Ok(Engine::new(Box::new(peers), config, WaitPolicy { spin_count: 8, yield_count: 8 })?)
+            Ok(Engine::new(Box::new(peers), config, policy)?)
         })
         .collect()
 }

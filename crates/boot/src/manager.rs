@@ -53,6 +53,10 @@ impl Manager {
         self.ask(|client| client.get(key))
     }
 
+    pub(crate) fn get_all(&self, keys: &[String]) -> Result<Vec<String>, BootError> {
+        self.ask(|client| client.get_all(keys))
+    }
+
     fn ask<T>(&self, question: impl FnOnce(&mut Client) -> Result<T, PmiError>) -> Result<T, BootError> {
         let mut client = self.client.borrow_mut();
         Ok(question(client.as_mut().expect("only a job of several processes has questions"))?)
@@ -106,7 +110,8 @@ impl ProcessManager for Manager {
     }
 
     fn node_key(&self) -> u64 {
-        // All processes of a world are on one host.
-        0
+        // The lowest rank of this host; without a word of the launcher's all are on one.
+        let local = self.world.as_ref().and_then(pmi::World::node_local_ranks);
+        local.and_then(|ranks| ranks.first().copied()).unwrap_or(0).into()
     }
 }

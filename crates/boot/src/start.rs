@@ -4,7 +4,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
 use base::Config;
-use base::config::CrossMemory;
+use base::config::{CrossMemory, DeviceChoice};
 use base::log::{Level, Log};
 use collectives::Selection;
 use engine::{Engine, WaitPolicy};
@@ -12,8 +12,8 @@ use fabric::PeerIndex;
 use fabric_soft::shm::{Segment, SegmentServer, Shape, ShmPeers, join, probe_cross_memory};
 use mpi_core::{ProcessManager, ThreadLevel, World};
 
-use crate::BootError;
 use crate::manager::Manager;
+use crate::{BootError, connected};
 
 /// The settings of this process, from its environment; unknown names with our prefix are pointed out.
 ///
@@ -100,19 +100,31 @@ impl Job {
 
 fn start_engine(manager: &Manager, config: &Config) -> Result<Engine, BootError> {
     let (rank, size) = (manager.rank(), manager.size());
-    if let Some(elsewhere) = manager.first_rank_elsewhere() {
-        return Err(BootError::OtherHost { rank: elsewhere });
+    let log = Log::new(config.log, Some(rank));
+    let policy = wait_policy(size, config);
+    let elsewhere = manager.first_rank_elsewhere();
+    let device = match (config.device, elsewhere) {
+        (DeviceChoice::Auto, None) => DeviceChoice::Shm,
+        (DeviceChoice::Auto, Some(_)) => DeviceChoice::Tcp,
+        (device @ (DeviceChoice::Shm | DeviceChoice::ShmVerbs), Some(rank)) => {
+            return Err(BootError::OtherHost { rank, device: device.name() });
+        }
+        (device, _) => device,
+    };
+    // A process alone sends to nobody but itself.
+    if device != DeviceChoice::Shm && size > 1 {
+        log.say(Level::Info, format_args!("device {}, {size} processes", device.name()));
+        return connected::start(manager, config, device, policy, log);
     }
     let segment =
         shared_segment(manager, Shape { process_count: size, channel_bytes: config.channel_bytes, arena_bytes: 0 })?;
     let cross_memory = cross_memory(config);
-    let log = Log::new(config.log, Some(rank));
     match &cross_memory {
         Ok(()) => log.say(Level::Info, format_args!("device shm, {size} processes, cross-memory attach allowed")),
         Err(why) => log.say(Level::Info, format_args!("device shm, {size} processes, no cross-memory attach: {why}")),
     }
     let peers = ShmPeers::join(segment, PeerIndex(rank), cross_memory)?;
-    Ok(Engine::new(Box::new(peers), config, wait_policy(size, config))?)
+    Ok(Engine::new(Box::new(peers), config, policy)?)
 }
 
 /// Whether processes may copy from each other here, and may want to; the reason if not.
@@ -124,7 +136,7 @@ pub(crate) fn cross_memory(config: &Config) -> Result<(), String> {
 }
 
 /// The segment of this host: the first process makes it and hands it to the others.
-fn shared_segment(manager: &Manager, shape: Shape) -> Result<Segment, BootError> {
+pub(crate) fn shared_segment(manager: &Manager, shape: Shape) -> Result<Segment, BootError> {
     if manager.size() == 1 {
         return Ok(Segment::create(shape)?);
     }

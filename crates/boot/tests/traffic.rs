@@ -3,7 +3,7 @@
 use std::sync::{Arc, Barrier};
 
 use base::Config;
-use base::config::LargeCopy;
+use base::config::{DeviceChoice, LargeCopy};
 use boot::local_engines;
 use datatype::{RecvBuf, SendBuf};
 use engine::{Completion, ContextId, Engine, Outcome, Pause, RequestId, SendMode, Source, Stats, TagPattern};
@@ -156,6 +156,23 @@ fn every_message_arrives_once_whole_and_in_order() {
     for seed in 0..6 {
         let stats = run(1 + (seed % 4) as u32, &Config::default(), 60, seed);
         assert_eq!(sum(&stats, |stats| stats.refused_records), 0, "seed {seed}");
+    }
+}
+
+/// The devices on which engines stand on verbs.
+const OVER_VERBS: [DeviceChoice; 2] = [DeviceChoice::ShmVerbs, DeviceChoice::Tcp];
+
+#[test]
+fn every_message_arrives_once_whole_and_in_order_over_verbs() {
+    for device in OVER_VERBS {
+        for seed in 0..4 {
+            // Some with a single credit and hardly any buffers: nothing is lost for want of them.
+            let credits_initial = [8, 1, 2, 256][seed as usize];
+            let pool_max_bytes = if seed % 2 == 0 { 64 << 20 } else { 1 << 20 };
+            let config = Config { device, credits_initial, pool_max_bytes, ..Config::default() };
+            let stats = run(1 + (seed % 4) as u32, &config, 60, seed);
+            assert_eq!(sum(&stats, |stats| stats.refused_records), 0, "{device:?} seed {seed}");
+        }
     }
 }
 

@@ -5,16 +5,18 @@ use std::sync::Arc;
 
 use base::{Config, Slab, SlabKey};
 use datatype::{RecvBuf, SendBuf};
-use fabric::{Access, LocalMemory, MappedArea, MappedPeers, SharedMemory};
-use lockfree::BlockReceiver;
+use fabric::{Access, LocalMemory, MappedArea, MappedPeers, SharedMemory, Wakeup};
+use lockfree::{BlockReceiver, Record};
 use protocol::registration::{Registration, RegistrationCache};
 use protocol::wire::{self, Message};
 use protocol::{RendezvousOffer, Thresholds};
 
 use crate::EngineError;
+use crate::arrivals::Inbox;
 use crate::deliver::Unexpected;
 use crate::matching::{Pattern, PostedQueue, UnexpectedQueue};
-use crate::peer::Peer;
+use crate::peer::{Peer, Unmapped};
+use crate::port::Port;
 use crate::progress::{Helping, Stream};
 use crate::request::{
     Completion, ContextId, Envelope, MessageId, Outcome, OutgoingSend, PeerId, Request, RequestId, SendMode, Source,
@@ -26,6 +28,8 @@ use crate::watch::{Event, EventKind, Watch};
 
 /// The engine of one process.
 pub struct Engine {
+    /// Takes in what comes through the port.
+    pub(crate) inbox: Option<Box<Inbox>>,
     /// Channels that peers have used, in the order they introduced themselves.
     pub(crate) receivers: Vec<Receiver>,
     pub(crate) introductions: SharedMemory,
@@ -42,9 +46,14 @@ pub(crate) struct Receiver {
 
 /// Everything but the receiving channels, so that a record can be handled while it lies in one.
 pub(crate) struct Core {
+    /// Peers whose memory is mapped.
     pub(crate) context: Box<dyn MappedPeers>,
+    /// The way to the others.
+    pub(crate) port: Option<Box<Port>>,
     pub(crate) me: PeerId,
     pub(crate) size: u32,
+    /// Sources below this are processes of the world; 0 as soon as one is lost, so that they are looked at more closely.
+    pub(crate) sources_end: u32,
     pub(crate) channel_bytes: usize,
     pub(crate) thresholds: Thresholds,
     pub(crate) requests: Slab<Request>,
@@ -76,9 +85,11 @@ pub(crate) struct Core {
 }
 
 /// The sizes at which protocols change, as configured.
-fn thresholds(config: &Config) -> Thresholds {
+fn thresholds(config: &Config, port: Option<&Port>) -> Thresholds {
+    let block_max = lockfree::block::payload_max_bytes(config.channel_bytes);
+    let record_max = port.map_or(block_max, |port| port.payload_max_bytes().min(block_max));
     Thresholds {
-        eager_max_bytes: config.eager_max_bytes.min(lockfree::block::payload_max_bytes(config.channel_bytes)),
+        eager_max_bytes: config.eager_max_bytes.min(record_max),
         cross_memory_min_bytes: config.cross_memory_min_bytes as u64,
         shared_min_bytes: config.shared_copy_min_bytes as u64,
         read_step_bytes: 256 << 10,
@@ -96,22 +107,47 @@ pub(crate) fn match_key(context: ContextId, tag: Tag) -> u64 {
 }
 
 impl Engine {
-    /// An engine over an opened device.
+    /// An engine whose peers are mapped.
     ///
     /// # Errors
     /// When the device does not map its peers.
     pub fn new(context: Box<dyn MappedPeers>, config: &Config, policy: WaitPolicy) -> Result<Self, EngineError> {
+        let wakeup = context.wakeup();
+        Self::assemble(context, None, wakeup, config, policy)
+    }
+
+    /// An engine whose peers are reached over verbs.
+    ///
+    /// # Errors
+    /// When the port does not know its peers.
+    pub fn over_port(port: Port, config: &Config, policy: WaitPolicy) -> Result<Self, EngineError> {
+        if port.rank() >= port.size() {
+            return Err(EngineError::NoSuchPeer(port.rank()));
+        }
+        let wakeup: Arc<dyn Wakeup> = port.wakeup();
+        let nobody = Unmapped::new(port.name(), port.rank(), port.size(), Arc::clone(&wakeup));
+        Self::assemble(Box::new(nobody), Some(Box::new(port)), wakeup, config, policy)
+    }
+
+    fn assemble(
+        context: Box<dyn MappedPeers>,
+        port: Option<Box<Port>>,
+        wakeup: Arc<dyn Wakeup>,
+        config: &Config,
+        policy: WaitPolicy,
+    ) -> Result<Self, EngineError> {
         let me = context.local_peer();
         let size = context.peer_count();
         let introductions = context
             .mapped(MappedArea::Introductions { owner: me })
             .ok_or(EngineError::NoMappedPeers(context.name()))?;
-        let waiter = Arc::new(Waiter::new(context.wakeup(), policy));
+        let waiter = Arc::new(Waiter::new(wakeup, policy));
         let core = Core {
             me: me.0,
             size,
+            sources_end: size,
             channel_bytes: config.channel_bytes,
-            thresholds: thresholds(config),
+            thresholds: thresholds(config, port.as_deref()),
             requests: Slab::new(),
             posted: PostedQueue::new(),
             unexpected: UnexpectedQueue::new(),
@@ -131,9 +167,11 @@ impl Engine {
             recent_peak_bytes: 0,
             watch: None,
             context,
+            port,
         };
         let discovered = vec![0; (size as usize).div_ceil(64)];
-        Ok(Self { receivers: Vec::new(), introductions, discovered, core, waiter })
+        let inbox = core.port.is_some().then(Box::default);
+        Ok(Self { inbox, receivers: Vec::new(), introductions, discovered, core, waiter })
     }
 
     /// This process's number in the world.
@@ -149,7 +187,11 @@ impl Engine {
     /// What took which way so far.
     pub fn stats(&self) -> Stats {
         let peers = self.core.peers.iter().flatten().map(|peer| &peer.traffic);
-        Stats { registrations: self.core.registrations.stats(), ..self.core.stats }.with_peers(peers)
+        let stats = Stats { registrations: self.core.registrations.stats(), ..self.core.stats }.with_peers(peers);
+        match &self.core.port {
+            Some(port) => port.stats(stats),
+            None => stats,
+        }
     }
 
     /// What went to and came from each peer that was sent something, in order of their numbers.
@@ -174,7 +216,8 @@ impl Engine {
 
     /// Takes over the settings that can change while messages are under way: sizes, budget, who copies.
     pub fn adopt(&mut self, config: &Config) {
-        self.core.thresholds = thresholds(&Config { channel_bytes: self.core.channel_bytes, ..config.clone() });
+        let config = Config { channel_bytes: self.core.channel_bytes, ..config.clone() };
+        self.core.thresholds = thresholds(&config, self.core.port.as_deref());
         self.core.unexpected_max_bytes = config.unexpected_max_bytes;
     }
 
@@ -249,8 +292,8 @@ impl Engine {
         tag: TagPattern,
         buf: RecvBuf,
     ) -> Result<RequestId, EngineError> {
-        self.core.check_source(from)?;
         let pattern = Pattern::new(context, from, tag);
+        self.core.check_source(from, pattern)?;
         if let Some(message) = self.core.unexpected.take(pattern) {
             return Ok(self.core.receive_unexpected(message, buf));
         }
@@ -342,9 +385,17 @@ impl Engine {
         Ok(self.core.receive_unexpected(message, buf))
     }
 
+    /// Tells peers that this process asks for nothing more; whoever loses it from now on is not alarmed.
+    pub fn say_farewell(&mut self) {
+        if let Some(port) = &mut self.core.port {
+            port.say_farewell();
+        }
+    }
+
     /// Sends whose data others still need from us; a process must not end before there are none.
     pub fn pending_sends(&self) -> usize {
-        self.core.unfinished_sends + self.core.crowded.len() + self.core.streams.len()
+        let posted = self.core.port.as_ref().map_or(0, |port| port.in_flight());
+        self.core.unfinished_sends + self.core.crowded.len() + self.core.streams.len() + posted
     }
 
     /// Messages that came and were not received.
@@ -355,11 +406,29 @@ impl Engine {
 
 impl Core {
     #[inline]
-    pub(crate) fn check_source(&self, from: Source) -> Result<(), EngineError> {
+    pub(crate) fn check_source(&mut self, from: Source, pattern: Pattern) -> Result<(), EngineError> {
         match from {
-            Source::Peer(peer) if peer >= self.size => Err(EngineError::NoSuchPeer(peer)),
+            Source::Peer(peer) if peer >= self.sources_end => self.check_peer(peer, pattern),
             _ => Ok(()),
         }
+    }
+
+    /// What a lost process had sent before can still be received.
+    #[cold]
+    fn check_peer(&mut self, peer: PeerId, pattern: Pattern) -> Result<(), EngineError> {
+        if peer >= self.size {
+            return Err(EngineError::NoSuchPeer(peer));
+        }
+        match self.lost(peer) {
+            Some(lost) if self.unexpected.peek(pattern).is_none() => Err(lost),
+            _ => Ok(()),
+        }
+    }
+
+    /// That a process is lost, if it is.
+    pub(crate) fn lost(&self, peer: PeerId) -> Option<EngineError> {
+        let why = self.port.as_ref()?.lost(peer)?.to_owned();
+        Some(EngineError::PeerLost { peer, why })
     }
 
     /// A request that is over already.
@@ -393,7 +462,11 @@ impl Core {
     pub(crate) fn peer(&mut self, to: PeerId) -> Result<&mut Peer, EngineError> {
         let slot = self.peers.get_mut(to as usize).ok_or(EngineError::NoSuchPeer(to))?;
         if slot.is_none() {
-            *slot = Some(Box::new(Peer::connect(self.context.as_ref(), to, self.channel_bytes)?));
+            let peer = match &self.port {
+                Some(port) if port.reaches(to) => Peer::over_port(port.payload_max_bytes()),
+                _ => Peer::connect(self.context.as_ref(), to, self.channel_bytes)?,
+            };
+            *slot = Some(Box::new(peer));
         }
         Ok(slot.as_deref_mut().expect("connected above"))
     }
@@ -413,11 +486,56 @@ impl Core {
         }
         let record = wire::eager(match_key(context, tag), None);
         if !peer.link.try_push(record, len, |space| write_all(buf, 0, space)) {
-            return false;
+            return self.port.is_some() && self.try_eager_posted(to, record, buf);
         }
         peer.traffic.count_eager(len as u64);
         self.announce_record(to);
         true
+    }
+
+    /// As `try_eager`, to a peer that is reached through the port.
+    #[inline(never)]
+    fn try_eager_posted(&mut self, to: PeerId, record: Record, buf: &SendBuf) -> bool {
+        let (Some(Some(peer)), Some(port)) = (self.peers.get_mut(to as usize), &mut self.port) else { return false };
+        let posted = peer.link.is_port()
+            && peer.link.is_clear()
+            && !port.holds_back(to)
+            && port.push(to, record, buf.len_bytes() as usize, |space| pack_all(buf, 0, space));
+        if posted {
+            peer.traffic.count_eager(buf.len_bytes());
+        }
+        posted
+    }
+
+    /// Sends a record now if there is room and, unless it stands `first` in the queue, nothing waits before it. `fill`
+    /// writes the payload; it is told whether another processor reads it there.
+    pub(crate) fn push(
+        &mut self,
+        to: PeerId,
+        record: Record,
+        len_bytes: usize,
+        first: bool,
+        fill: impl FnOnce(&mut [u8], bool),
+    ) -> bool {
+        let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
+        if let Some(port) = self.port.as_mut().filter(|_| peer.link.is_port()) {
+            let may = first || peer.link.is_clear();
+            let pushed = may && port.push(to, record, len_bytes, |space| fill(space, false));
+            if pushed && first {
+                peer.link.skip_first();
+            }
+            return pushed;
+        }
+        let fill = |space: &mut [u8]| fill(space, true);
+        let pushed = if first {
+            peer.link.push_first(record, len_bytes, fill)
+        } else {
+            peer.link.try_push(record, len_bytes, fill)
+        };
+        if pushed {
+            self.announce_record(to);
+        }
+        pushed
     }
 
     /// After a record was pushed: the first time the peer learns of the channel; it is woken if it sleeps.
@@ -442,10 +560,15 @@ impl Core {
         if to == self.me {
             return Ok(self.start_send_to_self(context, envelope, buf));
         }
-        let holds_back = self.peer(to)?.link.holds_back_eager();
+        if let Some(lost) = self.lost(to) {
+            return Err(lost);
+        }
+        let link = &self.peer(to)?.link;
+        let (holds_back, is_port) = (link.holds_back_eager(), link.is_port());
+        let holds_back = holds_back || self.port.as_ref().is_some_and(|port| port.holds_back(to));
         let short = envelope.len_bytes as usize <= self.thresholds.eager_max_bytes;
         let eager = short && (!holds_back || envelope.len_bytes == 0);
-        let region = if eager { None } else { self.register_source(&buf) };
+        let region = if eager || is_port { None } else { self.register_source(&buf) };
         let send = OutgoingSend { buf, envelope, key, region, synchronous };
         let id = self.requests.insert(Request { state: State::Outgoing(Box::new(send)), detached: false });
         self.unfinished_sends += 1;
@@ -493,15 +616,28 @@ impl Core {
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return true };
         let record = wire::eager(send.key, send.synchronous.then(|| id.to_bits()));
         let len = send.envelope.len_bytes as usize;
-        let fill = |space: &mut [u8]| write_all(&send.buf, 0, space);
-        let pushed =
-            if first { peer.link.push_first(record, len, fill) } else { peer.link.try_push(record, len, fill) };
+        let (synchronous, envelope) = (send.synchronous, send.envelope);
+        let pushed = match self.port.as_mut().filter(|_| peer.link.is_port()) {
+            Some(port) => {
+                let may = first || peer.link.is_clear();
+                may && port.push(to, record, len, |space| pack_all(&send.buf, 0, space))
+            }
+            None => {
+                let fill = |space: &mut [u8]| write_all(&send.buf, 0, space);
+                if first { peer.link.push_first(record, len, fill) } else { peer.link.try_push(record, len, fill) }
+            }
+        };
         if !pushed {
             return false;
         }
         peer.traffic.count_eager(len as u64);
-        let (synchronous, envelope) = (send.synchronous, send.envelope);
-        self.announce_record(to);
+        if peer.link.is_port() {
+            if first {
+                peer.link.skip_first();
+            }
+        } else {
+            self.announce_record(to);
+        }
         if !synchronous {
             self.finish_send(id, Completion { envelope, outcome: Outcome::Done });
         }
@@ -520,12 +656,18 @@ impl Core {
 
     /// Sends a control record, or queues it behind what waits already.
     pub(crate) fn send_control(&mut self, to: PeerId, message: Message<'_>) {
-        let Ok(peer) = self.peer(to) else { return };
-        if peer.link.send_control(wire::control(message)) {
-            self.announce_record(to);
-        } else {
-            self.list_crowded(to);
+        if self.peer(to).is_err() {
+            return;
         }
+        let control = wire::control(message);
+        let payload = control.payload();
+        if self.push(to, control.record, payload.len(), false, |space, _| space.copy_from_slice(payload)) {
+            return;
+        }
+        if let Some(Some(peer)) = self.peers.get_mut(to as usize) {
+            peer.link.queue_control(control);
+        }
+        self.list_crowded(to);
     }
 
     pub(crate) fn list_crowded(&mut self, to: PeerId) {
@@ -557,5 +699,14 @@ fn pack_to_shared(buf: &SendBuf, offset: u64, space: &mut [u8]) {
         debug_assert_eq!(packed, part.len());
         lockfree::copy_to_shared(part, &near[..part.len()]);
         done += part.len() as u64;
+    }
+}
+
+/// As [`write_all`], to where no other processor reads it next.
+#[inline]
+pub(crate) fn pack_all(buf: &SendBuf, offset: u64, space: &mut [u8]) {
+    match buf.as_contiguous() {
+        Some(bytes) => space.copy_from_slice(&bytes[offset as usize..offset as usize + space.len()]),
+        None => write_all(buf, offset, space),
     }
 }

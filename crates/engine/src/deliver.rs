@@ -63,7 +63,7 @@ impl Core {
 
     /// Drops a record that makes no sense.
     #[cold]
-    fn refuse(&mut self) {
+    pub(crate) fn refuse(&mut self) {
         self.stats.refused_records += 1;
         if let Some(watch) = &mut self.watch {
             watch.note(EventKind::RecordRefused, None, 0);

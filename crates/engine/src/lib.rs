@@ -14,10 +14,13 @@
 
 #![forbid(unsafe_code)]
 
+mod arrivals;
 mod core;
 mod deliver;
+mod descriptor;
 mod matching;
 mod peer;
+mod port;
 mod progress;
 mod request;
 mod stats;
@@ -25,6 +28,7 @@ mod wait;
 mod watch;
 
 pub use crate::core::Engine;
+pub use port::Port;
 pub use request::{
     Completion, ContextId, Envelope, MessageId, Outcome, PeerId, RequestId, SendMode, Source, Tag, TagPattern,
 };
@@ -42,6 +46,14 @@ pub enum EngineError {
     /// The matched message was received already, or never existed.
     #[error("the matched message does not exist any more")]
     NoSuchMessage,
+    /// The process cannot be reached any more.
+    #[error("process {peer} is lost: {why}")]
+    PeerLost {
+        /// The process.
+        peer: u32,
+        /// What was seen of it last.
+        why: String,
+    },
     /// The device failed at start.
     #[error(transparent)]
     Fabric(#[from] fabric::FabricError),

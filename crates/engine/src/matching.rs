@@ -293,6 +293,24 @@ impl<T: Copy> PostedQueue<T> {
         self.queue.lists.remove(key)
     }
 
+    /// Takes out every receive that only `peer` can fill or, with `any`, that it could have filled.
+    pub(crate) fn take_all_of(&mut self, peer: PeerId, any: bool) -> Vec<T> {
+        let meant = |pattern: Pattern| pattern.peer == peer || any && pattern.peer == ANY_PEER;
+        let line = std::mem::take(&mut self.queue.line);
+        let mut taken = Vec::new();
+        for standing in line {
+            if meant(standing.pattern) {
+                taken.push(standing.value);
+            } else {
+                self.queue.line.push_back(standing);
+            }
+        }
+        let listed: Vec<SlabKey> =
+            self.queue.lists.nodes.iter().filter(|(_, node)| meant(node.patterns[0])).map(|(key, _)| key).collect();
+        taken.extend(listed.into_iter().filter_map(|key| self.remove_listed(key)));
+        taken
+    }
+
     pub(crate) fn remove(&mut self, links: Links) -> Option<T> {
         let number = match links {
             Links::Listed(key) => return self.remove_listed(key),

@@ -1,7 +1,12 @@
 //! What the engine keeps per peer it talks to, made when the first message goes out.
 
+use std::sync::Arc;
+
 use base::sync::Ordering;
-use fabric::{FabricError, MappedArea, MappedPeers, PeerIndex};
+use fabric::{
+    Access, DirectCopy, DirectCopyError, FabricError, LocalMemory, MappedArea, MappedPeers, MemoryRegion, PeerIndex,
+    SharedMemory, Translation, Wakeup,
+};
 use protocol::Link;
 use protocol::rendezvous::Reach;
 
@@ -30,6 +35,12 @@ impl Peer {
         Ok(Self { link: Link::new(memory, channel_bytes), reach, listed: false, traffic: PeerStats::default() })
     }
 
+    /// The way to a process that is reached through the port.
+    pub(crate) fn over_port(payload_max_bytes: usize) -> Self {
+        let link = Link::over_port(payload_max_bytes);
+        Self { link, reach: Reach::Refused, listed: false, traffic: PeerStats::default() }
+    }
+
     /// Tells the peer that this channel is in use from now on, once.
     #[inline]
     pub(crate) fn introduce(&mut self, context: &dyn MappedPeers, to: PeerId) {
@@ -43,4 +54,64 @@ impl Peer {
             memory.word(me / 64 * 8).fetch_or(1 << (me % 64), Ordering::Release);
         }
     }
+}
+
+/// What stands for mapped peers where there are none.
+pub(crate) struct Unmapped {
+    name: &'static str,
+    me: PeerIndex,
+    size: u32,
+    wakeup: Arc<dyn Wakeup>,
+    introductions: SharedMemory,
+}
+
+impl Unmapped {
+    pub(crate) fn new(name: &'static str, me: PeerId, size: u32, wakeup: Arc<dyn Wakeup>) -> Self {
+        let introductions = SharedMemory::private((size as usize).div_ceil(64) * 8);
+        Self { name, me: PeerIndex(me), size, wakeup, introductions }
+    }
+}
+
+impl MappedPeers for Unmapped {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn local_peer(&self) -> PeerIndex {
+        self.me
+    }
+
+    fn peer_count(&self) -> u32 {
+        self.size
+    }
+
+    fn direct_copies(&self) -> Result<(), String> {
+        Err(format!("the device is {}", self.name))
+    }
+
+    fn translation(&self) -> Translation {
+        // Nothing is registered here.
+        Translation::Unchecked
+    }
+
+    fn register(&mut self, _memory: LocalMemory, _access: Access) -> Result<MemoryRegion, FabricError> {
+        Err(FabricError::Unsupported { operation: "register", reason: "no peer is mapped" })
+    }
+
+    fn deregister(&mut self, _region: MemoryRegion) {}
+
+    fn copy(&mut self, _peer: PeerIndex, _copy: &DirectCopy) -> Result<(), DirectCopyError> {
+        Err(DirectCopyError::Refused)
+    }
+
+    fn mapped(&self, area: MappedArea) -> Option<SharedMemory> {
+        // Nobody introduces itself here; the engine looks all the same.
+        matches!(area, MappedArea::Introductions { owner } if owner == self.me).then(|| self.introductions.clone())
+    }
+
+    fn wakeup(&self) -> Arc<dyn Wakeup> {
+        Arc::clone(&self.wakeup)
+    }
+
+    fn notify(&self, _peer: PeerIndex) {}
 }

@@ -8,7 +8,7 @@ use protocol::Outgoing;
 use protocol::rendezvous::{Chunks, Reach};
 use protocol::wire::{self, Message};
 
-use crate::core::{Core, Engine, Receiver, write_all};
+use crate::core::{Core, Engine, Receiver, pack_all, write_all};
 use crate::request::{Completion, IncomingWay, Outcome, PeerId, Request, State};
 use crate::watch::EventKind;
 
@@ -55,6 +55,9 @@ impl Engine {
                 }
             }
             moved |= count > 0;
+        }
+        if let Some(inbox) = &mut self.inbox {
+            moved |= inbox.take_in(&mut self.core);
         }
         if self.core.has_errands() {
             moved |= self.core.flush_crowded();
@@ -110,6 +113,9 @@ impl Engine {
         for receiver in &self.receivers {
             receiver.channel.set_hint(hold.into());
         }
+        if let Some(port) = &mut core.port {
+            port.hold_back(hold);
+        }
     }
 }
 
@@ -144,12 +150,7 @@ impl Core {
                 None => return moved,
                 Some(Outgoing::Control(control)) => {
                     let payload = control.payload();
-                    let pushed =
-                        peer.link.push_first(control.record, payload.len(), |space| space.copy_from_slice(payload));
-                    if pushed {
-                        self.announce_record(to);
-                    }
-                    pushed
+                    self.push(to, control.record, payload.len(), true, |space, _| space.copy_from_slice(payload))
                 }
                 Some(Outgoing::Eager(request)) => {
                     let id = SlabKey::from_bits(request);
@@ -193,14 +194,25 @@ impl Core {
                 stream.next = stream.end;
                 break;
             };
-            let len = (stream.end - stream.next).min(peer.link.payload_max_bytes().min(PIECE_MAX_BYTES) as u64);
+            let piece_max = peer.link.payload_max_bytes();
+            let piece_max = if peer.link.is_port() { piece_max } else { piece_max.min(PIECE_MAX_BYTES) };
+            let len = (stream.end - stream.next).min(piece_max as u64);
             let record = wire::data(stream.receive, stream.next, stream.next + len == stream.end);
-            if !peer.link.try_push(record, len as usize, |space| write_all(&send.buf, stream.next, space)) {
+            let pushed = match self.port.as_mut().filter(|_| peer.link.is_port()) {
+                Some(port) => {
+                    peer.link.is_clear()
+                        && port.push(stream.to, record, len as usize, |space| pack_all(&send.buf, stream.next, space))
+                }
+                None => peer.link.try_push(record, len as usize, |space| write_all(&send.buf, stream.next, space)),
+            };
+            if !pushed {
                 break;
             }
             stream.next += len;
             moved = true;
-            self.announce_record(stream.to);
+            if !peer.link.is_port() {
+                self.announce_record(stream.to);
+            }
         }
         moved
     }

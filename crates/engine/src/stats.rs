@@ -35,6 +35,16 @@ pub struct Stats {
     pub refused_records: u64,
     /// What the cache of registered memory has done.
     pub registrations: CacheStats,
+    /// Connections over verbs made so far.
+    pub connections: u64,
+    /// Times a record found no credit for its connection.
+    pub credit_stalls: u64,
+    /// Credits that were returned in messages of their own.
+    pub credits_alone: u64,
+    /// Credits given to senders that had waited for some.
+    pub credits_granted: u64,
+    /// Bytes of registered buffers for messages.
+    pub pool_bytes: u64,
 }
 
 /// Counts of one process towards one of its peers since it started.
@@ -140,6 +150,11 @@ impl Stats {
             stats.registrations.peak_bytes
         }),
         total("refused records", "Records that made no sense and were dropped.", |stats| stats.refused_records),
+        total("connections", "Connections over verbs made so far.", |stats| stats.connections),
+        total("credit stalls", "Times a record found no credit for its connection.", |stats| stats.credit_stalls),
+        total("credit messages", "Credits returned in messages of their own.", |stats| stats.credits_alone),
+        total("credits granted", "Credits given to senders that had waited for some.", |stats| stats.credits_granted),
+        peak("pool bytes", "Bytes of registered buffers for messages over verbs.", |stats| stats.pool_bytes),
     ];
 
     /// These counts and those kept per peer.

@@ -41,6 +41,11 @@ pub enum Barrier {
 pub struct Ticket(u32);
 
 impl Ticket {
+    /// The ticket of a bell that has rung so often.
+    pub fn new(rings: u32) -> Self {
+        Self(rings)
+    }
+
     /// The ring count to sleep on.
     pub fn rings(self) -> u32 {
         self.0

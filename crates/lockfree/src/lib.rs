@@ -30,6 +30,7 @@ pub mod doorbell;
 pub mod meeting;
 pub mod published;
 pub mod shared;
+pub mod slots;
 pub mod streaming;
 
 pub use block::{BlockReceiver, BlockSender, Record};
@@ -38,6 +39,7 @@ pub use doorbell::{Barrier, Doorbell, Ticket};
 pub use meeting::Meeting;
 pub use published::{Engagement, PublishedTable};
 pub use shared::SharedMemory;
+pub use slots::{Slot, SlotMemory, SlotStore};
 pub use streaming::copy_to_shared;
 
 /// Bytes of a cache line: what one transfer between two cores carries.

@@ -5,7 +5,7 @@
 //! **Invariants**
 //! - A match key is an opaque 64-bit number here; what it means is the engine's business.
 //! - Nothing here posts, sleeps or reads a clock: [`wire`] turns messages into records and back, [`Link`] keeps them
-//!   in order while there is no room, [`rendezvous`] decides who moves which bytes.
+//!   in order while there is no room, [`verbs_channel`] counts credits, [`rendezvous`] decides who moves which bytes.
 //! - Every record that arrives is parsed into [`wire::Message`] or refused; identifiers in it are looked up, never
 //!   trusted.
 //!
@@ -16,6 +16,7 @@
 pub mod link;
 pub mod registration;
 pub mod rendezvous;
+pub mod verbs_channel;
 pub mod wire;
 
 pub use link::{Link, Outgoing};

@@ -226,6 +226,7 @@ impl World {
     }
 
     fn depart(&self) -> crate::Result<()> {
+        self.engine.borrow_mut().say_farewell();
         self.wait_until(|world| (world.engine.borrow().pending_sends() == 0).then_some(()));
         if let Some(watcher) = self.watcher.get() {
             watcher(self);
@@ -257,5 +258,9 @@ impl World {
 /// An error of the engine as the user sees it.
 #[cold]
 pub(crate) fn engine_error(error: EngineError) -> Error {
-    ErrorClass::Intern.error(error.to_string())
+    let class = match error {
+        EngineError::PeerLost { .. } => ErrorClass::ProcAborted,
+        _ => ErrorClass::Intern,
+    };
+    class.error(error.to_string())
 }

@@ -52,6 +52,9 @@ fn folder() -> PathBuf {
     paths::root().join("tests/c")
 }
 
+/// Devices beside the usual one that lines with `over` are run on.
+const DEVICES: [&str; 2] = ["shm-verbs", "tcp"];
+
 /// One case per line and rank count.
 pub fn cases() -> Result<Vec<Case>> {
     let mut cases = vec![Case::new("install", |workshop| workshop.installation().map(drop)).quick(true), header()];
@@ -70,13 +73,18 @@ pub fn cases() -> Result<Vec<Case>> {
             .collect::<Vec<_>>()
             .join("-");
         let alone = entry.has("alone").then_some(None);
-        for ranks in entry.ranks().into_iter().map(Some).chain(alone) {
+        let over = entry.last("over").map(str::parse::<u32>).transpose()?;
+        let runs = entry.ranks().into_iter().map(Some).chain(alone).map(|ranks| (None, ranks));
+        let over = DEVICES.into_iter().filter_map(|device| Some((Some(device), Some(over?))));
+        for (device, ranks) in runs.chain(over) {
+            let place = device.map_or_else(|| "c".to_owned(), |device| format!("c/{device}"));
             let name = match ranks {
-                Some(ranks) => format!("c/{title}-{ranks}"),
-                None => format!("c/{title}-alone"),
+                Some(ranks) => format!("{place}/{title}-{ranks}"),
+                None => format!("{place}/{title}-alone"),
             };
-            let (program, arguments, variables, expected) =
-                (entry.name.clone(), arguments.clone(), variables.clone(), expected.clone());
+            let mut variables = variables.clone();
+            variables.extend(device.map(|device| ("FERROVIA_DEVICE".to_owned(), device.to_owned())));
+            let (program, arguments, expected) = (entry.name.clone(), arguments.clone(), expected.clone());
             let case = Case::new(name, move |workshop| {
                 let program = workshop.program(&program)?;
                 let mut job = match ranks {
@@ -89,7 +97,7 @@ pub fn cases() -> Result<Vec<Case>> {
                 }
                 expected.check(&job.run()?)
             });
-            cases.push(case.quick(entry.has("quick")));
+            cases.push(case.quick(entry.has("quick") && device.is_none()));
         }
     }
     Ok(cases)

@@ -1,0 +1,142 @@
+//! What comes through the port, and who is lost there.
+
+use fabric::{WcStatus, WorkCompletion};
+use lockfree::SlotMemory;
+
+use crate::core::Core;
+use crate::port::{COMPLETIONS_MAX, Loss, Work};
+use crate::request::{Completion, Envelope, Outcome, Request, State};
+
+/// Polls of the completion queue in one turn, while they find it full.
+const POLLS_PER_TURN: u32 = 4;
+
+/// Takes completions and shows what they bring to the rest of the engine, where it lies.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    completions: [WorkCompletion; COMPLETIONS_MAX],
+    /// The bytes of the pool, as far as it had grown when this was asked for.
+    memory: Option<SlotMemory>,
+    chunk_count: usize,
+}
+
+impl Inbox {
+    /// Takes in what has come; true if anything has. If somebody is about to sleep and nothing came, the device is told
+    /// to wake it, and is looked at once more.
+    pub(crate) fn take_in(&mut self, core: &mut Core) -> bool {
+        let mut moved = self.take_turn(core);
+        if !moved
+            && let Some(port) = &mut core.port
+            && port.wakeup_announced()
+        {
+            port.arm();
+            moved = self.take_turn(core);
+        }
+        moved
+    }
+
+    fn take_turn(&mut self, core: &mut Core) -> bool {
+        let mut moved = false;
+        for _ in 0..POLLS_PER_TURN {
+            let Some(port) = &mut core.port else { return moved };
+            let count = port.poll(&mut self.completions);
+            if count == 0 {
+                if port.is_unsettled() {
+                    port.settle();
+                }
+                port.take_events();
+                break;
+            }
+            if let Some((memory, chunk_count)) = port.memory_beyond(self.chunk_count) {
+                (self.memory, self.chunk_count) = (Some(memory), chunk_count);
+            }
+            for completion in &self.completions[..count] {
+                core.end_work(self.memory.as_ref(), completion);
+            }
+            if let Some(port) = &mut core.port {
+                port.settle();
+            }
+            moved = true;
+            if count < COMPLETIONS_MAX {
+                break;
+            }
+        }
+        moved | core.mourn()
+    }
+}
+
+impl Core {
+    /// One work request has ended.
+    #[inline]
+    fn end_work(&mut self, memory: Option<&SlotMemory>, completion: &WorkCompletion) {
+        let Some(port) = &mut self.port else { return };
+        match Work::of_id(completion.id) {
+            Some(Work::Receive(number)) => {
+                let (Some(slot), Some(memory)) = (port.reclaim(number), memory) else { return self.refuse() };
+                if completion.status == WcStatus::Success {
+                    let bytes = usize::try_from(completion.bytes).unwrap_or(usize::MAX);
+                    memory.read(&slot, bytes, |message| self.take_message(completion, message));
+                }
+                if let Some(port) = &mut self.port {
+                    port.emptied(slot);
+                }
+            }
+            Some(Work::Send(number)) => port.sent(number, completion),
+            Some(work @ (Work::ReceiveHello(_) | Work::SendHello(_))) => port.greeted(work, completion),
+            None => self.refuse(),
+        }
+    }
+
+    #[inline]
+    fn take_message(&mut self, completion: &WorkCompletion, message: &[u8]) {
+        let arrival = self.port.as_mut().and_then(|port| port.understand(completion, message));
+        match arrival {
+            None => self.refuse(),
+            Some(arrival) => {
+                if let Some(record) = arrival.record {
+                    self.arrive(arrival.peer, record, arrival.payload);
+                }
+            }
+        }
+    }
+
+    /// Ends what was to be done with peers that are lost; true if there are any.
+    fn mourn(&mut self) -> bool {
+        let mut any = false;
+        while let Some(loss) = self.port.as_mut().and_then(|port| port.next_loss()) {
+            self.end_all_with(&loss);
+            any = true;
+        }
+        any
+    }
+
+    fn end_all_with(&mut self, loss: &Loss) {
+        self.sources_end = 0;
+        let peer = loss.peer;
+        let why = format!("process {peer} is lost: {}", loss.why);
+        if let Some(Some(entry)) = self.peers.get_mut(peer as usize) {
+            entry.link.clear();
+        }
+        // Somebody who had said that it would leave is not missed by those who take messages from anybody.
+        for receive in self.posted.take_all_of(peer, !loss.left) {
+            let envelope = Envelope { peer, tag: 0, len_bytes: 0 };
+            self.complete(receive, Completion { envelope, outcome: Outcome::Failed(why.clone()) });
+        }
+        let with_peer = |state: &State| match state {
+            State::Outgoing(send) => send.envelope.peer == peer,
+            State::Incoming(incoming) => incoming.envelope.peer == peer,
+            State::Posted { .. } | State::Complete(_) => false,
+        };
+        let keys: Vec<_> =
+            self.requests.iter().filter(|(_, request)| with_peer(&request.state)).map(|(key, _)| key).collect();
+        for key in keys {
+            let Some(Request { state, .. }) = self.requests.get(key) else { continue };
+            let (envelope, outgoing) = match state {
+                State::Outgoing(send) => (send.envelope, true),
+                State::Incoming(incoming) => (incoming.envelope, false),
+                State::Posted { .. } | State::Complete(_) => continue,
+            };
+            let completion = Completion { envelope, outcome: Outcome::Failed(why.clone()) };
+            if outgoing { self.finish_send(key, completion) } else { self.complete(key, completion) }
+        }
+    }
+}

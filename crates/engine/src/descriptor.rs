@@ -1,0 +1,185 @@
+//! Sleeping on a device's descriptor.
+//!
+//! A thread that wants to sleep announces it; the engine arms the completion queue in the next poll, which finds nothing
+//! or sends the thread back to work; then the thread sleeps until the descriptor is readable. One thread at a time sleeps
+//! there, the others wait for it to come back. A bell beside the descriptor lets other threads of the process wake it.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use fabric::{FabricError, Ticket, Wakeup};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+/// Where the threads of an engine over verbs sleep.
+pub(crate) struct DescriptorWakeup {
+    descriptor: OwnedFd,
+    bell: OwnedFd,
+    /// Somebody is about to sleep: the completion queue must be armed.
+    announced: AtomicBool,
+    /// Longest sleep in nanoseconds, for what has to be looked after by the clock.
+    limit_ns: AtomicU64,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Counts the rings of the bell.
+    rings: u32,
+    /// A thread sleeps on the descriptor.
+    watched: bool,
+}
+
+impl DescriptorWakeup {
+    pub(crate) fn new(descriptor: OwnedFd) -> Result<Self, FabricError> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|why| FabricError::System { operation: "making a bell (eventfd)", reason: why.to_string() })?;
+        Ok(Self {
+            descriptor,
+            bell,
+            announced: AtomicBool::new(false),
+            limit_ns: AtomicU64::new(u64::MAX),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// True, once, if somebody has announced that it will sleep.
+    #[inline]
+    pub(crate) fn take_announced(&self) -> bool {
+        // A plain look first: this is asked in every poll that finds nothing.
+        self.announced.load(Ordering::Relaxed) && self.announced.swap(false, Ordering::Relaxed)
+    }
+
+    /// The next sleep is over after `limit`.
+    pub(crate) fn limit(&self, limit: Option<Duration>) {
+        let nanoseconds = limit.map_or(u64::MAX, |limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
+        self.limit_ns.store(nanoseconds, Ordering::Relaxed);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn watch(&self, limit: Duration) {
+        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
+        let mut both = [PollFd::new(&self.descriptor, PollFlags::IN), PollFd::new(&self.bell, PollFlags::IN)];
+        // Ready, too late or interrupted: the caller looks for work in every case.
+        let _ = poll(&mut both, Some(&limit));
+        // Nothing to read is nothing to forget.
+        let _ = rustix::io::read(self.bell.as_fd(), &mut [0u8; 8]);
+    }
+}
+
+impl Wakeup for DescriptorWakeup {
+    fn announce(&self) -> Ticket {
+        self.announced.store(true, Ordering::Relaxed);
+        Ticket::new(self.state().rings)
+    }
+
+    fn withdraw(&self) {
+        self.announced.store(false, Ordering::Relaxed);
+    }
+
+    fn sleep(&self, ticket: Ticket, timeout: Duration) {
+        let timeout = timeout.min(Duration::from_nanos(self.limit_ns.load(Ordering::Relaxed)));
+        let deadline = Instant::now() + timeout;
+        let mut state = self.state();
+        while state.rings == ticket.rings() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            if state.watched {
+                state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+                if !state.watched {
+                    // Who watched has come back, perhaps because there is work.
+                    return;
+                }
+                continue;
+            }
+            state.watched = true;
+            drop(state);
+            self.watch(left);
+            self.state().watched = false;
+            self.changed.notify_all();
+            return;
+        }
+    }
+
+    fn wake_local(&self) {
+        let mut state = self.state();
+        state.rings = state.rings.wrapping_add(1);
+        if state.watched {
+            // A counter that is full is readable already.
+            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        }
+        self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// Longer than any machine keeps a runnable thread waiting.
+    const LOST: Duration = Duration::from_secs(20);
+
+    fn wakeup() -> (Arc<DescriptorWakeup>, OwnedFd) {
+        let descriptor = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("an eventfd");
+        let other = descriptor.try_clone().expect("another");
+        (Arc::new(DescriptorWakeup::new(descriptor).expect("a bell")), other)
+    }
+
+    #[test]
+    fn the_descriptor_and_the_other_threads_wake_a_sleeper() {
+        let (wakeup, descriptor) = wakeup();
+        let ticket = wakeup.announce();
+        assert!(wakeup.take_announced() && !wakeup.take_announced());
+        rustix::io::write(&descriptor, &1u64.to_ne_bytes()).expect("room");
+        let start = Instant::now();
+        wakeup.sleep(ticket, LOST);
+        assert!(start.elapsed() < LOST, "the descriptor was readable");
+        rustix::io::read(&descriptor, &mut [0u8; 8]).expect("what was written");
+        for _ in 0..200 {
+            let ticket = wakeup.announce();
+            let ringer = Arc::clone(&wakeup);
+            let thread = std::thread::spawn(move || ringer.wake_local());
+            let start = Instant::now();
+            wakeup.sleep(ticket, LOST);
+            assert!(start.elapsed() < LOST, "somebody rang");
+            thread.join().expect("it only rings");
+        }
+    }
+
+    #[test]
+    fn all_sleepers_wake_when_one_does() {
+        let (wakeup, descriptor) = wakeup();
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let wakeup = Arc::clone(&wakeup);
+                std::thread::spawn(move || {
+                    let ticket = wakeup.announce();
+                    let start = Instant::now();
+                    wakeup.sleep(ticket, LOST);
+                    start.elapsed() < LOST
+                })
+            })
+            .collect();
+        rustix::io::write(&descriptor, &1u64.to_ne_bytes()).expect("room");
+        assert!(threads.into_iter().all(|thread| thread.join().expect("it only sleeps")));
+    }
+
+    #[test]
+    fn a_limit_ends_a_sleep() {
+        let (wakeup, _descriptor) = wakeup();
+        wakeup.limit(Some(Duration::from_millis(1)));
+        let start = Instant::now();
+        wakeup.sleep(wakeup.announce(), LOST);
+        assert!(start.elapsed() < LOST);
+    }
+}

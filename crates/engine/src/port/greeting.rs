@@ -1,0 +1,310 @@
+//! Connections made on demand: hellos over datagrams.
+//!
+//! ```text
+//!   A (has a record for B)                  B
+//!   queue pair a ── hello a ──────────────▶ queue pair b, connected to a
+//!   connected to b, open ◀── hello b ────── ("I have yours")
+//!                 ── hello a ─────────────▶ open             ("I have yours")
+//! ```
+//! If both begin at once each has the other's first hello, and the same rules lead to the same end. A hello that is lost
+//! is said again after [`FIRST_PAUSE`], and later ones at twice the distance each.
+
+use std::time::Duration;
+
+use fabric::{
+    Access, AddressHandle, CompletionQueue, ConnectOptions, Context, DatagramAddress, Destination, Endpoint,
+    FabricError, MemoryRegion, Operation, Payload, ProtectionDomain, Qkey, QueuePair, QueuePairAttributes,
+    ReceiveRequest, SendFlags, SendRequest, Transport, WcStatus, WorkCompletion,
+};
+use lockfree::{Slot, SlotStore};
+use protocol::verbs_channel::{Credits, HELLO_MAX_BYTES, Hello, RESERVED};
+
+use super::{Connection, Port, SEND_DEPTH, Stage, Work};
+use crate::request::PeerId;
+
+/// Hellos that may arrive between two polls; more are lost, and said again.
+const RECEIVES: u32 = 64;
+/// Hellos on their way out at once.
+const SENDS: u32 = 64;
+/// When a hello is said for the second time.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// Longest pause between two hellos.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// The datagram queue pair of a process, and whom it can greet.
+pub(super) struct Greeter {
+    qp: QueuePair,
+    domain: ProtectionDomain,
+    card: Endpoint,
+    cards: Vec<Option<Endpoint>>,
+    addresses: Vec<(PeerId, AddressHandle)>,
+    slots: SlotStore,
+    region: MemoryRegion,
+    /// Bytes the device puts in front of a datagram it receives.
+    prefix_bytes: usize,
+    me: PeerId,
+    job: u64,
+}
+
+impl Greeter {
+    pub(super) fn new(
+        context: &mut dyn Context,
+        domain: ProtectionDomain,
+        completions: CompletionQueue,
+        me: PeerId,
+        job: u64,
+    ) -> Result<Self, FabricError> {
+        let attributes = QueuePairAttributes {
+            transport: Transport::UnreliableDatagram,
+            send_depth: SENDS,
+            receive_depth: RECEIVES,
+            send_entries_max: 1,
+            receive_entries_max: 1,
+            inline_max_bytes: 0,
+            ..QueuePairAttributes::new(domain, completions)
+        };
+        let qp = context.create_queue_pair(&attributes)?;
+        let options = ConnectOptions { access: Access::LOCAL, qkey: qkey(job), ..ConnectOptions::default() };
+        fabric::connect(context, qp, None, &options)?;
+        let prefix_bytes = context.capabilities().limits.datagram_header_bytes as usize;
+        let slot_bytes = (prefix_bytes + HELLO_MAX_BYTES).next_multiple_of(lockfree::CACHE_LINE_BYTES);
+        let mut slots = SlotStore::new(slot_bytes, RECEIVES + SENDS);
+        let (region, memory) = context.allocate(domain, slots.chunk_bytes(), Access::LOCAL)?;
+        slots.add(memory);
+        let card = context.endpoint(qp)?;
+        let mut greeter =
+            Self { qp, domain, card, cards: Vec::new(), addresses: Vec::new(), slots, region, prefix_bytes, me, job };
+        for _ in 0..RECEIVES {
+            if let Some(slot) = greeter.slots.take() {
+                greeter.post(context, slot)?;
+            }
+        }
+        Ok(greeter)
+    }
+
+    pub(super) fn card(&self) -> &Endpoint {
+        &self.card
+    }
+
+    pub(super) fn meet(&mut self, cards: Vec<Option<Endpoint>>) {
+        self.cards = cards;
+    }
+
+    pub(super) fn knows(&self, peer: PeerId) -> bool {
+        matches!(self.cards.get(peer as usize), Some(Some(_)))
+    }
+
+    fn post(&mut self, context: &mut dyn Context, slot: Slot) -> Result<(), FabricError> {
+        let list = [self.region.part(self.slots.place(&slot).1 as u64, self.slots.slot_bytes() as u32)];
+        let number = self.slots.lend(slot);
+        let posted =
+            context.post_receive(self.qp, &[ReceiveRequest { id: Work::ReceiveHello(number).id(), list: &list }]);
+        if posted != Ok(1)
+            && let Some(slot) = self.slots.reclaim(number)
+        {
+            self.slots.give_back(slot);
+        }
+        posted.map(|_| ())
+    }
+
+    /// The hello in a slot that came back, if it is one for us; the slot is posted again.
+    pub(super) fn take(
+        &mut self,
+        context: &mut dyn Context,
+        number: u32,
+        completion: &WorkCompletion,
+    ) -> Option<Hello> {
+        let slot = self.slots.reclaim(number)?;
+        let prefix = self.prefix_bytes;
+        let hello = (completion.status == WcStatus::Success)
+            .then(|| {
+                let bytes = usize::try_from(completion.bytes).unwrap_or(usize::MAX);
+                self.slots.read(&slot, bytes, |bytes| Hello::parse(bytes.get(prefix..)?).ok())
+            })
+            .flatten();
+        // A receive that cannot be posted is one less; hellos are repeated.
+        let _ = self.post(context, slot);
+        hello.filter(|hello| hello.job == self.job && hello.to == self.me && self.knows(hello.from))
+    }
+
+    /// A hello has left, or is lost.
+    pub(super) fn said(&mut self, number: u32) {
+        if let Some(slot) = self.slots.reclaim(number) {
+            self.slots.give_back(slot);
+        }
+    }
+
+    /// Says hello once; without room for it, it is as lost as one on the wire may be.
+    fn say(&mut self, context: &mut dyn Context, hello: &Hello) -> Result<(), FabricError> {
+        let address = self.address(context, hello.to)?;
+        let Some(Some(card)) = self.cards.get(hello.to as usize) else { return Ok(()) };
+        let destination = Destination::Datagram { address, qp: card.qp(), qkey: qkey(self.job) };
+        let Some(mut slot) = self.slots.take() else { return Ok(()) };
+        let bytes = hello.to_bytes();
+        self.slots.fill(&mut slot, bytes.len(), |space| space.copy_from_slice(&bytes));
+        let list = [self.region.part(self.slots.place(&slot).1 as u64, bytes.len() as u32)];
+        let number = self.slots.lend(slot);
+        let request = SendRequest {
+            id: Work::SendHello(number).id(),
+            operation: Operation::Send,
+            payload: Payload::Memory(&list),
+            destination,
+            flags: SendFlags::SIGNALLED,
+        };
+        let posted = context.post_send(self.qp, &[request]);
+        if posted != Ok(1) {
+            self.said(number);
+        }
+        posted.map(|_| ())
+    }
+
+    /// The way to a peer's hello queue pair.
+    fn address(&mut self, context: &mut dyn Context, to: PeerId) -> Result<AddressHandle, FabricError> {
+        if let Some((_, address)) = self.addresses.iter().find(|(peer, _)| *peer == to) {
+            return Ok(*address);
+        }
+        let Some(Some(card)) = self.cards.get(to as usize) else { return Err(FabricError::NoSuchPeer(to)) };
+        let address = context.create_address_handle(self.domain, DatagramAddress::Endpoint(card))?;
+        self.addresses.push((to, address));
+        Ok(address)
+    }
+
+    /// The address of a peer that has been greeted is not needed any more.
+    fn forget_address(&mut self, context: &mut dyn Context, peer: PeerId) {
+        if let Some(at) = self.addresses.iter().position(|(one, _)| *one == peer) {
+            let (_, address) = self.addresses.swap_remove(at);
+            // It exists, and nothing else can be wrong with it.
+            let _ = context.destroy_address_handle(address);
+        }
+    }
+}
+
+/// Key of the datagrams of a job; the top bit would make it a privileged one.
+fn qkey(job: u64) -> Qkey {
+    Qkey(job as u32 & 0x7fff_ffff)
+}
+
+impl Port {
+    /// Begins to connect to a peer.
+    pub(super) fn connect(&mut self, to: PeerId) {
+        if let Err(error) = self.make_connection(to).and_then(|()| self.say_hello(to)) {
+            self.lose(to, error.to_string());
+        }
+    }
+
+    /// Our end of the connection to a peer: a queue pair, and buffers for what it may send.
+    fn make_connection(&mut self, to: PeerId) -> Result<(), FabricError> {
+        let attributes = QueuePairAttributes {
+            shared_receives: Some(self.queue),
+            send_depth: SEND_DEPTH + RESERVED,
+            receive_depth: 0,
+            send_entries_max: 1,
+            receive_entries_max: 1,
+            inline_max_bytes: 0,
+            ..QueuePairAttributes::new(self.domain, self.completions)
+        };
+        let qp = self.context.create_queue_pair(&attributes)?;
+        let number = self.context.endpoint(qp)?.qp();
+        let granted = self.credits_initial;
+        self.by_number.insert(number.0, to);
+        let again = (self.clock)() + FIRST_PAUSE;
+        let connection = Connection {
+            qp: Some(qp),
+            stage: Stage::Greeting { again, pause: 2 * FIRST_PAUSE },
+            credits: Credits::new(granted),
+            ..Connection::default()
+        };
+        let slot = self.connections.get_mut(to as usize).ok_or(FabricError::NoSuchPeer(to))?;
+        *slot = Some(Box::new(connection));
+        self.greeting.push(to);
+        self.counters.connections += 1;
+        let posted = self.pool.post_more(self.context.as_mut(), granted + RESERVED, true)?;
+        if posted < granted + RESERVED {
+            return Err(FabricError::Exhausted { object: "buffers for messages", max: posted });
+        }
+        Ok(())
+    }
+
+    fn say_hello(&mut self, to: PeerId) -> Result<(), FabricError> {
+        let Some(Some(connection)) = self.connections.get(to as usize) else { return Ok(()) };
+        let Some(qp) = connection.qp else { return Ok(()) };
+        let hello = Hello {
+            from: self.me,
+            to,
+            job: self.greeter.job,
+            has_yours: connection.connected,
+            credits: self.credits_initial,
+            endpoint: self.context.endpoint(qp)?,
+        };
+        self.greeter.say(self.context.as_mut(), &hello)
+    }
+
+    /// A peer has said hello.
+    pub(super) fn hear(&mut self, hello: Hello) {
+        let from = hello.from;
+        if let Err(error) = self.try_hear(hello) {
+            self.lose(from, error.to_string());
+        }
+    }
+
+    fn try_hear(&mut self, hello: Hello) -> Result<(), FabricError> {
+        let from = hello.from;
+        if matches!(self.connections.get(from as usize), Some(None)) {
+            self.make_connection(from)?;
+        }
+        let Some(Some(connection)) = self.connections.get_mut(from as usize) else { return Ok(()) };
+        if matches!(connection.stage, Stage::Lost { .. }) {
+            return Ok(());
+        }
+        let (Some(qp), is_news) = (connection.qp, !connection.connected) else { return Ok(()) };
+        if is_news {
+            fabric::connect(self.context.as_mut(), qp, Some(hello.endpoint), &ConnectOptions::default())?;
+            connection.connected = true;
+            connection.credits.returned(hello.credits);
+        }
+        if hello.has_yours && connection.stage != Stage::Open {
+            connection.stage = Stage::Open;
+        }
+        // Whoever does not know yet that we are connected is told.
+        if is_news || !hello.has_yours {
+            self.say_hello(from)?;
+        }
+        Ok(())
+    }
+
+    /// Says hellos again that are due.
+    pub(super) fn repeat_hellos(&mut self) {
+        let connections = &self.connections;
+        let is_open = |peer: &PeerId| !matches!(&connections[*peer as usize], Some(one) if matches!(one.stage, Stage::Greeting { .. }));
+        let opened: Vec<PeerId> = self.greeting.iter().copied().filter(is_open).collect();
+        for peer in opened {
+            self.greeting.retain(|one| *one != peer);
+            self.greeter.forget_address(self.context.as_mut(), peer);
+        }
+        if self.greeting.is_empty() {
+            return;
+        }
+        let now = (self.clock)();
+        for peer in self.greeting.clone() {
+            if let Some(Some(connection)) = self.connections.get_mut(peer as usize)
+                && let Stage::Greeting { again, pause } = &mut connection.stage
+                && *again <= now
+            {
+                *again = now + *pause;
+                *pause = (2 * *pause).min(PAUSE_MAX);
+                if let Err(error) = self.say_hello(peer) {
+                    self.lose(peer, error.to_string());
+                }
+            }
+        }
+    }
+
+    /// When the next hello is due.
+    pub(super) fn next_hello(&self) -> Option<Duration> {
+        let due = |peer: &PeerId| match &self.connections[*peer as usize].as_ref()?.stage {
+            Stage::Greeting { again, .. } => Some(*again),
+            _ => None,
+        };
+        self.greeting.iter().filter_map(due).min()
+    }
+}

@@ -1,0 +1,627 @@
+//! The port: all that stands on a device's verbs.
+//!
+//! ```text
+//!   process                                        peer
+//!   hello queue pair (UD) ──── hellos ───────────▶ hello queue pair      whose endpoints are the business cards
+//!   queue pair ◀────────────── connection (RC) ──▶ queue pair            made when the first record leaves
+//!   pool ── shared receive queue                   pool ── shared receive queue
+//!   one completion queue                           one completion queue
+//! ```
+//! Records are messages of the connections, see [`protocol::verbs_channel`]. A record is written into a buffer of the pool
+//! and posted; when its completion comes the buffer is free again. What arrives is shown to the engine where it lies.
+//!
+//! Memory: the pool; for each peer in the world a business card (about 100 bytes); for each peer talked to a
+//! [`Connection`], a queue pair, and buffers of the pool for its credits.
+
+mod greeting;
+mod pool;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::Config;
+use fabric::{
+    AsynchronousEvent, CompletionQueue, Context, Endpoint, FabricError, NotifyOn, Operation, Payload, ProtectionDomain,
+    QueuePair, SendRequest, SharedReceiveQueue, SharedReceiveQueueAttributes, WcStatus, WorkCompletion,
+};
+use lockfree::{Record, Slot, SlotMemory};
+use protocol::verbs_channel::{Credits, HEADER_BYTES, Header};
+use rustc_hash::FxHashMap;
+
+use self::greeting::Greeter;
+use self::pool::Pool;
+use crate::descriptor::DescriptorWakeup;
+use crate::request::PeerId;
+use crate::stats::Stats;
+
+/// Completions taken at once.
+pub(crate) const COMPLETIONS_MAX: usize = 32;
+/// Shortest longest payload of a record, in bytes: pieces of long messages are not shorter.
+const PAYLOAD_MIN_BYTES: usize = 4 << 10;
+/// How long the engine does not hear that a peer is lost: a process that has ended is noticed sooner by whoever started
+/// the job, who knows why and ends the others.
+const LOSS_PAUSE: Duration = Duration::from_secs(2);
+/// Records of one connection posted and not complete, at most.
+const SEND_DEPTH: u32 = 128;
+
+/// What a work request was for; travels in its id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Work {
+    /// A slot of the pool that a record fills.
+    Receive(u32),
+    /// A slot of the pool on its way out.
+    Send(u32),
+    /// A slot that a hello fills.
+    ReceiveHello(u32),
+    /// A hello on its way out.
+    SendHello(u32),
+}
+
+impl Work {
+    pub(crate) fn id(self) -> u64 {
+        let (kind, number) = match self {
+            Self::Receive(number) => (0u64, number),
+            Self::Send(number) => (1, number),
+            Self::ReceiveHello(number) => (2, number),
+            Self::SendHello(number) => (3, number),
+        };
+        kind << 32 | u64::from(number)
+    }
+
+    pub(crate) fn of_id(id: u64) -> Option<Self> {
+        let number = id as u32;
+        Some(match id >> 32 {
+            0 => Self::Receive(number),
+            1 => Self::Send(number),
+            2 => Self::ReceiveHello(number),
+            3 => Self::SendHello(number),
+            _ => return None,
+        })
+    }
+}
+
+/// How far a connection is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Hellos are exchanged; the next is said at `again`, and later ones `pause` apart.
+    Greeting { again: Duration, pause: Duration },
+    /// Both sides are connected.
+    Open,
+    /// It failed, for this reason; the engine is told after a while.
+    Lost { why: String, told: bool },
+}
+
+/// The connection to one peer.
+struct Connection {
+    /// `None`: the device refused one.
+    qp: Option<QueuePair>,
+    stage: Stage,
+    /// Its end has the peer's endpoint.
+    connected: bool,
+    credits: Credits,
+    /// Records posted and not complete.
+    in_flight: u32,
+    /// It stands in the list of those to be told something.
+    listed: bool,
+    /// What the peer knows of this side's holding back.
+    told_hold: bool,
+    /// The peer asks for no eager data now.
+    holds_back: bool,
+    /// The peer says that it ends.
+    leaves: bool,
+}
+
+// A budget: this is paid once per peer talked to, besides the queue pair and the buffers of its credits.
+const _: () = assert!(size_of::<Connection>() <= 128);
+
+/// An opened device at work for an engine.
+pub struct Port {
+    context: Box<dyn Context>,
+    me: PeerId,
+    domain: ProtectionDomain,
+    completions: CompletionQueue,
+    queue: SharedReceiveQueue,
+    pool: Pool,
+    greeter: Greeter,
+    connections: Vec<Option<Box<Connection>>>,
+    /// Whose connection a queue pair is, by its number.
+    by_number: FxHashMap<u32, PeerId>,
+    /// Peers that are connected or being greeted, and not open.
+    greeting: Vec<PeerId>,
+    /// Whose records this poll has taken, one by one: credits to return once their buffers are posted.
+    freed: Vec<PeerId>,
+    /// Peers that must be told of credits, or of holding back.
+    to_tell: Vec<PeerId>,
+    /// By slot: to whom it is on its way; the credit-only records among them are not waited for.
+    sends: Vec<(PeerId, bool)>,
+    /// Records on their way that somebody may wait for.
+    in_flight: usize,
+    losses: Vec<Loss>,
+    holding_back: bool,
+    /// A farewell is being said.
+    leaving: bool,
+    payload_max_bytes: usize,
+    credits_initial: u32,
+    clock: fn() -> Duration,
+    wakeup: Arc<DescriptorWakeup>,
+    /// Counts of the port; those of the rest of the engine stay zero here.
+    counters: Stats,
+}
+
+/// A peer that cannot be reached any more.
+pub(crate) struct Loss {
+    /// When the engine is told.
+    due: Duration,
+    pub(crate) peer: PeerId,
+    pub(crate) why: String,
+    /// It had said that it would end.
+    pub(crate) left: bool,
+}
+
+/// A message that arrived.
+pub(crate) struct Arrival<'a> {
+    pub(crate) peer: PeerId,
+    /// `None`: it brought news alone.
+    pub(crate) record: Option<Record>,
+    pub(crate) payload: &'a [u8],
+}
+
+impl Port {
+    /// Prepares an opened device for process `me` of the job with number `job`, which its processes share and others do
+    /// not know. `clock` tells the time since some fixed moment.
+    ///
+    /// # Errors
+    /// What the device refuses: it must have reliable connections, datagrams, shared receive queues and a descriptor.
+    pub fn open(
+        mut context: Box<dyn Context>,
+        me: PeerId,
+        job: u64,
+        config: &Config,
+        clock: fn() -> Duration,
+    ) -> Result<Self, FabricError> {
+        let limits = context.capabilities().limits;
+        let domain = context.allocate_protection_domain()?;
+        let payload_max_bytes = config.eager_max_bytes.max(PAYLOAD_MIN_BYTES);
+        let message_max_bytes = HEADER_BYTES + payload_max_bytes;
+        let depth = ((config.pool_max_bytes / message_max_bytes) as u32).max(1024).min(limits.receive_depth_max);
+        let completions = context.create_completion_queue((4 * depth).min(limits.completion_depth_max))?;
+        let attributes = SharedReceiveQueueAttributes { protection_domain: domain, depth, entries_max: 1, xrc: None };
+        let queue = context.create_shared_receive_queue(&attributes)?;
+        let greeter = Greeter::new(context.as_mut(), domain, completions, me, job)?;
+        let descriptor = context.descriptor(completions)?.try_clone_to_owned().map_err(|why| FabricError::System {
+            operation: "duplicating the completion descriptor",
+            reason: why.to_string(),
+        })?;
+        Ok(Self {
+            me,
+            domain,
+            completions,
+            queue,
+            pool: Pool::new(domain, queue, message_max_bytes, config.pool_max_bytes),
+            greeter,
+            connections: Vec::new(),
+            by_number: FxHashMap::default(),
+            greeting: Vec::new(),
+            freed: Vec::new(),
+            to_tell: Vec::new(),
+            leaving: false,
+            sends: Vec::new(),
+            in_flight: 0,
+            losses: Vec::new(),
+            holding_back: false,
+            payload_max_bytes,
+            credits_initial: config.credits_initial,
+            clock,
+            wakeup: Arc::new(DescriptorWakeup::new(descriptor)?),
+            counters: Stats::default(),
+            context,
+        })
+    }
+
+    /// This process's business card: what its peers need to greet it.
+    pub fn card(&self) -> &Endpoint {
+        self.greeter.card()
+    }
+
+    /// Makes the cards of all processes of the world known, by number; `None`: reached otherwise.
+    ///
+    /// # Errors
+    /// [`FabricError::NoSuchPeer`] if this process is not among them.
+    pub fn meet(&mut self, cards: Vec<Option<Endpoint>>) -> Result<(), FabricError> {
+        if self.me as usize >= cards.len() {
+            return Err(FabricError::NoSuchPeer(self.me));
+        }
+        self.connections = cards.iter().map(|_| None).collect();
+        self.greeter.meet(cards);
+        Ok(())
+    }
+
+    /// This process's number.
+    pub(crate) fn rank(&self) -> PeerId {
+        self.me
+    }
+
+    /// Processes of the world.
+    pub(crate) fn size(&self) -> u32 {
+        self.connections.len() as u32
+    }
+
+    /// True if a peer is reached through this port.
+    pub(crate) fn reaches(&self, peer: PeerId) -> bool {
+        self.greeter.knows(peer)
+    }
+
+    /// Short name of the device.
+    pub(crate) fn name(&self) -> &'static str {
+        self.context.capabilities().kind.name()
+    }
+
+    /// Longest payload of one record, in bytes.
+    pub(crate) fn payload_max_bytes(&self) -> usize {
+        self.payload_max_bytes
+    }
+
+    pub(crate) fn wakeup(&self) -> Arc<DescriptorWakeup> {
+        Arc::clone(&self.wakeup)
+    }
+
+    /// True, once, if somebody has announced that it will sleep.
+    #[inline]
+    pub(crate) fn wakeup_announced(&self) -> bool {
+        self.wakeup.take_announced()
+    }
+
+    /// Records on their way whose arrival is not certain yet.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Adds what happened here to `stats`.
+    pub(crate) fn stats(&self, stats: Stats) -> Stats {
+        let Stats { connections, credit_stalls, credits_alone, credits_granted, .. } = self.counters;
+        let pool_bytes = self.pool.held_bytes();
+        Stats { connections, credit_stalls, credits_alone, credits_granted, pool_bytes, ..stats }
+    }
+
+    /// Handles to the bytes of received records, if there are more chunks than `known`.
+    #[inline]
+    pub(crate) fn memory_beyond(&self, known: usize) -> Option<(SlotMemory, usize)> {
+        (self.pool.chunk_count() > known).then(|| self.pool.memory())
+    }
+
+    /// Why nothing goes to a peer any more.
+    pub(crate) fn lost(&self, peer: PeerId) -> Option<&str> {
+        match self.connections.get(peer as usize)?.as_ref()?.stage {
+            Stage::Lost { ref why, told: true } => Some(why),
+            _ => None,
+        }
+    }
+
+    /// True if a peer asks for no eager data now: its store of unexpected messages is full.
+    #[inline]
+    pub(crate) fn holds_back(&self, peer: PeerId) -> bool {
+        matches!(self.connections.get(peer as usize), Some(Some(connection)) if connection.holds_back)
+    }
+
+    /// Posts a record whose payload `fill` writes; false if that cannot be done now.
+    pub(crate) fn push(&mut self, to: PeerId, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        let Some(Some(connection)) = self.connections.get_mut(to as usize) else {
+            self.connect(to);
+            return false;
+        };
+        if connection.stage != Stage::Open || connection.in_flight >= SEND_DEPTH {
+            return false;
+        }
+        if !connection.credits.spend() {
+            self.counters.credit_stalls += 1;
+            return false;
+        }
+        let posted = self.post_record(to, Some(record), len_bytes, fill);
+        if !posted && let Some(Some(connection)) = self.connections.get_mut(to as usize) {
+            connection.credits.unspend();
+        }
+        posted
+    }
+
+    /// Writes a message into a slot and posts it, whatever the credits.
+    fn post_record(
+        &mut self,
+        to: PeerId,
+        record: Option<Record>,
+        len_bytes: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> bool {
+        let Some(Some(connection)) = self.connections.get_mut(to as usize) else { return false };
+        let Some(qp) = connection.qp else { return false };
+        let Some(mut slot) = self.pool.take(self.context.as_mut()) else { return false };
+        let news = connection.credits.take_news();
+        connection.told_hold = self.holding_back;
+        let (credits, starved) = news;
+        let header = Header { record, credits, starved, holds_back: self.holding_back, leaves: self.leaving };
+        let total = HEADER_BYTES + len_bytes;
+        self.pool.fill(&mut slot, total, |space| {
+            let (head, payload) = space.split_at_mut(HEADER_BYTES);
+            head.copy_from_slice(&header.to_bytes());
+            fill(payload);
+        });
+        let list = [self.pool.part(&slot, total as u32)];
+        let id = Work::Send(slot.number()).id();
+        let request = SendRequest::new(id, Operation::Send, Payload::Memory(&list));
+        let number = self.pool.lend(slot);
+        match self.context.post_send(qp, &[request]) {
+            Ok(1) => {
+                connection.in_flight += 1;
+                let at = number as usize;
+                if at >= self.sends.len() {
+                    self.sends.resize(at + 1, (0, false));
+                }
+                self.sends[at] = (to, record.is_some());
+                self.in_flight += usize::from(record.is_some());
+                true
+            }
+            outcome => {
+                connection.credits.keep_news(news);
+                if let Some(slot) = self.pool.reclaim(number) {
+                    self.pool.give_back(slot);
+                }
+                if let Err(error) = outcome {
+                    self.lose(to, error.to_string());
+                }
+                false
+            }
+        }
+    }
+
+    /// Takes completions.
+    #[inline]
+    pub(crate) fn poll(&mut self, into: &mut [WorkCompletion; COMPLETIONS_MAX]) -> usize {
+        match self.context.poll(self.completions, into) {
+            Ok(count) => count,
+            Err(error) => {
+                self.lose_all(&error.to_string());
+                0
+            }
+        }
+    }
+
+    /// The slot of a record that has arrived; `None` if the device had no such slot.
+    #[inline]
+    pub(crate) fn reclaim(&mut self, number: u32) -> Option<Slot> {
+        self.pool.reclaim(number)
+    }
+
+    /// Understands what came through a connection and takes its news in; `None` if it makes no sense.
+    #[inline]
+    pub(crate) fn understand<'a>(&mut self, completion: &WorkCompletion, message: &'a [u8]) -> Option<Arrival<'a>> {
+        let peer = self.by_number.get(&completion.qp.0).copied()?;
+        let connection = self.connections.get_mut(peer as usize)?.as_deref_mut()?;
+        let (header, payload) = Header::parse(message)?;
+        if matches!(connection.stage, Stage::Greeting { .. }) {
+            // Only who is connected sends: the hello that says so is late.
+            connection.stage = Stage::Open;
+        }
+        connection.credits.returned(header.credits.into());
+        (connection.leaves, connection.holds_back) = (header.leaves, header.holds_back);
+        if header.starved {
+            let wanted = connection.credits.growth();
+            // Without more buffers the credits stay as they are.
+            let more = self.pool.post_more(self.context.as_mut(), wanted, false).unwrap_or(0);
+            if more > 0 {
+                connection.credits.grant(more);
+                self.counters.credits_granted += u64::from(more);
+            }
+        }
+        if header.record.is_some() {
+            self.freed.push(peer);
+        } else if connection.credits.must_tell() {
+            list(&mut self.to_tell, connection, peer);
+        }
+        Some(Arrival { peer, record: header.record, payload })
+    }
+
+    /// A record has been shown to the engine: its buffer is posted again when all of this poll have been.
+    #[inline]
+    pub(crate) fn emptied(&mut self, slot: Slot) {
+        self.pool.emptied(slot);
+    }
+
+    /// A send has ended.
+    pub(crate) fn sent(&mut self, number: u32, completion: &WorkCompletion) {
+        let Some(slot) = self.pool.reclaim(number) else { return };
+        self.pool.give_back(slot);
+        let (peer, counted) = self.sends[number as usize];
+        self.in_flight -= usize::from(counted);
+        if let Some(Some(connection)) = self.connections.get_mut(peer as usize) {
+            connection.in_flight -= 1;
+        }
+        if completion.status != WcStatus::Success {
+            self.lose(peer, status_text(completion.status).to_owned());
+        }
+    }
+
+    /// A hello has come, or has left.
+    pub(crate) fn greeted(&mut self, work: Work, completion: &WorkCompletion) {
+        match work {
+            Work::ReceiveHello(number) => {
+                if let Some(hello) = self.greeter.take(self.context.as_mut(), number, completion) {
+                    self.hear(hello);
+                }
+            }
+            Work::SendHello(number) => self.greeter.said(number),
+            Work::Receive(_) | Work::Send(_) => {}
+        }
+    }
+
+    /// True if [`Port::settle`] has something to do although nothing came.
+    #[inline]
+    pub(crate) fn is_unsettled(&self) -> bool {
+        !(self.to_tell.is_empty() && self.greeting.is_empty())
+    }
+
+    /// After a poll: posts what was emptied, tells who must be told, repeats hellos that are due.
+    pub(crate) fn settle(&mut self) {
+        if let Err(error) = self.pool.post_emptied(self.context.as_mut()) {
+            self.lose_all(&error.to_string());
+        }
+        for peer in std::mem::take(&mut self.freed) {
+            if let Some(Some(connection)) = self.connections.get_mut(peer as usize) {
+                connection.credits.freed();
+                if connection.credits.must_tell() {
+                    list(&mut self.to_tell, connection, peer);
+                }
+            }
+        }
+        for peer in std::mem::take(&mut self.to_tell) {
+            self.tell(peer);
+        }
+        if !self.greeting.is_empty() {
+            self.repeat_hellos();
+        }
+    }
+
+    /// Tells a peer what it must know, if no record has told it meanwhile.
+    fn tell(&mut self, peer: PeerId) {
+        let Some(Some(connection)) = self.connections.get_mut(peer as usize) else { return };
+        connection.listed = false;
+        let needed = connection.credits.must_tell() || connection.told_hold != self.holding_back;
+        if !needed || connection.stage != Stage::Open {
+            return;
+        }
+        if self.post_record(peer, None, 0, |_| {}) {
+            self.counters.credits_alone += 1;
+        } else if let Some(Some(connection)) = self.connections.get_mut(peer as usize)
+            && connection.stage == Stage::Open
+        {
+            list(&mut self.to_tell, connection, peer);
+        }
+    }
+
+    /// Peers are asked for no eager data, or for it again.
+    pub(crate) fn hold_back(&mut self, hold: bool) {
+        self.holding_back = hold;
+        for (peer, connection) in self.connections.iter_mut().enumerate() {
+            if let Some(connection) = connection
+                && connection.stage == Stage::Open
+            {
+                list(&mut self.to_tell, connection, peer as PeerId);
+            }
+        }
+        self.settle();
+    }
+
+    /// Says to all who are connected that this process asks for nothing more. Nobody waits for it to arrive.
+    pub(crate) fn say_farewell(&mut self) {
+        self.leaving = true;
+        for peer in 0..self.connections.len() as PeerId {
+            if matches!(&self.connections[peer as usize], Some(connection) if connection.stage == Stage::Open) {
+                self.post_record(peer, None, 0, |_| {});
+            }
+        }
+        self.leaving = false;
+    }
+
+    /// Whoever wants to sleep has said so: the descriptor tells of what comes from now on.
+    pub(crate) fn arm(&mut self) {
+        let armed =
+            self.context.acknowledge(self.completions).and_then(|()| self.context.arm(self.completions, NotifyOn::Any));
+        if let Err(error) = armed {
+            self.lose_all(&error.to_string());
+        }
+        let now = (self.clock)();
+        let next = self.losses.iter().map(|loss| loss.due).chain(self.next_hello()).min();
+        self.wakeup.limit(next.map(|next| next.saturating_sub(now)));
+    }
+
+    /// What happened to queue pairs by themselves.
+    #[inline]
+    pub(crate) fn take_events(&mut self) {
+        while let Some(event) = self.context.next_event() {
+            match event {
+                AsynchronousEvent::QueuePairError(qp) => {
+                    let its = |one: &Option<Box<Connection>>| one.as_ref().is_some_and(|one| one.qp == Some(qp));
+                    if let Some(peer) = self.connections.iter().position(its) {
+                        self.lose(peer as PeerId, "the connection failed".to_owned());
+                    }
+                }
+                AsynchronousEvent::CompletionQueueOverrun(_) => self.lose_all("the completion queue overran"),
+                AsynchronousEvent::DeviceFatal => self.lose_all("the device failed"),
+                AsynchronousEvent::ReceiveLimitReached(_) => {}
+            }
+        }
+    }
+
+    /// A peer whose loss is to be told of now.
+    #[inline]
+    pub(crate) fn next_loss(&mut self) -> Option<Loss> {
+        if self.losses.is_empty() { None } else { self.due_loss() }
+    }
+
+    #[cold]
+    fn due_loss(&mut self) -> Option<Loss> {
+        let now = (self.clock)();
+        let at = self.losses.iter().position(|loss| loss.due <= now)?;
+        let loss = self.losses.swap_remove(at);
+        if let Some(Some(connection)) = self.connections.get_mut(loss.peer as usize)
+            && let Stage::Lost { told, .. } = &mut connection.stage
+        {
+            *told = true;
+        }
+        Some(loss)
+    }
+
+    /// Notes that nothing goes to a peer any more; the first reason counts.
+    fn lose(&mut self, peer: PeerId, why: String) {
+        let Some(connection) = self.connections.get_mut(peer as usize) else { return };
+        let connection = connection.get_or_insert_with(Box::default);
+        if matches!(connection.stage, Stage::Lost { .. }) {
+            return;
+        }
+        connection.stage = Stage::Lost { why: why.clone(), told: false };
+        self.greeting.retain(|one| *one != peer);
+        let (left, due) = (connection.leaves, (self.clock)() + LOSS_PAUSE);
+        self.losses.push(Loss { due, peer, why, left });
+    }
+
+    fn lose_all(&mut self, why: &str) {
+        for peer in (0..self.connections.len() as PeerId).filter(|peer| self.reaches(*peer)).collect::<Vec<_>>() {
+            self.lose(peer, why.to_owned());
+        }
+    }
+}
+
+impl Default for Connection {
+    fn default() -> Self {
+        Self {
+            qp: None,
+            stage: Stage::Greeting { again: Duration::ZERO, pause: Duration::ZERO },
+            connected: false,
+            credits: Credits::new(0),
+            in_flight: 0,
+            listed: false,
+            told_hold: false,
+            holds_back: false,
+            leaves: false,
+        }
+    }
+}
+
+/// Puts a peer into the list of those to be told something, once.
+fn list(to_tell: &mut Vec<PeerId>, connection: &mut Connection, peer: PeerId) {
+    if !std::mem::replace(&mut connection.listed, true) {
+        to_tell.push(peer);
+    }
+}
+
+/// What a failed send means, in a few words.
+fn status_text(status: WcStatus) -> &'static str {
+    match status {
+        WcStatus::TransportRetryExceeded => "it does not answer any more",
+        WcStatus::WorkRequestFlushed => "the connection failed",
+        WcStatus::RemoteInvalidRequest => "it refused a message as too long",
+        WcStatus::RemoteAccessError => "it refused access to its memory",
+        WcStatus::RemoteOperationError => "it failed to carry out a request",
+        WcStatus::ReceiverNotReadyRetryExceeded => "it posted no buffers for messages",
+        WcStatus::BadResponse => "it answered something that makes no sense",
+        _ => "the device failed",
+    }
+}

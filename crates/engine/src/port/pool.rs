@@ -1,0 +1,159 @@
+//! The pool of a process: registered buffers for records, posted to one shared receive queue or on their way out.
+//!
+//! Paper: mpich2-ib §2.3.2, with one pool per process instead of one per connection. It grows by chunks, up to a limit;
+//! past it connections get no more credits and sends wait. What a fresh connection needs at least is taken all the same.
+
+use fabric::{
+    Access, Context, FabricError, MemoryRegion, ProtectionDomain, ReceiveRequest, ScatterGather, SharedReceiveQueue,
+};
+use lockfree::{Slot, SlotMemory, SlotStore};
+use smallvec::SmallVec;
+
+use super::Work;
+
+/// Bytes of one chunk, about.
+const CHUNK_BYTES: usize = 512 << 10;
+/// Receives posted at once.
+const BATCH: usize = 32;
+
+pub(super) struct Pool {
+    slots: SlotStore,
+    regions: Vec<MemoryRegion>,
+    domain: ProtectionDomain,
+    queue: SharedReceiveQueue,
+    /// Slots at most, but for what connections need at least.
+    slots_max: u32,
+    /// Slots that are with the shared receive queue, or will be at once.
+    receiving_count: u32,
+    /// Emptied receives, to be posted again.
+    emptied: Vec<Slot>,
+}
+
+impl Pool {
+    pub(super) fn new(
+        domain: ProtectionDomain,
+        queue: SharedReceiveQueue,
+        message_max_bytes: usize,
+        pool_max_bytes: usize,
+    ) -> Self {
+        let slot_bytes = message_max_bytes.next_multiple_of(lockfree::CACHE_LINE_BYTES);
+        let slots_per_chunk = (CHUNK_BYTES / slot_bytes).clamp(8, 256) as u32;
+        Self {
+            slots: SlotStore::new(slot_bytes, slots_per_chunk),
+            regions: Vec::new(),
+            domain,
+            queue,
+            slots_max: u32::try_from(pool_max_bytes / slot_bytes).unwrap_or(u32::MAX),
+            receiving_count: 0,
+            emptied: Vec::new(),
+        }
+    }
+
+    /// The bytes of all slots there are now, and how many chunks that is.
+    pub(super) fn memory(&self) -> (SlotMemory, usize) {
+        (self.slots.memory(), self.regions.len())
+    }
+
+    pub(super) fn chunk_count(&self) -> usize {
+        self.regions.len()
+    }
+
+    /// Bytes registered for the pool.
+    pub(super) fn held_bytes(&self) -> u64 {
+        (self.slots.chunk_bytes() * self.regions.len()) as u64
+    }
+
+    /// A slot for a send; `None` while all are in use and there may be no more.
+    #[inline]
+    pub(super) fn take(&mut self, context: &mut dyn Context) -> Option<Slot> {
+        if self.slots.free_count() == 0 {
+            self.grow(context, false).ok()?;
+        }
+        self.slots.take()
+    }
+
+    pub(super) fn give_back(&mut self, slot: Slot) {
+        self.slots.give_back(slot);
+    }
+
+    pub(super) fn fill(&mut self, slot: &mut Slot, len_bytes: usize, fill: impl FnOnce(&mut [u8])) {
+        self.slots.fill(slot, len_bytes, fill);
+    }
+
+    /// Leaves a slot to the device; the number under which it comes back.
+    pub(super) fn lend(&mut self, slot: Slot) -> u32 {
+        self.slots.lend(slot)
+    }
+
+    pub(super) fn reclaim(&mut self, number: u32) -> Option<Slot> {
+        self.slots.reclaim(number)
+    }
+
+    /// The first `len_bytes` of a slot, for a work request.
+    pub(super) fn part(&self, slot: &Slot, len_bytes: u32) -> ScatterGather {
+        let (chunk, offset) = self.slots.place(slot);
+        self.regions[chunk].part(offset as u64, len_bytes)
+    }
+
+    /// Posts up to `count` more receives; how many. `must`: the limit does not count.
+    pub(super) fn post_more(&mut self, context: &mut dyn Context, count: u32, must: bool) -> Result<u32, FabricError> {
+        // What is left over is for sends: a quarter of the pool.
+        let room = (self.slots_max / 4 * 3).saturating_sub(self.receiving_count);
+        let count = if must { count } else { count.min(room) };
+        let mut got = 0;
+        while got < count {
+            if self.slots.free_count() == 0 && self.grow(context, must).is_err() {
+                break;
+            }
+            let Some(slot) = self.slots.take() else { break };
+            self.emptied.push(slot);
+            got += 1;
+        }
+        self.receiving_count += got;
+        self.post_emptied(context)?;
+        Ok(got)
+    }
+
+    /// A receive has been emptied: it is posted again with the next batch.
+    pub(super) fn emptied(&mut self, slot: Slot) {
+        self.emptied.push(slot);
+    }
+
+    /// Posts what was emptied.
+    ///
+    /// # Errors
+    /// What the device says; what was not posted is tried again with the next batch.
+    pub(super) fn post_emptied(&mut self, context: &mut dyn Context) -> Result<(), FabricError> {
+        while !self.emptied.is_empty() {
+            let first = self.emptied.len().saturating_sub(BATCH);
+            let bytes = self.slots.slot_bytes() as u32;
+            let lists: SmallVec<[[ScatterGather; 1]; BATCH]> =
+                self.emptied[first..].iter().map(|slot| [self.part(slot, bytes)]).collect();
+            let requests: SmallVec<[ReceiveRequest<'_>; BATCH]> = self.emptied[first..]
+                .iter()
+                .zip(&lists)
+                .map(|(slot, list)| ReceiveRequest { id: Work::Receive(slot.number()).id(), list })
+                .collect();
+            let posted = context.post_shared_receive(self.queue, &requests)?;
+            if posted == 0 {
+                break;
+            }
+            for slot in self.emptied.drain(first..first + posted) {
+                self.slots.lend(slot);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a chunk. `must`: the limit does not count.
+    fn grow(&mut self, context: &mut dyn Context, must: bool) -> Result<(), FabricError> {
+        let after = self.slots.count() + self.slots.slots_per_chunk();
+        if !must && after > self.slots_max.max(self.slots.slots_per_chunk()) {
+            return Err(FabricError::Exhausted { object: "buffers for messages", max: self.slots_max });
+        }
+        let (region, memory) = context.allocate(self.domain, self.slots.chunk_bytes(), Access::LOCAL)?;
+        self.regions.push(region);
+        self.slots.add(memory);
+        Ok(())
+    }
+}

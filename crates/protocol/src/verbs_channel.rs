@@ -1,0 +1,380 @@
+//! The channel over verbs: records as messages of a reliable connection, held back by credits.
+//!
+//! Paper: mpich2-ib §2.3.2, §2.3.3. Each process has one pool of registered buffers, posted to one shared receive queue.
+//! A sender may fill as many of them as it has *credits* for, so a send never finds the queue empty:
+//!
+//! ```text
+//!   sender                                    receiver
+//!   credits = 4    ── record, starved? ──▶    buffer emptied and posted again: owes 1
+//!   credits + n    ◀── any record, n ─────    owes nothing           piggybacked
+//!   credits + n    ◀── credits alone, n ──    owes half of them      nothing to send that way
+//! ```
+//! The paper's scheme is static and asks for a dynamic one: a connection starts with few credits; a sender that had to
+//! wait for some says so, and the receiver doubles them while its pool allows it ([`Credits::grant`]), once all it granted
+//! before have been used. A record of credits alone costs no credit, for two processes without any could not speak. At most
+//! three such records are on their way to a process that does not look: two return half of what was granted each, then no
+//! more can come, and one brings what was granted on top. So each connection has [`RESERVED`] buffers beyond its credits.
+//!
+//! ```text
+//!   header   kind:1 flags:1 credits:2 short:4 long:16                            24 bytes, native byte order
+//!   hello    magic "FH" version:1 flags:1 from:4 to:4 job:8 credits:4 endpoint   little endian
+//! ```
+//! Endpoints of the connections themselves travel in *hellos*, datagrams that may be lost and are repeated. Each side says
+//! hello until it knows that the other is connected; only then records leave.
+
+use fabric::{Endpoint, FabricError};
+use lockfree::Record;
+
+/// Bytes of a record's header.
+pub const HEADER_BYTES: usize = 24;
+/// Buffers of a connection beyond its credits.
+pub const RESERVED: u32 = 3;
+/// Credits of one connection, at most.
+pub const CREDITS_MAX: u32 = 256;
+/// Bytes of the longest hello.
+pub const HELLO_MAX_BYTES: usize = HELLO_HEAD_BYTES + 8 + Endpoint::ADDRESS_MAX_BYTES;
+
+/// The kind of a record that carries nothing but credits and flags; no record of [`crate::wire`] has it.
+const ALONE: u8 = 0;
+const STARVED: u8 = 1;
+const HOLDS_BACK: u8 = 2;
+const LEAVES: u8 = 4;
+
+const HELLO_MAGIC: [u8; 2] = *b"FH";
+const HELLO_VERSION: u8 = 1;
+const HELLO_HEAD_BYTES: usize = 24;
+const HELLO_HAS_YOURS: u8 = 1;
+
+/// What stands before the payload of each message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Header {
+    /// The record; `None`: credits and flags alone.
+    pub record: Option<Record>,
+    /// Buffers that are free again for the one who gets this.
+    pub credits: u16,
+    /// The sender had to wait for credits since it said this last.
+    pub starved: bool,
+    /// The sender's store of unexpected messages is full: it asks for no eager data now.
+    pub holds_back: bool,
+    /// The sender ends; it asks for nothing more.
+    pub leaves: bool,
+}
+
+impl Header {
+    /// The bytes to send.
+    #[inline]
+    pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        let record = self.record.unwrap_or_default();
+        bytes[0] = self.record.map_or(ALONE, |record| record.kind);
+        bytes[1] = if self.starved { STARVED } else { 0 }
+            | if self.holds_back { HOLDS_BACK } else { 0 }
+            | if self.leaves { LEAVES } else { 0 };
+        bytes[2..4].copy_from_slice(&self.credits.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&record.short.to_ne_bytes());
+        bytes[8..].copy_from_slice(&record.long.to_ne_bytes());
+        bytes
+    }
+
+    /// Understands a message: header and payload; `None` if it is too short for one.
+    #[inline]
+    pub fn parse(message: &[u8]) -> Option<(Self, &[u8])> {
+        let (head, payload) = message.split_first_chunk::<HEADER_BYTES>()?;
+        let half = |at: usize| u16::from_ne_bytes([head[at], head[at + 1]]);
+        let short = u32::from_ne_bytes(head[4..8].try_into().expect("four of them"));
+        let long = u128::from_ne_bytes(head[8..].try_into().expect("sixteen of them"));
+        let record = (head[0] != ALONE).then_some(Record { kind: head[0], short, long });
+        let flag = |which: u8| head[1] & which != 0;
+        let header = Self {
+            record,
+            credits: half(2),
+            starved: flag(STARVED),
+            holds_back: flag(HOLDS_BACK),
+            leaves: flag(LEAVES),
+        };
+        Some((header, payload))
+    }
+}
+
+/// The credits of one connection, in both directions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Credits {
+    /// Records this side may still send.
+    available: u32,
+    /// A record waited for a credit, and the peer has not been told.
+    starved: bool,
+    /// Buffers posted for the peer, beyond [`RESERVED`].
+    granted: u32,
+    /// Of those, free again and not told of.
+    owed: u32,
+    /// Records taken since more were granted.
+    since_grant: u32,
+}
+
+impl Credits {
+    /// A connection for whose peer `granted` buffers are posted, and which has none itself yet.
+    pub fn new(granted: u32) -> Self {
+        Self { available: 0, starved: false, granted, owed: 0, since_grant: 0 }
+    }
+
+    /// What this side may still send.
+    pub fn available(&self) -> u32 {
+        self.available
+    }
+
+    /// Buffers posted for the peer, beyond [`RESERVED`].
+    pub fn granted(&self) -> u32 {
+        self.granted
+    }
+
+    /// Takes a credit for a record; false, and remembered, if there is none.
+    #[inline]
+    pub fn spend(&mut self) -> bool {
+        if self.available == 0 {
+            self.starved = true;
+            return false;
+        }
+        self.available -= 1;
+        true
+    }
+
+    /// Takes back a credit that was not used.
+    pub fn unspend(&mut self) {
+        self.available += 1;
+    }
+
+    /// The peer has posted `count` buffers for us. More than it may ever grant is not believed.
+    #[inline]
+    pub fn returned(&mut self, count: u32) {
+        self.available = (self.available + count).min(CREDITS_MAX);
+    }
+
+    /// The buffer of a record that cost a credit is posted again.
+    #[inline]
+    pub fn freed(&mut self) {
+        self.owed = (self.owed + 1).min(self.granted);
+        self.since_grant = self.since_grant.saturating_add(1);
+    }
+
+    /// What goes into the next header: credits to return, and whether this side starved.
+    #[inline]
+    pub fn take_news(&mut self) -> (u16, bool) {
+        let owed = std::mem::take(&mut self.owed);
+        (owed as u16, std::mem::take(&mut self.starved))
+    }
+
+    /// What [`Credits::take_news`] gave did not leave after all.
+    pub fn keep_news(&mut self, (credits, starved): (u16, bool)) {
+        self.owed += u32::from(credits);
+        self.starved |= starved;
+    }
+
+    /// True if the peer must be told even though there is nothing else to tell it.
+    #[inline]
+    pub fn must_tell(&self) -> bool {
+        self.owed > 0 && 2 * self.owed >= self.granted
+    }
+
+    /// How many more buffers a peer that starves should get: as many again, within [`CREDITS_MAX`]; none while it has not
+    /// used what it got last.
+    pub fn growth(&self) -> u32 {
+        if self.since_grant < self.granted { 0 } else { self.granted.min(CREDITS_MAX - self.granted) }
+    }
+
+    /// `count` more buffers are posted for the peer.
+    pub fn grant(&mut self, count: u32) {
+        self.granted += count;
+        self.owed += count;
+        self.since_grant = 0;
+    }
+}
+
+/// How one side of a connection makes itself known to the other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hello {
+    /// Who says it.
+    pub from: u32,
+    /// To whom.
+    pub to: u32,
+    /// Which job both belong to.
+    pub job: u64,
+    /// It has the other's hello and is connected.
+    pub has_yours: bool,
+    /// Buffers it has posted for the other.
+    pub credits: u32,
+    /// Its end of the connection.
+    pub endpoint: Endpoint,
+}
+
+impl Hello {
+    /// The bytes to send; at most [`HELLO_MAX_BYTES`].
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HELLO_MAX_BYTES);
+        bytes.extend_from_slice(&HELLO_MAGIC);
+        bytes.extend_from_slice(&[HELLO_VERSION, if self.has_yours { HELLO_HAS_YOURS } else { 0 }]);
+        bytes.extend_from_slice(&self.from.to_le_bytes());
+        bytes.extend_from_slice(&self.to.to_le_bytes());
+        bytes.extend_from_slice(&self.job.to_le_bytes());
+        bytes.extend_from_slice(&self.credits.to_le_bytes());
+        bytes.extend_from_slice(&self.endpoint.to_bytes());
+        bytes
+    }
+
+    /// What somebody sent.
+    ///
+    /// # Errors
+    /// [`FabricError::BadEndpoint`] if it is no hello of this version.
+    pub fn parse(bytes: &[u8]) -> Result<Self, FabricError> {
+        let Some((head, endpoint)) = bytes.split_first_chunk::<HELLO_HEAD_BYTES>() else {
+            return Err(FabricError::BadEndpoint("a hello that is too short"));
+        };
+        if head[..2] != HELLO_MAGIC || head[2] != HELLO_VERSION || head[3] > HELLO_HAS_YOURS {
+            return Err(FabricError::BadEndpoint("not a hello"));
+        }
+        let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four of them"));
+        Ok(Self {
+            from: word(4),
+            to: word(8),
+            job: u64::from_le_bytes(head[12..20].try_into().expect("eight of them")),
+            has_yours: head[3] == HELLO_HAS_YOURS,
+            credits: word(20),
+            endpoint: Endpoint::parse(endpoint)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use fabric::{DeviceKind, QpNumber};
+
+    use super::*;
+
+    #[test]
+    fn headers_come_back_as_they_went() {
+        let record = Record { kind: 7, short: 0x00ab_cdef, long: u128::MAX - 5 };
+        for bits in 0..16u8 {
+            let header = Header {
+                record: (bits & 8 != 0).then_some(record),
+                credits: 0x1234,
+                starved: bits & 1 != 0,
+                holds_back: bits & 2 != 0,
+                leaves: bits & 4 != 0,
+            };
+            let message = [&header.to_bytes()[..], b"payload"].concat();
+            assert_eq!(Header::parse(&message), Some((header, &b"payload"[..])));
+        }
+        assert_eq!(Header::parse(&[1; HEADER_BYTES - 1]), None);
+    }
+
+    #[test]
+    fn hellos_come_back_as_they_went_and_damaged_ones_are_refused() {
+        let endpoint = Endpoint::new(DeviceKind::Tcp, QpNumber(9), &[5; Endpoint::ADDRESS_MAX_BYTES]);
+        let hello = Hello { from: 1, to: 2, job: u64::MAX, has_yours: true, credits: 4, endpoint };
+        let bytes = hello.to_bytes();
+        assert_eq!(bytes.len(), HELLO_MAX_BYTES);
+        assert_eq!(Hello::parse(&bytes), Ok(hello));
+        for len in 0..HELLO_HEAD_BYTES + 8 {
+            assert!(Hello::parse(&bytes[..len]).is_err(), "{len} bytes");
+        }
+        for at in 0..4 {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x80;
+            assert!(Hello::parse(&damaged).is_err(), "byte {at}");
+        }
+    }
+
+    /// One side of a connection in a model without devices.
+    struct Side {
+        credits: Credits,
+        /// Headers that wait for credit are only counted.
+        waiting: u32,
+        posted: u32,
+        arriving: VecDeque<Header>,
+    }
+
+    impl Side {
+        fn new(granted: u32) -> Self {
+            Self { credits: Credits::new(granted), waiting: 0, posted: granted + RESERVED, arriving: VecDeque::new() }
+        }
+    }
+
+    fn send(sides: &mut [Side; 2], from: usize) {
+        while sides[from].waiting > 0 && sides[from].credits.spend() {
+            sides[from].waiting -= 1;
+            put(sides, from, Some(Record { kind: 1, ..Record::default() }));
+        }
+    }
+
+    fn put(sides: &mut [Side; 2], from: usize, record: Option<Record>) {
+        let (credits, starved) = sides[from].credits.take_news();
+        let to = &mut sides[1 - from];
+        assert!(to.posted > 0, "a send never finds the queue empty");
+        to.posted -= 1;
+        to.arriving.push_back(Header { record, credits, starved, ..Header::default() });
+    }
+
+    fn receive(sides: &mut [Side; 2], at: usize, count: usize) {
+        for _ in 0..count {
+            let side = &mut sides[at];
+            let Some(header) = side.arriving.pop_front() else { break };
+            side.credits.returned(header.credits.into());
+            side.posted += 1;
+            if header.record.is_some() {
+                side.credits.freed();
+            }
+            if header.starved {
+                let more = side.credits.growth();
+                side.posted += more;
+                side.credits.grant(more);
+            }
+            if side.credits.must_tell() {
+                put(sides, at, None);
+            }
+        }
+    }
+
+    #[test]
+    fn no_send_overruns_the_receiver_and_everything_arrives() {
+        for seed in 0..2000u64 {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            let mut below = |limit: u64| {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                (state >> 33) % limit
+            };
+            let granted = 1 + below(5) as u32;
+            let mut sides = [Side::new(granted), Side::new(granted)];
+            sides.iter_mut().for_each(|side| side.credits.returned(granted));
+            for _ in 0..400 {
+                let at = below(2) as usize;
+                match below(3) {
+                    0 => sides[at].waiting += below(40) as u32,
+                    1 => send(&mut sides, at),
+                    _ => receive(&mut sides, at, below(6) as usize),
+                }
+            }
+            for _ in 0..100_000 {
+                if sides.iter().all(|side| side.waiting == 0 && side.arriving.is_empty()) {
+                    break;
+                }
+                for at in 0..2 {
+                    send(&mut sides, at);
+                    receive(&mut sides, at, 3);
+                }
+            }
+            for side in &sides {
+                assert_eq!((side.waiting, side.arriving.len()), (0, 0), "seed {seed}: credits were lost");
+                assert_eq!(side.posted, side.credits.granted() + RESERVED, "seed {seed}: buffers were lost");
+                assert!(side.credits.granted() <= CREDITS_MAX);
+            }
+        }
+    }
+
+    #[test]
+    fn credits_beyond_what_anybody_may_grant_are_not_believed() {
+        let mut credits = Credits::new(4);
+        (0..10).for_each(|_| credits.returned(u16::MAX.into()));
+        assert_eq!(credits.available(), CREDITS_MAX);
+    }
+}
