@@ -66,6 +66,56 @@ impl DeviceChoice {
     }
 }
 
+/// How data that does not lie in one piece gets across.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DatatypeScheme {
+    /// Chosen for each message.
+    #[default]
+    Auto,
+    /// Pack all, send, unpack all.
+    Generic,
+    /// Pack, transfer and unpack segments at the same time.
+    BcSpup,
+    /// The sender gathers into packed segments at the receiver.
+    RwgUp,
+    /// The receiver scatters what it reads of the sender's packed form.
+    PRrs,
+    /// The sender writes every piece where it belongs.
+    MultiW,
+    /// Both sides copy from layout to layout.
+    Direct,
+}
+
+impl DatatypeScheme {
+    /// Every scheme with the word that asks for it.
+    pub const ALL: [(&'static str, DatatypeScheme); 7] = [
+        ("auto", Self::Auto),
+        ("generic", Self::Generic),
+        ("bc-spup", Self::BcSpup),
+        ("rwg-up", Self::RwgUp),
+        ("p-rrs", Self::PRrs),
+        ("multi-w", Self::MultiW),
+        ("direct", Self::Direct),
+    ];
+}
+
+/// Settings of messages whose data does not lie in one piece.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DatatypeSettings {
+    /// How long ones get across.
+    pub scheme: DatatypeScheme,
+    /// A packed form is unpacked segment by segment as it arrives.
+    pub segment_unpack: bool,
+    /// Many pieces are handed to the device at once.
+    pub list_post: bool,
+}
+
+impl Default for DatatypeSettings {
+    fn default() -> Self {
+        Self { scheme: DatatypeScheme::Auto, segment_unpack: true, list_post: true }
+    }
+}
+
 /// Which adapter, port, GID and partition to use for RDMA; `None` leaves it to us.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct VerbsChoice {
@@ -131,6 +181,8 @@ pub struct Config {
     pub shared_copy_min_bytes: usize,
     /// Whether cross-memory attach may be used.
     pub cross_memory: CrossMemory,
+    /// Messages whose data does not lie in one piece.
+    pub datatypes: DatatypeSettings,
     /// How registered memory is kept.
     pub registration_cache: RegistrationScheme,
     /// Most regions kept registered.
@@ -170,6 +222,7 @@ impl Default for Config {
             cross_memory_min_bytes: 32 << 10,
             shared_copy_min_bytes: 64 << 10,
             cross_memory: CrossMemory::Auto,
+            datatypes: DatatypeSettings::default(),
             registration_cache: RegistrationScheme::Interval,
             registration_cache_entries_max: 512,
             registration_cache_max_bytes: 1 << 30,
@@ -429,6 +482,39 @@ pub const VARIABLES: &[Variable] = &[
         show: |config| config.registration_cache_max_bytes.to_string(),
     },
     Variable {
+        name: "FERROVIA_DATATYPE_SCHEME",
+        values: "auto | generic | bc-spup | rwg-up | p-rrs | multi-w | direct",
+        help: "How long messages whose data does not lie in one piece get across; auto decides for each message.",
+        set: |config, text| {
+            config.datatypes.scheme = DatatypeScheme::ALL.into_iter().find(|(word, _)| *word == text)?.1;
+            Some(())
+        },
+        show: |config| {
+            let shown = DatatypeScheme::ALL.into_iter().find(|(_, scheme)| *scheme == config.datatypes.scheme);
+            shown.map_or("auto", |(word, _)| word).into()
+        },
+    },
+    Variable {
+        name: "FERROVIA_DATATYPE_SEGMENT_UNPACK",
+        values: "on | off",
+        help: "Whether packed data (rwg-up) is unpacked while more of it arrives, or when all of it is there.",
+        set: |config, text| {
+            config.datatypes.segment_unpack = on_or_off(text)?;
+            Some(())
+        },
+        show: |config| show_on(config.datatypes.segment_unpack),
+    },
+    Variable {
+        name: "FERROVIA_DATATYPE_LIST_POST",
+        values: "on | off",
+        help: "Whether many pieces (rwg-up, p-rrs, multi-w, direct) are handed to the device at once, or one by one.",
+        set: |config, text| {
+            config.datatypes.list_post = on_or_off(text)?;
+            Some(())
+        },
+        show: |config| show_on(config.datatypes.list_post),
+    },
+    Variable {
         name: "FERROVIA_VERBS_DEVICE",
         values: "auto | adapter | adapter:port, as ibv_devices lists them",
         help: "Adapter and port to use for RDMA.",
@@ -635,6 +721,18 @@ impl Config {
     pub fn bound(&mut self) {
         self.eager_max_bytes = self.eager_max_bytes.min(self.channel_bytes / 8 * 3);
     }
+}
+
+fn on_or_off(text: &str) -> Option<bool> {
+    match text {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
+    }
+}
+
+fn show_on(value: bool) -> String {
+    if value { "on" } else { "off" }.into()
 }
 
 /// A number of bytes with an optional K, M or G (powers of 1024).

@@ -4,8 +4,9 @@ use base::Config;
 use base::config::DeviceChoice;
 use engine::{Engine, WaitPolicy};
 use fabric::PeerIndex;
-use fabric_soft::shm::{Segment, Shape, ShmPeers, probe_cross_memory};
+use fabric_soft::shm::{Segment, Shape, ShmPeers};
 
+use crate::start::cross_memory;
 use crate::{BootError, connected, open_together};
 
 /// `count` engines that reach each other over the device of `config`, each to be used by a thread of its own.
@@ -27,7 +28,7 @@ pub fn local_engines(count: u32, config: &Config) -> Result<Vec<Engine>, BootErr
     let segment = Segment::create(Shape { process_count: count, channel_bytes: config.channel_bytes, arena_bytes: 0 })?;
     (0..count)
         .map(|me| {
-            let peers = ShmPeers::join(segment.clone(), PeerIndex(me), probe_cross_memory())?;
+            let peers = ShmPeers::join(segment.clone(), PeerIndex(me), cross_memory(config))?;
             Ok(Engine::new(Box::new(peers), config, policy)?)
         })
         .collect()

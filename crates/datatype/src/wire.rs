@@ -20,6 +20,7 @@ use std::sync::Arc;
 use crate::copy::{List, Segment, walk_strided};
 use crate::datatype::Datatype;
 use crate::layout::{Blocks, Bytes, LAYOUT_DEPTH_MAX, Parts, Piece, Pieces, Placed, Tree, strided};
+use crate::statistics::BlockStatistics;
 
 const LEAF: u64 = 1;
 const STRIDED: u64 = 2;
@@ -33,6 +34,7 @@ pub struct Layout {
     bytes: Placed<Bytes>,
     size: u64,
     extent: i64,
+    block_count: u64,
 }
 
 /// Why bytes are not a layout.
@@ -60,12 +62,18 @@ impl Layout {
     /// The layout of a datatype; `None` if it holds no data.
     pub fn of(datatype: &Datatype) -> Option<Layout> {
         let data = datatype.shape().data.as_ref()?;
-        Some(Layout { bytes: data.bytes.clone(), size: data.size, extent: datatype.extent() })
+        let block_count = datatype.blocks()?.count;
+        Some(Layout { bytes: data.bytes.clone(), size: data.size, extent: datatype.extent(), block_count })
     }
 
     /// Bytes of data in one element.
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    /// Blocks of consecutive bytes in one element.
+    pub fn block_count(&self) -> u64 {
+        self.block_count
     }
 
     /// The layout in wire form.
@@ -96,7 +104,8 @@ impl Layout {
         let shifted = |at: i64| at.checked_add(displacement).ok_or(LayoutError::Overflow);
         shifted(parsed.low)?;
         shifted(parsed.high)?;
-        Ok(Layout { bytes: Placed { displacement, tree: parsed.tree }, size: parsed.size, extent })
+        let block_count = BlockStatistics::of(&parsed.tree).count;
+        Ok(Layout { bytes: Placed { displacement, tree: parsed.tree }, size: parsed.size, extent, block_count })
     }
 
     /// Lists where the data of `count` elements lies, the first element's displacement 0 being at `origin`, from the packed

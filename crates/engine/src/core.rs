@@ -3,17 +3,19 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use base::config::DatatypeSettings;
 use base::{Config, Slab, SlabKey};
 use datatype::{RecvBuf, SendBuf};
 use fabric::{Access, LocalMemory, MappedArea, MappedPeers, SharedMemory, Wakeup};
 use lockfree::{BlockReceiver, Record};
-use protocol::registration::{Registration, RegistrationCache};
+use protocol::registration::RegistrationCache;
 use protocol::wire::{self, Message};
-use protocol::{RendezvousOffer, Thresholds};
+use protocol::{RendezvousOffer, SourceLayout, Thresholds};
 
 use crate::EngineError;
 use crate::arrivals::Inbox;
 use crate::deliver::Unexpected;
+use crate::layouts::Layouts;
 use crate::matching::{Pattern, PostedQueue, UnexpectedQueue};
 use crate::peer::{Peer, Unmapped};
 use crate::port::Port;
@@ -22,6 +24,7 @@ use crate::request::{
     Completion, ContextId, Envelope, MessageId, Outcome, OutgoingSend, PeerId, Request, RequestId, SendMode, Source,
     State, Tag, TagPattern,
 };
+use crate::scattered::Held;
 use crate::stats::{PeerStats, Stats};
 use crate::wait::{WaitPolicy, Waiter};
 use crate::watch::{Event, EventKind, Watch};
@@ -70,6 +73,9 @@ pub(crate) struct Core {
     /// Receives that this side copies.
     pub(crate) copying: Vec<SlabKey>,
     pub(crate) free_cells: Vec<u32>,
+    /// How data that does not lie in one piece gets across.
+    pub(crate) datatypes: DatatypeSettings,
+    pub(crate) layouts: Layouts,
     /// Memory that peers may copy from or to.
     pub(crate) registrations: RegistrationCache,
     /// Sends and rendezvous receives that are not complete.
@@ -158,6 +164,8 @@ impl Engine {
             helping: Vec::new(),
             copying: Vec::new(),
             free_cells: (0..MappedArea::CLAIM_CELLS_MAX).rev().collect(),
+            datatypes: config.datatypes,
+            layouts: Layouts::default(),
             registrations: RegistrationCache::configured(config, context.translation()),
             unfinished_sends: 0,
             unexpected_bytes: 0,
@@ -187,7 +195,9 @@ impl Engine {
     /// What took which way so far.
     pub fn stats(&self) -> Stats {
         let peers = self.core.peers.iter().flatten().map(|peer| &peer.traffic);
-        let stats = Stats { registrations: self.core.registrations.stats(), ..self.core.stats }.with_peers(peers);
+        let layouts_read = self.core.layouts.read_count;
+        let stats = Stats { registrations: self.core.registrations.stats(), layouts_read, ..self.core.stats };
+        let stats = stats.with_peers(peers);
         match &self.core.port {
             Some(port) => port.stats(stats),
             None => stats,
@@ -219,6 +229,7 @@ impl Engine {
         let config = Config { channel_bytes: self.core.channel_bytes, ..config.clone() };
         self.core.thresholds = thresholds(&config, self.core.port.as_deref());
         self.core.unexpected_max_bytes = config.unexpected_max_bytes;
+        self.core.datatypes = config.datatypes;
     }
 
     /// Watches these kinds of events, timed by `clock`; none ends the watch.
@@ -568,7 +579,13 @@ impl Core {
         let holds_back = holds_back || self.port.as_ref().is_some_and(|port| port.holds_back(to));
         let short = envelope.len_bytes as usize <= self.thresholds.eager_max_bytes;
         let eager = short && (!holds_back || envelope.len_bytes == 0);
-        let region = if eager || is_port { None } else { self.register_source(&buf) };
+        let buf = if eager { buf } else { self.packed_first(buf) };
+        let (region, layout) = match () {
+            () if eager => (None, SourceLayout::InOnePiece),
+            () if is_port && buf.as_contiguous().is_some() => (None, SourceLayout::InOnePiece),
+            () if is_port => (None, SourceLayout::Scattered),
+            () => self.register_source(to, &buf),
+        };
         let send = OutgoingSend { buf, envelope, key, region, synchronous };
         let id = self.requests.insert(Request { state: State::Outgoing(Box::new(send)), detached: false });
         self.unfinished_sends += 1;
@@ -580,20 +597,22 @@ impl Core {
         traffic.rendezvous_sent += 1;
         traffic.rendezvous_sent_bytes += envelope.len_bytes;
         self.note(EventKind::RendezvousStarted, envelope);
-        let memory = region.map(|held| held.region.remote(0));
-        let offer = RendezvousOffer { len_bytes: envelope.len_bytes, memory };
+        let memory = region.map(|held| held.remote());
+        let offer = RendezvousOffer { len_bytes: envelope.len_bytes, memory, layout };
         self.send_control(to, Message::Request { key, send: id.to_bits(), offer });
         Ok(RequestId(id))
     }
 
-    /// Registers the memory of a long send, if it lies in one piece and the device can reach it.
-    fn register_source(&mut self, buf: &SendBuf) -> Option<Registration> {
-        let range = buf.range()?;
+    /// Registers the memory of a long send, if the device can reach it, and says how the data lies there.
+    fn register_source(&mut self, to: PeerId, buf: &SendBuf) -> (Option<Held>, SourceLayout) {
+        let Some(range) = buf.range() else { return self.offer(to, buf) };
         if (range.len_bytes() as u64) < self.thresholds.cross_memory_min_bytes {
-            return None;
+            return (None, SourceLayout::InOnePiece);
         }
         // Out of regions: the message goes through the channel.
-        self.registrations.acquire(&mut *self.context, LocalMemory::Source(range), Access::REMOTE_READ).ok()
+        let wanted = LocalMemory::Source(range);
+        let registration = self.registrations.acquire(&mut *self.context, wanted, Access::REMOTE_READ).ok();
+        (registration.map(Held::Whole), SourceLayout::InOnePiece)
     }
 
     fn push_or_queue_eager(&mut self, to: PeerId, id: SlabKey) {
@@ -647,8 +666,8 @@ impl Core {
     /// Ends a send: its registration goes, too.
     pub(crate) fn finish_send(&mut self, id: SlabKey, completion: Completion) {
         let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { return };
-        if let Some(registration) = send.region {
-            self.registrations.release(&mut *self.context, registration);
+        if let Some(held) = send.region {
+            self.release(held);
         }
         self.unfinished_sends -= 1;
         self.complete(id, completion);
@@ -707,6 +726,9 @@ fn pack_to_shared(buf: &SendBuf, offset: u64, space: &mut [u8]) {
 pub(crate) fn pack_all(buf: &SendBuf, offset: u64, space: &mut [u8]) {
     match buf.as_contiguous() {
         Some(bytes) => space.copy_from_slice(&bytes[offset as usize..offset as usize + space.len()]),
-        None => write_all(buf, offset, space),
+        None => {
+            let packed = buf.pack_at(offset, space);
+            debug_assert_eq!(packed, space.len());
+        }
     }
 }

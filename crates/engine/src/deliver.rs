@@ -7,7 +7,7 @@ use lockfree::{ClaimCell, Record};
 use protocol::registration::Registration;
 use protocol::rendezvous::Chunks;
 use protocol::wire::{self, Message};
-use protocol::{CopyPlan, RendezvousOffer, SharedCopy};
+use protocol::{CopyPlan, RendezvousOffer, SharedCopy, SourceLayout};
 
 use crate::core::{Core, match_key};
 use crate::progress::{Helping, Stream};
@@ -15,6 +15,7 @@ use crate::request::{
     Completion, ContextId, Envelope, Incoming, IncomingWay, Outcome, OutgoingSend, PeerId, Request, RequestId, State,
     Tag,
 };
+use crate::scattered::{Held, Place};
 use crate::watch::EventKind;
 
 /// A message that came before its receive.
@@ -179,6 +180,9 @@ impl Core {
             let outcome = outcome(offer.len_bytes, capacity_bytes);
             return self.complete(receive, Completion { envelope, outcome });
         }
+        if offer.layout != SourceLayout::InOnePiece || buf.as_contiguous().is_none() {
+            return self.start_scattered(receive, buf, envelope, send, offer);
+        }
         let range = buf.range().and_then(|range| range.part(0, offer.len_bytes as usize));
         let Ok(peer) = self.peer(envelope.peer) else { return };
         peer.traffic.rendezvous_received += 1;
@@ -190,15 +194,17 @@ impl Core {
                 let open = self.open_shared(range, offer.len_bytes, chunk_bytes);
                 match open {
                     Some((region, cell, generation, chunks)) => {
-                        let copy = SharedCopy { target: region.region.remote(0), cell, generation, chunk_bytes };
+                        let target = region.region.remote(0);
+                        let copy = SharedCopy { target, scattered: None, alone: false, cell, generation, chunk_bytes };
                         let message = Message::ClearShared { send, receive: receive.to_bits(), copy };
                         self.send_control(envelope.peer, message);
+                        let (remote, region) = (Some(Place::Flat(remote)), Held::Whole(region));
                         IncomingWay::Shared { remote, region, cell, generation, chunks }
                     }
-                    None => IncomingWay::Read { remote, next: 0 },
+                    None => IncomingWay::Read { remote: Place::Flat(remote), next: 0 },
                 }
             }
-            (CopyPlan::Read, Some(_), Some(remote)) => IncomingWay::Read { remote, next: 0 },
+            (CopyPlan::Read, Some(_), Some(remote)) => IncomingWay::Read { remote: Place::Flat(remote), next: 0 },
             _ => {
                 self.send_control(envelope.peer, Message::Clear { send, receive: receive.to_bits() });
                 IncomingWay::Staged { received: 0 }
@@ -208,12 +214,12 @@ impl Core {
             self.copying.push(receive);
         }
         if let Some(request) = self.requests.get_mut(receive) {
-            request.state = State::Incoming(Box::new(Incoming { buf, envelope, send, way }));
+            request.state = State::Incoming(Box::new(Incoming { buf, unpack_into: None, envelope, send, way }));
         }
     }
 
     /// Opens a claim cell for a receive that both sides copy; `None` if cells or regions are used up.
-    fn open_shared(
+    pub(crate) fn open_shared(
         &mut self,
         range: base::memory::WriteRange,
         len_bytes: u64,
@@ -254,6 +260,7 @@ impl Core {
                 *received += data.len() as u64;
                 if *received >= total {
                     let envelope = incoming.envelope;
+                    Self::unpack_arrived(incoming, total);
                     self.stats.staged_received += 1;
                     self.complete(key, Completion { envelope, outcome: Outcome::Done });
                 }
@@ -278,27 +285,33 @@ impl Core {
             return;
         };
         let end = send.envelope.len_bytes;
-        self.streams.push_back(Stream { to: peer, send: key, receive, next: 0, end, whole: true });
+        self.streams.push_back(Stream { to: peer, send: key, receive, next: 0, end, chunk_bytes: end, whole: true });
     }
 
     /// The receiver lets us copy along.
     fn arrive_clear_shared(&mut self, peer: PeerId, send: u64, receive: u64, copy: SharedCopy) {
         let key = SlabKey::from_bits(send);
-        let chunks =
-            self.outgoing_to(peer, key).and_then(|send| Chunks::new(send.envelope.len_bytes, copy.chunk_bytes));
-        match (chunks, self.claim_cell(peer, copy.cell)) {
-            (Some(chunks), Some(cell)) => {
-                self.helping.push(Helping {
-                    to: peer,
-                    send: key,
-                    receive,
-                    target: copy.target,
-                    cell,
-                    generation: copy.generation,
-                    chunks,
-                });
+        let len_bytes = self.outgoing_to(peer, key).map(|send| send.envelope.len_bytes);
+        let chunks = len_bytes.and_then(|len_bytes| Chunks::new(len_bytes, copy.chunk_bytes));
+        let (Some(len_bytes), Some(chunks), Some(cell)) = (len_bytes, chunks, self.claim_cell(peer, copy.cell)) else {
+            return self.refuse();
+        };
+        let target = match copy.scattered {
+            None => Some(Place::Flat(copy.target)),
+            Some(scattered) => self.scattered_place(peer, copy.target, scattered, len_bytes),
+        };
+        let (generation, alone) = (copy.generation, copy.alone);
+        match target {
+            Some(target) => {
+                self.helping.push(Helping { to: peer, send: key, receive, target, cell, generation, chunks, alone });
             }
-            _ => self.refuse(),
+            // Where it is to go cannot be known: through the channel, or all by the receiver.
+            None if alone => {
+                let chunk_bytes = copy.chunk_bytes.into();
+                let (to, send, end) = (peer, key, len_bytes);
+                self.streams.push_back(Stream { to, send, receive, next: 0, end, chunk_bytes, whole: false });
+            }
+            None => {}
         }
     }
 

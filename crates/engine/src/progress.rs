@@ -2,7 +2,7 @@
 
 use base::SlabKey;
 use base::sync::Ordering;
-use fabric::{DirectCopy, DirectCopyError, MappedArea, PeerIndex, RemoteMemory};
+use fabric::{DirectCopy, DirectCopyError, MappedArea, PeerIndex};
 use lockfree::{BlockReceiver, ClaimCell};
 use protocol::Outgoing;
 use protocol::rendezvous::{Chunks, Reach};
@@ -10,6 +10,7 @@ use protocol::wire::{self, Message};
 
 use crate::core::{Core, Engine, Receiver, pack_all, write_all};
 use crate::request::{Completion, IncomingWay, Outcome, PeerId, Request, State};
+use crate::scattered::{Local, Place};
 use crate::watch::EventKind;
 
 /// Records taken from one channel before the next is looked at.
@@ -25,6 +26,8 @@ pub(crate) struct Stream {
     pub(crate) receive: u64,
     pub(crate) next: u64,
     pub(crate) end: u64,
+    /// Pieces do not cross multiples of this; the receiver is told of the last of each such part.
+    pub(crate) chunk_bytes: u64,
     /// It carries the whole message, not one chunk of it.
     pub(crate) whole: bool,
 }
@@ -34,10 +37,12 @@ pub(crate) struct Helping {
     pub(crate) to: PeerId,
     pub(crate) send: SlabKey,
     pub(crate) receive: u64,
-    pub(crate) target: RemoteMemory,
+    pub(crate) target: Place,
     pub(crate) cell: ClaimCell,
     pub(crate) generation: u32,
     pub(crate) chunks: Chunks,
+    /// The receiver copies nothing itself.
+    pub(crate) alone: bool,
 }
 
 impl Engine {
@@ -197,7 +202,10 @@ impl Core {
             let piece_max = peer.link.payload_max_bytes();
             let piece_max = if peer.link.is_port() { piece_max } else { piece_max.min(PIECE_MAX_BYTES) };
             let len = (stream.end - stream.next).min(piece_max as u64);
-            let record = wire::data(stream.receive, stream.next, stream.next + len == stream.end);
+            let chunk_left = stream.chunk_bytes - stream.next % stream.chunk_bytes;
+            let len = len.min(chunk_left);
+            let last = stream.next + len == stream.end || len == chunk_left;
+            let record = wire::data(stream.receive, stream.next, last);
             let pushed = match self.port.as_mut().filter(|_| peer.link.is_port()) {
                 Some(port) => {
                     peer.link.is_clear()
@@ -231,14 +239,12 @@ impl Core {
             };
             moved = true;
             let (offset, len) = helping.chunks.range(chunk);
-            let remote = RemoteMemory { address: helping.target.address + offset, rkey: helping.target.rkey };
-            let local = match self.requests.get(send) {
-                Some(Request { state: State::Outgoing(send), .. }) => {
-                    send.buf.range().and_then(|range| range.part(offset as usize, len as usize))
-                }
+            let (target, total) = (helping.target.clone(), helping.chunks.len_bytes());
+            let buf = match self.requests.get(send) {
+                Some(Request { state: State::Outgoing(send), .. }) => Some(send.buf.clone()),
                 _ => None,
             };
-            let outcome = local.map(|local| self.copy(to, DirectCopy::Write { local, remote }));
+            let outcome = buf.map(|buf| self.copy_part(to, Local::Source(&buf), &target, offset, len));
             let helping = &self.helping[index];
             if outcome == Some(Ok(())) {
                 helping.cell.finish();
@@ -247,9 +253,10 @@ impl Core {
                 index += 1;
             } else {
                 // We may not write there: the chunk goes through the channel, and the rest is the receiver's.
-                let receive = helping.receive;
+                let (receive, chunk_bytes) = (helping.receive, helping.chunks.chunk_bytes());
+                let end = if helping.alone { total } else { offset + len };
                 self.helping.swap_remove(index);
-                self.streams.push_back(Stream { to, send, receive, next: offset, end: offset + len, whole: false });
+                self.streams.push_back(Stream { to, send, receive, next: offset, end, chunk_bytes, whole: false });
             }
         }
         moved
@@ -282,10 +289,11 @@ impl Core {
         let (peer, total) = (incoming.envelope.peer, incoming.envelope.len_bytes);
         let (remote, offset, len) = match &incoming.way {
             IncomingWay::Staged { .. } => return Step::Over,
-            IncomingWay::Read { remote, next } => (*remote, *next, step_bytes.min(total - *next)),
+            IncomingWay::Read { remote, next } => (remote.clone(), *next, step_bytes.min(total - *next)),
             IncomingWay::Shared { remote, cell, generation, chunks, .. } => {
-                let (remote, cell, generation, chunks) = (*remote, *cell, *generation, *chunks);
+                let (remote, cell, generation, chunks) = (remote.clone(), *cell, *generation, *chunks);
                 let Some(cell) = self.claim_cell(self.me, cell) else { return Step::Over };
+                let Some(remote) = remote else { return self.watch_sender(key, &cell, chunks) };
                 match cell.claim(generation, chunks.count()) {
                     Some(chunk) => {
                         let (offset, len) = chunks.range(chunk);
@@ -303,13 +311,24 @@ impl Core {
         let Some(Request { state: State::Incoming(incoming), .. }) = self.requests.get_mut(key) else {
             return Step::Over;
         };
-        let Some(local) = incoming.buf.range().and_then(|range| range.part(offset as usize, len as usize)) else {
-            self.finish_copying(key, Outcome::Failed("the receive's memory is not in one piece".into()));
+        let mut buf = incoming.buf.slice(0, total);
+        let outcome = self.copy_part(peer, Local::Target(&mut buf), &remote, offset, len);
+        self.after_read(key, peer, len, outcome)
+    }
+
+    /// One look at a message that its sender copies alone: what is there is unpacked if it is a packed form.
+    fn watch_sender(&mut self, key: SlabKey, cell: &ClaimCell, chunks: Chunks) -> Step {
+        let done = cell.done();
+        if done >= chunks.count().into() {
+            self.stats.shared_received += 1;
+            self.finish_copying(key, Outcome::Done);
+            return Step::Over;
+        }
+        let Some(Request { state: State::Incoming(incoming), .. }) = self.requests.get_mut(key) else {
             return Step::Over;
         };
-        let from = RemoteMemory { address: remote.address.wrapping_add(offset), rkey: remote.rkey };
-        let outcome = self.copy(peer, DirectCopy::Read { local, remote: from });
-        self.after_read(key, peer, len, outcome)
+        let done_bytes = done.saturating_mul(chunks.chunk_bytes()).min(chunks.len_bytes());
+        if Self::unpack_arrived(incoming, done_bytes) { Step::Moved } else { Step::Waiting }
     }
 
     fn after_read(&mut self, key: SlabKey, peer: PeerId, len: u64, outcome: Result<(), DirectCopyError>) -> Step {
@@ -353,11 +372,14 @@ impl Core {
 
     /// Ends a receive that this side copied: the sender may have its memory back.
     fn finish_copying(&mut self, key: SlabKey, outcome: Outcome) {
-        let Some(Request { state: State::Incoming(incoming), .. }) = self.requests.get(key) else { return };
+        let Some(Request { state: State::Incoming(incoming), .. }) = self.requests.get_mut(key) else { return };
         let (envelope, send) = (incoming.envelope, incoming.send);
+        if outcome == Outcome::Done {
+            Self::unpack_arrived(incoming, envelope.len_bytes);
+        }
         if let IncomingWay::Shared { region, cell, .. } = &incoming.way {
             let (region, cell) = (*region, *cell);
-            self.registrations.release(&mut *self.context, region);
+            self.release(region);
             self.free_cells.push(cell);
         }
         self.send_control(envelope.peer, Message::Finished { send });
@@ -365,9 +387,15 @@ impl Core {
     }
 
     /// Copies between this process and the peer, and remembers whether the system lets us.
-    fn copy(&mut self, peer: PeerId, copy: DirectCopy) -> Result<(), DirectCopyError> {
+    pub(crate) fn copy(&mut self, peer: PeerId, copy: DirectCopy) -> Result<(), DirectCopyError> {
         self.peer(peer).map_err(|_| DirectCopyError::PeerGone)?;
         let outcome = self.context.copy(PeerIndex(peer), &copy);
+        self.note_reach(peer, outcome);
+        outcome
+    }
+
+    /// Remembers whether the system lets us copy.
+    pub(crate) fn note_reach(&mut self, peer: PeerId, outcome: Result<(), DirectCopyError>) {
         if let Some(Some(entry)) = self.peers.get_mut(peer as usize) {
             match outcome {
                 Ok(()) => entry.reach = Reach::Works,
@@ -375,7 +403,6 @@ impl Core {
                 Err(_) => {}
             }
         }
-        outcome
     }
 }
 

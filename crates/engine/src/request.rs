@@ -2,11 +2,10 @@
 
 use base::SlabKey;
 use datatype::{RecvBuf, SendBuf};
-use fabric::RemoteMemory;
-use protocol::registration::Registration;
 use protocol::rendezvous::Chunks;
 
 use crate::matching::Links;
+use crate::scattered::{Held, Place};
 
 /// A process of the world, numbered from 0.
 pub type PeerId = u32;
@@ -114,6 +113,8 @@ pub(crate) enum State {
 /// A long message on its way in.
 pub(crate) struct Incoming {
     pub(crate) buf: RecvBuf,
+    /// Where `buf`, a packed form, is to be unpacked to, and how many bytes of it have been.
+    pub(crate) unpack_into: Option<(RecvBuf, u64)>,
     pub(crate) envelope: Envelope,
     /// The sender's request.
     pub(crate) send: u64,
@@ -122,9 +123,9 @@ pub(crate) struct Incoming {
 
 pub(crate) enum IncomingWay {
     /// This side reads, from here on.
-    Read { remote: RemoteMemory, next: u64 },
-    /// Both sides copy.
-    Shared { remote: RemoteMemory, region: Registration, cell: u32, generation: u32, chunks: Chunks },
+    Read { remote: Place, next: u64 },
+    /// Both sides copy; the sender alone if this side does not know where the data lies there.
+    Shared { remote: Option<Place>, region: Held, cell: u32, generation: u32, chunks: Chunks },
     /// Pieces come through the channel; this many bytes have.
     Staged { received: u64 },
 }
@@ -134,7 +135,7 @@ pub(crate) struct OutgoingSend {
     pub(crate) buf: SendBuf,
     pub(crate) envelope: Envelope,
     pub(crate) key: u64,
-    pub(crate) region: Option<Registration>,
+    pub(crate) region: Option<Held>,
     /// Synchronous: the receiver must say that it matched.
     pub(crate) synchronous: bool,
 }

@@ -1,5 +1,6 @@
 //! Counters: what took which way.
 
+use base::config::DatatypeScheme;
 use protocol::registration::CacheStats;
 
 /// Counts of one process since it started.
@@ -33,6 +34,10 @@ pub struct Stats {
     pub held_back: u64,
     /// Records that made no sense and were dropped.
     pub refused_records: u64,
+    /// Long messages received of which one side was not in one piece, by scheme.
+    pub schemes: SchemeCounts,
+    /// Layouts of datatypes read from peers.
+    pub layouts_read: u64,
     /// What the cache of registered memory has done.
     pub registrations: CacheStats,
     /// Connections over verbs made so far.
@@ -76,6 +81,37 @@ impl PeerStats {
     pub(crate) fn count_eager(&mut self, len_bytes: u64) {
         self.eager_sent += 1;
         self.eager_sent_bytes += len_bytes;
+    }
+}
+
+/// Messages by the scheme that took them across.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SchemeCounts {
+    /// Packed, sent, unpacked.
+    pub generic: u64,
+    /// Packed and unpacked in segments through the channel.
+    pub bc_spup: u64,
+    /// Gathered by the sender, unpacked by the receiver.
+    pub rwg_up: u64,
+    /// Packed by the sender, scattered by the receiver.
+    pub p_rrs: u64,
+    /// Written piece by piece by the sender.
+    pub multi_w: u64,
+    /// Copied from layout to layout.
+    pub direct: u64,
+}
+
+impl SchemeCounts {
+    /// The count of one scheme; a message is never counted as `auto`.
+    pub(crate) fn of(&mut self, scheme: DatatypeScheme) -> &mut u64 {
+        match scheme {
+            DatatypeScheme::Generic => &mut self.generic,
+            DatatypeScheme::Auto | DatatypeScheme::BcSpup => &mut self.bc_spup,
+            DatatypeScheme::RwgUp => &mut self.rwg_up,
+            DatatypeScheme::PRrs => &mut self.p_rrs,
+            DatatypeScheme::MultiW => &mut self.multi_w,
+            DatatypeScheme::Direct => &mut self.direct,
+        }
     }
 }
 
@@ -134,6 +170,21 @@ impl Stats {
         total("senders held back, times", "Times senders were held back because the budget was used up.", |stats| {
             stats.held_back
         }),
+        total("datatypes generic", "Long messages packed and unpacked as a whole.", |stats| stats.schemes.generic),
+        total("datatypes bc-spup", "Long messages packed and unpacked in segments through the channel.", |stats| {
+            stats.schemes.bc_spup
+        }),
+        total("datatypes rwg-up", "Long messages gathered by the sender into packed segments.", |stats| {
+            stats.schemes.rwg_up
+        }),
+        total("datatypes p-rrs", "Long messages packed by the sender and scattered by the receiver.", |stats| {
+            stats.schemes.p_rrs
+        }),
+        total("datatypes multi-w", "Long messages that the sender wrote piece by piece.", |stats| {
+            stats.schemes.multi_w
+        }),
+        total("datatypes direct", "Long messages copied from layout to layout.", |stats| stats.schemes.direct),
+        total("layouts read", "Layouts of datatypes read from other processes.", |stats| stats.layouts_read),
         total("registrations found", "Buffers of long messages that were registered already.", |stats| {
             stats.registrations.hits
         }),

@@ -16,9 +16,10 @@
 pub mod link;
 pub mod registration;
 pub mod rendezvous;
+pub mod schemes;
 pub mod verbs_channel;
 pub mod wire;
 
 pub use link::{Link, Outgoing};
 pub use rendezvous::{CopyPlan, Thresholds};
-pub use wire::{Message, RendezvousOffer, SharedCopy};
+pub use wire::{LayoutReference, Message, RendezvousOffer, ScatteredMemory, SharedCopy, SourceLayout};

@@ -89,6 +89,16 @@ impl Chunks {
             .then_some(chunks)
     }
 
+    /// Bytes of the message.
+    pub fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    /// Bytes of each chunk but the last.
+    pub fn chunk_bytes(&self) -> u64 {
+        self.chunk_bytes
+    }
+
     /// How many there are.
     pub fn count(&self) -> u32 {
         self.len_bytes.div_ceil(self.chunk_bytes) as u32

@@ -4,15 +4,18 @@
 //!   kind           long (128 bits)            payload
 //!   eager          match key, 0               data
 //!   eager-sync     match key, send id         data                               answered by acknowledge
-//!   request        match key, send id         length, address, rkey, flags       "request to send"
+//!   request        match key, send id         length, address, rkey, kind of layout [, scattered]
+//!                                                                                "request to send"
 //!   clear          send id, receive id        —                                  send it through the channel
-//!   clear-shared   send id, receive id        address, rkey, cell, generation, chunk length
+//!   clear-shared   send id, receive id        address, rkey, cell, generation, chunk length [, scattered]
+//!                                                                                short bit 0: the sender copies alone
 //!   data           receive id, offset         data                               short bit 0: last of its range
 //!   finished       send id, 0                 —                                  the receiver has everything
 //!   acknowledge    send id, 0                 —                                  matched
 //!   withdraw       match key, send id         —                                  the sender cancels
 //!   withdrawn      send id, 0                 —                                  it was not matched and is gone
 //! ```
+//! *scattered* is origin, count, and a reference to a layout: index, version, address, rkey and length of its wire form.
 
 use fabric::{RemoteMemory, Rkey};
 use lockfree::Record;
@@ -29,7 +32,7 @@ const WITHDRAW: u8 = 9;
 const WITHDRAWN: u8 = 10;
 
 /// Payload of the longest control record, in bytes.
-pub const CONTROL_MAX_BYTES: usize = 32;
+pub const CONTROL_MAX_BYTES: usize = 64;
 
 /// What a sender offers for rendezvous.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +41,44 @@ pub struct RendezvousOffer {
     pub len_bytes: u64,
     /// Where it lies, if it lies in one piece and is registered.
     pub memory: Option<RemoteMemory>,
+    /// How it lies there.
+    pub layout: SourceLayout,
+}
+
+/// How the data of a long message lies at its sender.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SourceLayout {
+    /// In one piece.
+    InOnePiece,
+    /// Scattered; it is packed on its way out.
+    Scattered,
+    /// Scattered over registered memory, as described.
+    Described(ScatteredMemory),
+}
+
+/// Elements of a datatype in a peer's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ScatteredMemory {
+    /// The peer's address of displacement 0 of the first element.
+    pub origin: u64,
+    /// How many elements there are.
+    pub count: u64,
+    /// Their layout.
+    pub layout: LayoutReference,
+}
+
+/// A layout of a peer: its place in the peer's table, and where to read it if that place holds another version than the
+/// one read last. Paper: datatypes §5.4.2
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LayoutReference {
+    /// Its place.
+    pub index: u32,
+    /// How often the place was filled.
+    pub version: u32,
+    /// Where its wire form lies.
+    pub memory: RemoteMemory,
+    /// Length of the wire form.
+    pub len_bytes: u32,
 }
 
 /// How two sides share the copying of one message.
@@ -45,6 +86,10 @@ pub struct RendezvousOffer {
 pub struct SharedCopy {
     /// Where it is to go.
     pub target: RemoteMemory,
+    /// How it is to lie there, if not in one piece.
+    pub scattered: Option<ScatteredMemory>,
+    /// The sender copies alone.
+    pub alone: bool,
     /// The receiver's claim cell.
     pub cell: u32,
     /// The cell's generation for this message.
@@ -178,8 +223,12 @@ pub fn control(message: Message<'_>) -> Control {
             payload[..8].copy_from_slice(&offer.len_bytes.to_ne_bytes());
             payload[8..16].copy_from_slice(&memory.address.to_ne_bytes());
             payload[16..20].copy_from_slice(&memory.rkey.0.to_ne_bytes());
-            payload[20] = offer.memory.is_some().into();
-            (record(REQUEST, key, send), 24)
+            payload[20] = u8::from(offer.memory.is_some()) | kind_of(offer.layout) << 1;
+            let len = match offer.layout {
+                SourceLayout::Described(scattered) => put_scattered(&mut payload, scattered),
+                SourceLayout::InOnePiece | SourceLayout::Scattered => SHORT_BYTES,
+            };
+            (record(REQUEST, key, send), len)
         }
         Message::Clear { send, receive } => (record(CLEAR, send, receive), 0),
         Message::ClearShared { send, receive, copy } => {
@@ -187,7 +236,11 @@ pub fn control(message: Message<'_>) -> Control {
             for (at, value) in [copy.target.rkey.0, copy.cell, copy.generation, copy.chunk_bytes].iter().enumerate() {
                 payload[8 + 4 * at..12 + 4 * at].copy_from_slice(&value.to_ne_bytes());
             }
-            (record(CLEAR_SHARED, send, receive), 24)
+            let len = match copy.scattered {
+                Some(scattered) => put_scattered(&mut payload, scattered),
+                None => SHORT_BYTES,
+            };
+            (Record { short: copy.alone.into(), ..record(CLEAR_SHARED, send, receive) }, len)
         }
         Message::Finished { send } => (record(FINISHED, send, 0), 0),
         Message::Acknowledge { send } => (record(ACKNOWLEDGE, send, 0), 0),
@@ -197,7 +250,7 @@ pub fn control(message: Message<'_>) -> Control {
             unreachable!("user data is not a control record")
         }
     };
-    Control { record, payload, len }
+    Control { record, payload, len: len as u8 }
 }
 
 /// Understands a record, or refuses it.
@@ -210,8 +263,15 @@ pub fn parse<'a>(record: Record, payload: &'a [u8]) -> Option<Message<'a>> {
         DATA => Message::Data { receive: first, offset: second, last: record.short & 1 != 0, data: payload },
         REQUEST => {
             let memory = RemoteMemory { address: word(payload, 8)?, rkey: Rkey(half(payload, 16)?) };
-            let registered = *payload.get(20)? != 0;
-            let offer = RendezvousOffer { len_bytes: word(payload, 0)?, memory: registered.then_some(memory) };
+            let flags = *payload.get(20)?;
+            let layout = match flags >> 1 {
+                0 => SourceLayout::InOnePiece,
+                1 => SourceLayout::Scattered,
+                2 => SourceLayout::Described(scattered(payload)?),
+                _ => return None,
+            };
+            let memory = (flags & 1 != 0).then_some(memory);
+            let offer = RendezvousOffer { len_bytes: word(payload, 0)?, memory, layout };
             Message::Request { key: first, send: second, offer }
         }
         CLEAR => Message::Clear { send: first, receive: second },
@@ -221,6 +281,8 @@ pub fn parse<'a>(record: Record, payload: &'a [u8]) -> Option<Message<'a>> {
                 cell: half(payload, 12)?,
                 generation: half(payload, 16)?,
                 chunk_bytes: half(payload, 20)?,
+                scattered: if payload.len() > SHORT_BYTES { Some(scattered(payload)?) } else { None },
+                alone: record.short & 1 != 0,
             };
             Message::ClearShared { send: first, receive: second, copy }
         }
@@ -230,6 +292,36 @@ pub fn parse<'a>(record: Record, payload: &'a [u8]) -> Option<Message<'a>> {
         WITHDRAWN => Message::Withdrawn { send: first },
         _ => return None,
     })
+}
+
+/// Length of a payload without the description of scattered memory.
+const SHORT_BYTES: usize = 24;
+
+fn kind_of(layout: SourceLayout) -> u8 {
+    match layout {
+        SourceLayout::InOnePiece => 0,
+        SourceLayout::Scattered => 1,
+        SourceLayout::Described(_) => 2,
+    }
+}
+
+/// Writes the description behind the rest; the length of both.
+fn put_scattered(payload: &mut [u8; CONTROL_MAX_BYTES], scattered: ScatteredMemory) -> usize {
+    let LayoutReference { index, version, memory, len_bytes } = scattered.layout;
+    for (at, value) in [scattered.origin, scattered.count, memory.address].iter().enumerate() {
+        payload[SHORT_BYTES + 8 * at..][..8].copy_from_slice(&value.to_ne_bytes());
+    }
+    for (at, value) in [index, version, memory.rkey.0, len_bytes].iter().enumerate() {
+        payload[SHORT_BYTES + 24 + 4 * at..][..4].copy_from_slice(&value.to_ne_bytes());
+    }
+    CONTROL_MAX_BYTES
+}
+
+fn scattered(payload: &[u8]) -> Option<ScatteredMemory> {
+    let memory = RemoteMemory { address: word(payload, 40)?, rkey: Rkey(half(payload, 56)?) };
+    let (index, version, len_bytes) = (half(payload, 48)?, half(payload, 52)?, half(payload, 60)?);
+    let layout = LayoutReference { index, version, memory, len_bytes };
+    Some(ScatteredMemory { origin: word(payload, 24)?, count: word(payload, 32)?, layout })
 }
 
 fn word(payload: &[u8], at: usize) -> Option<u64> {
@@ -247,10 +339,19 @@ mod tests {
     #[test]
     fn control_records_come_back_as_they_went() {
         let memory = RemoteMemory { address: 0x1234_5678_9abc_def0, rkey: Rkey(77) };
-        let copy = SharedCopy { target: memory, cell: 3, generation: 9, chunk_bytes: 65536 };
+        let layout = LayoutReference { index: 1, version: 2, memory, len_bytes: u32::MAX };
+        let scattered = ScatteredMemory { origin: u64::MAX - 1, count: 5, layout };
+        let copy =
+            SharedCopy { target: memory, scattered: None, alone: false, cell: 3, generation: 9, chunk_bytes: 65536 };
+        let written = SharedCopy { scattered: Some(scattered), alone: true, ..copy };
+        let layouts = [SourceLayout::InOnePiece, SourceLayout::Scattered, SourceLayout::Described(scattered)];
+        let offer = |memory, layout| RendezvousOffer { len_bytes: 3, memory, layout };
         let cases = [
-            Message::Request { key: 1, send: 2, offer: RendezvousOffer { len_bytes: 3, memory: Some(memory) } },
-            Message::Request { key: u64::MAX, send: 2, offer: RendezvousOffer { len_bytes: 3, memory: None } },
+            Message::Request { key: 1, send: 2, offer: offer(Some(memory), layouts[0]) },
+            Message::Request { key: u64::MAX, send: 2, offer: offer(None, layouts[0]) },
+            Message::Request { key: 1, send: 2, offer: offer(None, layouts[1]) },
+            Message::Request { key: 1, send: 2, offer: offer(Some(memory), layouts[2]) },
+            Message::ClearShared { send: 5, receive: 6, copy: written },
             Message::Clear { send: 5, receive: u64::MAX },
             Message::ClearShared { send: 5, receive: 6, copy },
             Message::Finished { send: 7 },
@@ -276,8 +377,15 @@ mod tests {
         for len in 0..21 {
             assert_eq!(parse(record(REQUEST, 1, 2), &vec![0xff; len]), None, "{len} bytes");
         }
-        for len in 0..24 {
+        for len in (0..24).chain(25..64) {
             assert_eq!(parse(record(CLEAR_SHARED, 1, 2), &vec![0xff; len]), None, "{len} bytes");
         }
+        let mut described = [0; 64];
+        described[20] = 2 << 1;
+        for len in 21..64 {
+            assert_eq!(parse(record(REQUEST, 1, 2), &described[..len]), None, "{len} bytes");
+        }
+        described[20] = 3 << 1;
+        assert_eq!(parse(record(REQUEST, 1, 2), &described), None);
     }
 }

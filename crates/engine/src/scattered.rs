@@ -1,0 +1,370 @@
+//! Long messages of which one side at least does not lie in one piece: schemes, and the copies they are made of.
+//!
+//! The sender says how its data lies ([`Core::offer`]), the receiver decides ([`Core::start_scattered`]), and both copy
+//! parts of the message between a buffer here and a [`Place`] there ([`Core::copy_part`]).
+
+use std::sync::Arc;
+
+use base::SlabKey;
+use base::config::DatatypeScheme;
+use datatype::{Layout, RecvBuf, ScatteredData, Segment, SendBuf};
+use fabric::{
+    Access, DirectCopy, DirectCopyError, LocalPieces, MemoryRegion, PeerIndex, PieceCopy, RemoteMemory, RemotePiece,
+    Rkey,
+};
+use protocol::registration::Registration;
+use protocol::rendezvous::{Chunks, Reach};
+use protocol::schemes::{self, Facts, Side};
+use protocol::wire::Message;
+use protocol::{CopyPlan, RendezvousOffer, ScatteredMemory, SharedCopy, SourceLayout};
+
+use crate::core::Core;
+use crate::request::{Envelope, Incoming, IncomingWay, PeerId, State};
+
+/// Segments of a peer's layout looked up at a time.
+const SEGMENTS: usize = 128;
+
+/// Where a peer's side of a message lies.
+#[derive(Clone)]
+pub(crate) enum Place {
+    /// In one piece.
+    Flat(RemoteMemory),
+    /// Scattered.
+    Scattered(Arc<ScatteredPlace>),
+}
+
+/// Elements in a peer's memory, and how they lie there.
+pub(crate) struct ScatteredPlace {
+    rkey: Rkey,
+    origin: u64,
+    count: u64,
+    layout: Arc<Layout>,
+}
+
+/// Memory that peers may reach for the time of a message.
+#[derive(Clone, Copy)]
+pub(crate) enum Held {
+    /// In one piece; it may stay registered for later messages.
+    Whole(Registration),
+    /// A message's pieces and the gaps between them.
+    Span(MemoryRegion),
+}
+
+impl Held {
+    /// Where it begins.
+    pub(crate) fn remote(&self) -> RemoteMemory {
+        match self {
+            Held::Whole(registration) => registration.region.remote(0),
+            Held::Span(region) => region.remote(0),
+        }
+    }
+}
+
+/// The data of a message in this process.
+pub(crate) enum Local<'a> {
+    /// To be copied from.
+    Source(&'a SendBuf),
+    /// To be copied to.
+    Target(&'a mut RecvBuf),
+}
+
+impl Place {
+    /// The pieces of the packed bytes `offset..offset + len`.
+    fn pieces(&self, offset: u64, len: u64) -> Vec<RemotePiece> {
+        let scattered = match self {
+            Place::Flat(memory) => {
+                return vec![RemotePiece { address: memory.address.wrapping_add(offset), len_bytes: len }];
+            }
+            Place::Scattered(scattered) => scattered,
+        };
+        let ScatteredPlace { origin, count, layout, .. } = &**scattered;
+        let (mut pieces, mut done) = (Vec::new(), 0);
+        let mut segments = [Segment::default(); SEGMENTS];
+        while done < len {
+            let used = layout.segments_at(*origin, *count, offset + done, len - done, &mut segments);
+            if used == 0 {
+                break;
+            }
+            for segment in &segments[..used] {
+                pieces.push(RemotePiece { address: segment.address as u64, len_bytes: segment.len_bytes });
+                done += segment.len_bytes;
+            }
+        }
+        pieces
+    }
+
+    fn rkey(&self) -> Rkey {
+        match self {
+            Place::Flat(memory) => memory.rkey,
+            Place::Scattered(scattered) => scattered.rkey,
+        }
+    }
+}
+
+impl Core {
+    /// A buffer to be sent by rendezvous: packed first where the scheme wants that.
+    pub(crate) fn packed_first(&self, buf: SendBuf) -> SendBuf {
+        let packs = matches!(self.datatypes.scheme, DatatypeScheme::Generic | DatatypeScheme::PRrs);
+        if !packs || buf.as_contiguous().is_some() {
+            return buf;
+        }
+        let mut packed = vec![0; buf.len_bytes() as usize].into_boxed_slice();
+        buf.pack_at(0, &mut packed);
+        SendBuf::from_owned(packed)
+    }
+
+    /// What is offered of a buffer that does not lie in one piece: where its pieces are, if it pays to copy them so.
+    pub(crate) fn offer(&mut self, to: PeerId, buf: &SendBuf) -> (Option<Held>, SourceLayout) {
+        let Some(data) = buf.scattered() else { return (None, SourceLayout::Scattered) };
+        let len_bytes = buf.len_bytes();
+        let worth = schemes::is_worth_describing(self.datatypes.scheme, len_bytes, data.block_count())
+            && len_bytes >= self.thresholds.cross_memory_min_bytes
+            && !matches!(self.peers.get(to as usize), Some(Some(peer)) if peer.reach == Reach::Refused);
+        match worth.then(|| self.describe(data, Access::REMOTE_READ)).flatten() {
+            Some((region, scattered)) => (Some(Held::Span(region)), SourceLayout::Described(scattered)),
+            None => (None, SourceLayout::Scattered),
+        }
+    }
+
+    /// Lets peers reach scattered elements and says how they lie.
+    fn describe(&mut self, data: ScatteredData<'_>, access: Access) -> Option<(MemoryRegion, ScatteredMemory)> {
+        let layout = self.layouts.publish(&mut *self.context, data.datatype)?;
+        let region = self.context.register_span(data.start, data.span_bytes, access).ok()?;
+        Some((region, ScatteredMemory { origin: data.origin as u64, count: data.count, layout }))
+    }
+
+    /// Takes back what a message held.
+    pub(crate) fn release(&mut self, held: Held) {
+        match held {
+            Held::Whole(registration) => self.registrations.release(&mut *self.context, registration),
+            Held::Span(region) => self.context.deregister(region),
+        }
+    }
+
+    /// Where a peer's memory lies that is registered as `memory` and scattered as described.
+    pub(crate) fn scattered_place(
+        &mut self,
+        peer: PeerId,
+        memory: RemoteMemory,
+        scattered: ScatteredMemory,
+        len_bytes: u64,
+    ) -> Option<Place> {
+        let layout = self.layouts.resolve(&mut *self.context, peer, scattered.layout)?;
+        // A description of less than the message would leave bytes that lie nowhere.
+        if layout.size().checked_mul(scattered.count)? < len_bytes {
+            return None;
+        }
+        let ScatteredMemory { origin, count, .. } = scattered;
+        Some(Place::Scattered(Arc::new(ScatteredPlace { rkey: memory.rkey, origin, count, layout })))
+    }
+
+    /// A long message of which one side at least is scattered has met its receive.
+    pub(crate) fn start_scattered(
+        &mut self,
+        receive: SlabKey,
+        buf: RecvBuf,
+        envelope: Envelope,
+        send: u64,
+        offer: RendezvousOffer,
+    ) {
+        let peer = envelope.peer;
+        let reach = self.peer(peer).map_or(Reach::Refused, |peer| peer.reach);
+        let source = match (offer.layout, offer.memory) {
+            (SourceLayout::Described(scattered), Some(memory)) => {
+                self.scattered_place(peer, memory, scattered, offer.len_bytes)
+            }
+            (SourceLayout::InOnePiece, Some(memory)) => Some(Place::Flat(memory)),
+            _ => None,
+        };
+        let facts = self.facts(&buf, offer, source.as_ref(), reach);
+        let scheme = facts.scheme(self.datatypes.scheme);
+        let incoming = Incoming { buf, unpack_into: None, envelope, send, way: IncomingWay::Staged { received: 0 } };
+        match (scheme, source) {
+            (DatatypeScheme::Direct, Some(source)) if facts.is_shared() && reach == Reach::Works => {
+                let chunk = (offer.len_bytes / 8).clamp(32 << 10, 256 << 10) & !4095;
+                self.begin_shared(receive, incoming, Some(source), chunk as u32, scheme);
+            }
+            (DatatypeScheme::Direct | DatatypeScheme::PRrs, Some(remote)) => {
+                let way = IncomingWay::Read { remote, next: 0 };
+                self.begin(receive, Incoming { way, ..incoming }, scheme);
+            }
+            (DatatypeScheme::MultiW, _) => {
+                let chunk = schemes::segment_bytes(offer.len_bytes, false);
+                self.begin_shared(receive, incoming, None, chunk, scheme);
+            }
+            (DatatypeScheme::RwgUp, _) => {
+                let chunk = schemes::segment_bytes(offer.len_bytes, !self.datatypes.segment_unpack);
+                self.begin_shared(receive, with_packed_form(incoming), None, chunk, scheme);
+            }
+            (DatatypeScheme::Generic, source) => self.begin_generic(receive, with_packed_form(incoming), source, reach),
+            _ => self.begin(receive, incoming, DatatypeScheme::BcSpup),
+        }
+    }
+
+    fn facts(&self, buf: &RecvBuf, offer: RendezvousOffer, source: Option<&Place>, reach: Reach) -> Facts {
+        let len_bytes = offer.len_bytes;
+        let long_enough = len_bytes >= self.thresholds.cross_memory_min_bytes;
+        let target = match buf.scattered() {
+            Some(data) => Side { block_count: data.block_count(), is_reachable: true },
+            // In one piece, or elements of which the first is not whole.
+            None => Side { block_count: 1, is_reachable: buf.as_contiguous().is_some() },
+        };
+        let block_count = match (source, offer.layout) {
+            (Some(Place::Scattered(place)), _) => place.layout.block_count().saturating_mul(place.count),
+            (_, SourceLayout::InOnePiece) => 1,
+            // Packed by a sender that found its blocks short.
+            _ => len_bytes.div_ceil(64),
+        };
+        Facts {
+            len_bytes,
+            source: Side { block_count, is_reachable: source.is_some() },
+            target,
+            may_reach: long_enough && reach != Reach::Refused,
+            may_share: len_bytes >= self.thresholds.shared_min_bytes,
+        }
+    }
+
+    /// The message goes on as one long message between packed forms.
+    fn begin_generic(&mut self, receive: SlabKey, incoming: Incoming, source: Option<Place>, reach: Reach) {
+        let len_bytes = incoming.envelope.len_bytes;
+        let plan = self.thresholds.plan(len_bytes, source.is_some(), reach);
+        match (plan, source) {
+            (CopyPlan::Shared { chunk_bytes }, Some(source)) => {
+                self.begin_shared(receive, incoming, Some(source), chunk_bytes, DatatypeScheme::Generic);
+            }
+            (CopyPlan::Read, Some(remote)) => {
+                let way = IncomingWay::Read { remote, next: 0 };
+                self.begin(receive, Incoming { way, ..incoming }, DatatypeScheme::Generic);
+            }
+            _ => self.begin(receive, incoming, DatatypeScheme::Generic),
+        }
+    }
+
+    /// Asks the sender to copy chunks; the receiver does so, too, if it knows the `source`.
+    fn begin_shared(
+        &mut self,
+        receive: SlabKey,
+        mut incoming: Incoming,
+        source: Option<Place>,
+        chunk_bytes: u32,
+        scheme: DatatypeScheme,
+    ) {
+        let (peer, len_bytes, send) = (incoming.envelope.peer, incoming.envelope.len_bytes, incoming.send);
+        let opened = match incoming.buf.range() {
+            Some(range) => range
+                .part(0, len_bytes as usize)
+                .and_then(|range| self.open_shared(range, len_bytes, chunk_bytes))
+                .map(|(region, cell, generation, chunks)| (Held::Whole(region), None, cell, generation, chunks)),
+            None => self.open_shared_span(&incoming.buf, len_bytes, chunk_bytes),
+        };
+        let Some((held, scattered, cell, generation, chunks)) = opened else {
+            // Out of cells or regions.
+            let way = match source {
+                Some(remote) => IncomingWay::Read { remote, next: 0 },
+                None => IncomingWay::Staged { received: 0 },
+            };
+            return self.begin(receive, Incoming { way, ..incoming }, scheme);
+        };
+        let alone = source.is_none();
+        let copy = SharedCopy { target: held.remote(), scattered, alone, cell, generation, chunk_bytes };
+        self.send_control(peer, Message::ClearShared { send, receive: receive.to_bits(), copy });
+        let way = IncomingWay::Shared { remote: source, region: held, cell, generation, chunks };
+        self.begin(receive, Incoming { way, ..incoming }, scheme);
+    }
+
+    fn open_shared_span(
+        &mut self,
+        buf: &RecvBuf,
+        len_bytes: u64,
+        chunk_bytes: u32,
+    ) -> Option<(Held, Option<ScatteredMemory>, u32, u32, Chunks)> {
+        let chunks = Chunks::new(len_bytes, chunk_bytes)?;
+        let (region, scattered) = self.describe(buf.scattered()?, Access::REMOTE_WRITE)?;
+        let Some(cell) = self.free_cells.pop() else {
+            self.context.deregister(region);
+            return None;
+        };
+        let generation = self.claim_cell(self.me, cell)?.open();
+        Some((Held::Span(region), Some(scattered), cell, generation, chunks))
+    }
+
+    /// The receive goes its way from here on.
+    fn begin(&mut self, receive: SlabKey, incoming: Incoming, scheme: DatatypeScheme) {
+        let (peer, send) = (incoming.envelope.peer, incoming.send);
+        *self.stats.schemes.of(scheme) += 1;
+        if matches!(incoming.way, IncomingWay::Staged { .. }) {
+            self.send_control(peer, Message::Clear { send, receive: receive.to_bits() });
+        } else {
+            self.copying.push(receive);
+        }
+        if let Some(request) = self.requests.get_mut(receive) {
+            request.state = State::Incoming(Box::new(incoming));
+        }
+    }
+
+    /// Copies the packed bytes `offset..offset + len` between a buffer here and a place of `peer`.
+    pub(crate) fn copy_part(
+        &mut self,
+        peer: PeerId,
+        local: Local<'_>,
+        place: &Place,
+        offset: u64,
+        len: u64,
+    ) -> Result<(), DirectCopyError> {
+        let part = |at: u64| usize::try_from(at).map_err(|_| DirectCopyError::AccessError);
+        let (from, to, whole);
+        let pieces = match local {
+            Local::Source(buf) => match (buf.range(), place) {
+                (Some(range), Place::Flat(memory)) => {
+                    let local = range.part(part(offset)?, part(len)?).ok_or(DirectCopyError::AccessError)?;
+                    whole = DirectCopy::Write { local, remote: behind(*memory, offset) };
+                    return self.copy(peer, whole);
+                }
+                _ => {
+                    from = buf.ranges_at(offset, len);
+                    LocalPieces::From(&from)
+                }
+            },
+            Local::Target(buf) => match (buf.range(), place) {
+                (Some(range), Place::Flat(memory)) => {
+                    let local = range.part(part(offset)?, part(len)?).ok_or(DirectCopyError::AccessError)?;
+                    whole = DirectCopy::Read { local, remote: behind(*memory, offset) };
+                    return self.copy(peer, whole);
+                }
+                _ => {
+                    to = buf.ranges_at(offset, len);
+                    LocalPieces::To(&to)
+                }
+            },
+        };
+        let remote = place.pieces(offset, len);
+        let list_max = if self.datatypes.list_post { usize::MAX } else { 1 };
+        self.peer(peer).map_err(|_| DirectCopyError::PeerGone)?;
+        let copy = PieceCopy { local: pieces, remote: &remote, rkey: place.rkey(), list_max };
+        let outcome = self.context.copy_pieces(PeerIndex(peer), &copy);
+        self.note_reach(peer, outcome);
+        outcome
+    }
+
+    /// Unpacks what has arrived of a packed form: whole chunks, as many as are `done`.
+    pub(crate) fn unpack_arrived(incoming: &mut Incoming, done_bytes: u64) -> bool {
+        let Incoming { buf, unpack_into: Some((target, unpacked)), .. } = incoming else { return false };
+        let Some(packed) = buf.as_contiguous().and_then(|bytes| bytes.get(*unpacked as usize..done_bytes as usize))
+        else {
+            return false;
+        };
+        target.unpack_at(*unpacked, packed);
+        *unpacked = done_bytes;
+        !packed.is_empty()
+    }
+}
+
+/// The same receive, of which the packed form comes first into memory of our own.
+fn with_packed_form(incoming: Incoming) -> Incoming {
+    let packed = RecvBuf::from_owned(vec![0; incoming.envelope.len_bytes as usize].into());
+    Incoming { buf: packed, unpack_into: Some((incoming.buf, 0)), ..incoming }
+}
+
+fn behind(memory: RemoteMemory, offset: u64) -> RemoteMemory {
+    RemoteMemory { address: memory.address.wrapping_add(offset), rkey: memory.rkey }
+}

@@ -1,0 +1,189 @@
+//! How data that does not lie in one piece gets across. Paper: datatypes §4, §5, §6
+//!
+//! ```text
+//!   generic   pack all ─▶ one long message ─▶ unpack all               memory for both packed forms each time
+//!   bc-spup   pack a segment │ transfer │ unpack a segment              through the channel, at the same time
+//!   rwg-up    the sender gathers into the receiver's segments ─▶ unpack one packed form, at the receiver
+//!   p-rrs     pack all ─▶ the receiver scatters what it reads           one packed form, at the sender
+//!   multi-w   the sender writes each piece where it belongs             no packed form; the receiver's layout is sent
+//!   direct    both sides copy pieces from layout to layout              no packed form; both layouts are sent
+//! ```
+//! [`choose`] compares what the ways would take by the number of blocks on either side. Its constants were measured on
+//! one machine (Zen 4, Linux 6); they matter by their ratios: a block of the peer costs the kernel as much as copying
+//! 5 KiB, a block of this process as much as 400 bytes.
+
+pub use base::config::DatatypeScheme as Scheme;
+
+/// Time to copy 1,024 bytes across memory, in nanoseconds.
+const CROSS_KIB_NS: u64 = 73;
+/// Time that a block of the other process costs when it is copied across memory, in nanoseconds.
+const REMOTE_BLOCK_NS: u64 = 330;
+/// Time that a block of this process costs when it is copied across memory, in nanoseconds.
+const LOCAL_BLOCK_NS: u64 = 28;
+/// Time that 1,024 bytes take through the channel when both sides keep up, in nanoseconds.
+const STAGED_KIB_NS: u64 = 118;
+/// Time to pack or unpack one more block, in nanoseconds.
+const PACK_BLOCK_NS: u64 = 2;
+/// Segments of a packed form are between these, and there are at least two. Paper: datatypes §7.2
+const SEGMENT_BYTES: (u64, u64) = (8 << 10, 128 << 10);
+
+/// One side of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Side {
+    /// Blocks of consecutive bytes that its data is cut into.
+    pub block_count: u64,
+    /// The other side may copy from or to it.
+    pub is_reachable: bool,
+}
+
+/// What is known when a message has met its receive, of which one at least is not in one piece.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Facts {
+    /// Length of the message.
+    pub len_bytes: u64,
+    /// Where it comes from.
+    pub source: Side,
+    /// Where it goes to.
+    pub target: Side,
+    /// The processes may copy from each other's memory at all.
+    pub may_reach: bool,
+    /// Both sides may copy at the same time.
+    pub may_share: bool,
+}
+
+impl Facts {
+    /// The scheme to use where `asked` is wanted: that one if it can be had, or the channel.
+    pub fn scheme(&self, asked: Scheme) -> Scheme {
+        let reads = self.may_reach && self.source.is_reachable;
+        let possible = match asked {
+            Scheme::Auto => return self.choose(),
+            Scheme::Generic | Scheme::BcSpup => true,
+            Scheme::RwgUp | Scheme::MultiW => self.may_reach && self.target.is_reachable,
+            Scheme::PRrs => reads && self.source.block_count == 1,
+            Scheme::Direct => reads,
+        };
+        if possible { asked } else { Scheme::BcSpup }
+    }
+
+    /// The fastest way: the channel, or straight from layout to layout.
+    fn choose(&self) -> Scheme {
+        let reads = self.may_reach && self.source.is_reachable;
+        if reads && self.direct_ns() < self.staged_ns() { Scheme::Direct } else { Scheme::BcSpup }
+    }
+
+    /// True if both sides had better copy: one that is much slower would keep the last chunk to itself.
+    pub fn is_shared(&self) -> bool {
+        let (read, write) = (self.read_ns(), self.write_ns());
+        self.may_share && self.target.is_reachable && write <= 3 * read
+    }
+
+    fn read_ns(&self) -> u64 {
+        cross_ns(self.len_bytes, self.source.block_count, self.target.block_count)
+    }
+
+    fn write_ns(&self) -> u64 {
+        cross_ns(self.len_bytes, self.target.block_count, self.source.block_count)
+    }
+
+    fn direct_ns(&self) -> u64 {
+        let (read, write) = (self.read_ns(), self.write_ns());
+        let together = |read: u64, write: u64| (read / 2).saturating_mul(write) / (read / 2 + write / 2).max(1);
+        if self.is_shared() { together(read, write) } else { read }
+    }
+
+    fn staged_ns(&self) -> u64 {
+        let blocks = self.source.block_count.max(self.target.block_count);
+        kib_ns(self.len_bytes, STAGED_KIB_NS).saturating_add(blocks.saturating_mul(PACK_BLOCK_NS))
+    }
+}
+
+/// Whether a sender should say where the pieces of a message lie: it pays at least if they go into one piece.
+pub fn is_worth_describing(asked: Scheme, len_bytes: u64, block_count: u64) -> bool {
+    let target = Side { block_count: 1, is_reachable: true };
+    let source = Side { block_count, is_reachable: true };
+    let facts = Facts { len_bytes, source, target, may_reach: true, may_share: true };
+    match asked {
+        Scheme::Auto => facts.choose() == Scheme::Direct,
+        Scheme::Direct => true,
+        Scheme::Generic | Scheme::BcSpup | Scheme::RwgUp | Scheme::PRrs | Scheme::MultiW => false,
+    }
+}
+
+/// Bytes of a segment of a packed form; all in one if `whole`.
+pub fn segment_bytes(len_bytes: u64, whole: bool) -> u32 {
+    let (least, most) = SEGMENT_BYTES;
+    let segment = if whole { len_bytes } else { (len_bytes / 8).clamp(least, most) & !63 };
+    u32::try_from(segment.max(1)).unwrap_or(u32::MAX - 63)
+}
+
+fn cross_ns(len_bytes: u64, remote_blocks: u64, local_blocks: u64) -> u64 {
+    kib_ns(len_bytes, CROSS_KIB_NS)
+        .saturating_add(remote_blocks.saturating_mul(REMOTE_BLOCK_NS))
+        .saturating_add(local_blocks.saturating_mul(LOCAL_BLOCK_NS))
+}
+
+fn kib_ns(len_bytes: u64, ns: u64) -> u64 {
+    (len_bytes / 16).saturating_mul(ns) / 64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(len_bytes: u64, source_block: u64, target_block: u64) -> Facts {
+        let side = |block: u64| Side { block_count: len_bytes.div_ceil(block), is_reachable: true };
+        let (source, target) = (side(source_block), side(target_block));
+        Facts { len_bytes, source, target, may_reach: true, may_share: true }
+    }
+
+    #[test]
+    fn large_blocks_are_copied_from_layout_to_layout_and_small_ones_packed() {
+        let whole = 1 << 20;
+        let cases = [
+            (8192, 8192, Scheme::Direct),
+            (4096, 4096, Scheme::Direct),
+            (1024, 1024, Scheme::BcSpup),
+            (64, 64, Scheme::BcSpup),
+            (whole, 4096, Scheme::Direct),
+            (whole, 1024, Scheme::Direct),
+            (whole, 64, Scheme::BcSpup),
+            (8192, 64, Scheme::BcSpup),
+        ];
+        for (source, target, expected) in cases {
+            let facts = facts(whole, source, target);
+            assert_eq!(facts.scheme(Scheme::Auto), expected, "blocks of {source} to blocks of {target}");
+            let refused = Facts { may_reach: false, ..facts };
+            assert_eq!(refused.scheme(Scheme::Auto), Scheme::BcSpup);
+        }
+    }
+
+    #[test]
+    fn who_asks_for_a_scheme_gets_it_where_it_can_be_had() {
+        let scattered = facts(1 << 20, 64, 64);
+        let all = [Scheme::Generic, Scheme::BcSpup, Scheme::RwgUp, Scheme::MultiW, Scheme::Direct];
+        for scheme in all {
+            assert_eq!(scattered.scheme(scheme), scheme);
+        }
+        assert_eq!(scattered.scheme(Scheme::PRrs), Scheme::BcSpup, "nothing has been packed");
+        assert_eq!(facts(1 << 20, 1 << 20, 64).scheme(Scheme::PRrs), Scheme::PRrs);
+        for scheme in [Scheme::RwgUp, Scheme::MultiW, Scheme::Direct] {
+            assert_eq!(Facts { may_reach: false, ..scattered }.scheme(scheme), Scheme::BcSpup);
+        }
+        assert!(!facts(1 << 20, 1 << 20, 64).is_shared(), "the sender would be far slower than the receiver");
+        assert!(facts(1 << 20, 8192, 8192).is_shared());
+    }
+
+    #[test]
+    fn segments_are_at_least_two_and_no_model_overflows() {
+        assert_eq!(segment_bytes(16 << 10, false), 8 << 10);
+        assert_eq!(segment_bytes(1 << 20, false), 128 << 10);
+        assert_eq!(segment_bytes(1 << 20, true), 1 << 20);
+        assert_eq!(segment_bytes(3, false), 8 << 10);
+        assert!(segment_bytes(u64::MAX, true) > 0);
+        let huge = facts(u64::MAX, 1, 1);
+        assert_eq!(huge.scheme(Scheme::Auto), Scheme::BcSpup);
+        assert!(is_worth_describing(Scheme::Auto, 1 << 20, 128));
+        assert!(!is_worth_describing(Scheme::Auto, 1 << 20, 1 << 17));
+        assert!(is_worth_describing(Scheme::Direct, 1 << 20, 1 << 17));
+    }
+}
