@@ -168,7 +168,10 @@ impl Core {
         offer: RendezvousOffer,
     ) {
         let peer = envelope.peer;
-        let reach = self.peer(peer).map_or(Reach::Refused, |peer| peer.reach);
+        let Ok(entry) = self.peer(peer) else { return };
+        entry.traffic.rendezvous_received += 1;
+        entry.traffic.rendezvous_received_bytes += offer.len_bytes;
+        let reach = entry.reach;
         let source = match (offer.layout, offer.memory) {
             (SourceLayout::Described(scattered), Some(memory)) => {
                 self.scattered_place(peer, memory, scattered, offer.len_bytes)
