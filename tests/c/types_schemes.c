@@ -78,8 +78,10 @@ static void transpose(void)
     OK(MPI_Alltoall(matrix, 1, sized, turned, rows * width, MPI_INT, MPI_COMM_WORLD));
     for (int peer = 0; peer < world_size; peer++)
         for (int row = 0; row < rows; row += 17)
-            for (int at = 0; at < width; at += 13)
-                CHECK(turned[(peer * rows + row) * width + at] == peer * 10000000 + row * all + world_rank * width + at);
+            for (int at = 0; at < width; at += 13) {
+                int number = row * all + world_rank * width + at;
+                CHECK(turned[(peer * rows + row) * width + at] == peer * 10000000 + number);
+            }
     OK(MPI_Type_free(&columns));
     OK(MPI_Type_free(&sized));
     free(matrix);
