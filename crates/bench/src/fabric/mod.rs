@@ -12,6 +12,7 @@ mod helper;
 mod opening;
 mod private;
 mod process;
+mod raw;
 mod sampling;
 mod transfer;
 mod turns;
@@ -43,7 +44,8 @@ pub const PRESENT: &str = "present";
 pub struct Options {
     /// Tests or groups (`ferrovia bench list`), quick or all
     tests: Vec<String>,
-    /// Devices to measure beside each other: shm, tcp, sim, verbs, loopback; present: those found here but the last
+    /// Devices to measure beside each other: shm, tcp, sim, verbs, loopback; present: those found here but the last;
+    /// socket: bare sockets, the floor of tcp
     #[arg(short, long, value_delimiter = ',', default_value = PRESENT, value_name = "NAME")]
     device: Vec<String>,
     /// Where the other ends live
@@ -138,7 +140,7 @@ pub fn records(suite: &Suite, options: &Options) -> Result<Records> {
 pub fn devices(words: &[String]) -> Result<Vec<String>> {
     let mut names: Vec<String> = Vec::new();
     for word in words {
-        let known = boot::DEVICES.contains(&word.as_str());
+        let known = boot::DEVICES.contains(&word.as_str()) || *word == raw::NAME;
         if word == PRESENT {
             let config = boot::configuration().context("the settings in the environment")?;
             let found = boot::devices(&config).into_iter().filter(|device| device.found.is_ok());
@@ -148,7 +150,7 @@ pub fn devices(words: &[String]) -> Result<Vec<String>> {
         } else if known {
             names.push(word.clone());
         } else {
-            bail!("there is no device {word:?}; there are {}", boot::DEVICES.join(", "));
+            bail!("there is no device {word:?}; there are {}, {}", boot::DEVICES.join(", "), raw::NAME);
         }
     }
     let mut once = BTreeSet::new();
@@ -223,6 +225,7 @@ fn measured(options: &Options, test: &Test, device: &str, sampling: &Sampling) -
     for bytes in sizes {
         for values in combinations(&parameters) {
             let rows = match test.group.as_str() {
+                _ if device == raw::NAME => raw::measure(test.program(), *bytes, &values, sampling)?,
                 "costs" => costs::measure(test.program(), opening.alone()?, *bytes, sampling)?,
                 _ => transfer::measure(test.program(), &opening, *bytes, &values, sampling)?,
             };
