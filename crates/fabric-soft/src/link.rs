@@ -61,6 +61,8 @@ pub struct LinkProperties {
     pub multicast: bool,
     /// [`Link::allocate`] gives memory that peers map.
     pub mapped_memory: bool,
+    /// A packet alone is dear: acknowledgements do well to wait for one they can ride with.
+    pub answers_ride: bool,
     /// Memory a peer costs, in bytes.
     pub peer_bytes: u64,
 }
@@ -74,11 +76,14 @@ pub struct Outgoing<'a> {
     pub lent: bool,
     /// True if they are what a peer's read asked for: their owner may deregister them at any moment, and is right.
     pub is_answer: bool,
+    /// More packets may follow at once; a link that gains by it sends them together. [`Link::flush`] is called when all
+    /// have been given to it.
+    pub more: bool,
 }
 
 impl Outgoing<'_> {
     /// No payload.
-    pub const NONE: Self = Self { ranges: &[], lent: false, is_answer: false };
+    pub const NONE: Self = Self { ranges: &[], lent: false, is_answer: false, more: false };
 
     /// Bytes in all.
     pub fn len_bytes(&self) -> u64 {
@@ -139,6 +144,9 @@ pub trait Link: Send {
 
     /// Sends one packet.
     fn send(&mut self, to: LinkPeer, header: &[u8; HEADER_BYTES], payload: Outgoing<'_>) -> SendOutcome;
+
+    /// Sends what [`Outgoing::more`] let it hold back.
+    fn flush(&mut self) {}
 
     /// Moves what can be moved without waiting, and hands over what has come.
     fn progress(&mut self, responder: &mut dyn Responder);

@@ -67,6 +67,7 @@ impl LoopbackHub {
             single_copy: Err("payload is copied into a mailbox".into()),
             multicast: true,
             mapped_memory: false,
+            answers_ride: false,
             peer_bytes: 0,
         };
         Ok(LoopbackLink { hub: Arc::clone(&self.hub), me, bell, properties, lost: Vec::new(), start: Instant::now() })

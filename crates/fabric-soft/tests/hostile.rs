@@ -121,6 +121,7 @@ fn victim() -> Victim {
         single_copy: Ok(()),
         multicast: true,
         mapped_memory: false,
+        answers_ride: false,
         peer_bytes: 0,
     };
     let mut adapter = SoftContext::new(HostileLink { wire: Arc::clone(&wire), properties });

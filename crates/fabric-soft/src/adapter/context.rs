@@ -14,6 +14,7 @@ use fabric::{
 
 use super::completion::Completions;
 use super::core::{InSeveral, MULTI_QUEUE_MAX, OWN, SharedReceives, Way};
+use super::initiator::Riders;
 use super::queue_pair::{QueuePairObject, Send};
 use super::receive::{Posted, Receive, ReceiveQueue};
 use super::{DEPTH_MAX, INLINE_MAX_BYTES, SCATTER_GATHER_MAX, SoftContext};
@@ -115,6 +116,8 @@ impl<L: Link> Context for SoftContext<L> {
         let deadline = [self.core.next_deadline(), self.link.deadline()].into_iter().flatten().min();
         notifier.wake_after(deadline.map(|deadline| deadline.saturating_sub(now)));
         self.core.arm(queue, on);
+        self.core.send_answers(&mut self.link, Riders::GoAlone);
+        self.link.flush();
         self.link.prepare_sleep()
     }
 
@@ -375,6 +378,7 @@ impl<L: Link> Context for SoftContext<L> {
             if self.core.start(&mut self.link, number) {
                 self.core.list(number);
             }
+            self.link.flush();
             if !self.core.own_packets.is_empty() {
                 self.push();
             }

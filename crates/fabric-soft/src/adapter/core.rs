@@ -12,6 +12,7 @@ use super::queue_pair::QueuePairObject;
 use super::receive::{Posted, Receive, ReceiveQueue};
 use super::regions::{Regions, RemoteUse};
 use super::responder::Arriving;
+use super::riding::Riding;
 use super::shown::ShownReceive;
 use crate::link::{Board, HEADER_BYTES, LinkPeer};
 use crate::numbered::{Numbered, handle, number_of};
@@ -58,6 +59,8 @@ pub(super) struct Answer {
     pub(super) packet: Packet,
     /// What a read brings: looked up again when it is sent, for the region may have gone.
     pub(super) bytes: Option<RemoteUse>,
+    /// It may wait for a packet to ride with.
+    pub(super) may_wait: bool,
 }
 
 /// What the adapter keeps per peer.
@@ -66,6 +69,7 @@ pub(super) struct PeerState {
     pub(super) answers: VecDeque<Answer>,
     pub(super) arriving: Option<Arriving>,
     pub(super) is_lost: bool,
+    pub(super) riding: Riding,
 }
 
 pub(super) struct Core {
@@ -94,6 +98,8 @@ pub(super) struct Core {
     pub(super) unpublish: Vec<u32>,
     /// Packets that were none, or not for us.
     pub(super) refused_packets: u64,
+    /// Packets of any kind that have come.
+    pub(super) begun_packets: u64,
     /// Where shared receives are shown to senders, if the link has that.
     pub(super) board: Option<Box<dyn Board>>,
     /// Kept for its memory.
@@ -128,6 +134,7 @@ impl Core {
             answering: Vec::new(),
             unpublish: Vec::new(),
             refused_packets: 0,
+            begun_packets: 0,
         }
     }
 
@@ -310,7 +317,7 @@ impl Core {
             let (Some(peer), packet) = (qp.peer, Packet::new(Kind::Ready, *number, qp.remote, qp.expected)) else {
                 continue;
             };
-            self.answer(peer, Answer { packet, bytes: None });
+            self.answer(peer, Answer { packet, bytes: None, may_wait: false });
         }
     }
 
@@ -326,10 +333,13 @@ impl Core {
             && (last.packet.source, last.packet.destination) == (answer.packet.source, answer.packet.destination)
         {
             last.packet.sequence = answer.packet.sequence;
+            last.may_wait &= answer.may_wait;
+            state.riding.is_new |= answer.may_wait;
             return;
         }
         let is_first = state.answers.is_empty();
         let source = answer.packet.source;
+        state.riding.is_new |= answer.may_wait;
         state.answers.push_back(answer);
         if is_first {
             self.answering.push(peer);

@@ -17,6 +17,13 @@ use crate::wire::{Kind, Packet, Refusal};
 /// When a peer that tells as soon as it is ready is asked again all the same.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 
+/// What becomes of acknowledgements that may wait for a packet to ride with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Riders {
+    Wait,
+    GoAlone,
+}
+
 /// What starting one request came to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Started {
@@ -83,7 +90,8 @@ impl Core {
             (None, false) => self.regions.sources(domain, &send.list),
         };
         let Some(sources) = sources else { return fail(self, WcStatus::LocalProtectionError) };
-        let outgoing = Outgoing { ranges: &sources, lent: send.inline.is_none(), is_answer: false };
+        let more = qp.sends.len() > qp.started + 1;
+        let outgoing = Outgoing { ranges: &sources, lent: send.inline.is_none(), is_answer: false, more };
         if let Destination::Datagram { address, qp: to, qkey } = send.destination {
             let mut packet = request(send, number, to.0, 0);
             packet.kind = Kind::Datagram;
@@ -118,6 +126,7 @@ impl Core {
                 None => {}
             }
         }
+        self.ride(link, peer);
         let Some(send) = self.queue_pairs.get(number).and_then(|qp| qp.sends.get(qp.started)) else {
             return Started::Stop;
         };
@@ -187,11 +196,16 @@ impl Core {
     }
 
     /// Sends answers as long as the link takes them.
-    pub(super) fn send_answers(&mut self, link: &mut dyn Link) {
+    pub(super) fn send_answers(&mut self, link: &mut dyn Link, riders: Riders) {
         let mut index = 0;
         while index < self.answering.len() {
             let peer = self.answering[index];
-            if self.send_answers_to(link, peer) {
+            if self.holds_back(link, peer) && riders == Riders::Wait {
+                index += 1;
+                continue;
+            }
+            self.goes_alone(link, peer);
+            if self.send_answers_to(link, peer, false) {
                 self.answering.swap_remove(index);
             } else {
                 index += 1;
@@ -199,8 +213,8 @@ impl Core {
         }
     }
 
-    /// True if nothing is left for this peer.
-    fn send_answers_to(&mut self, link: &mut dyn Link, peer: LinkPeer) -> bool {
+    /// True if nothing is left for this peer; `more` if a request to it follows at once.
+    pub(super) fn send_answers_to(&mut self, link: &mut dyn Link, peer: LinkPeer, more: bool) -> bool {
         while let Some(mut answer) = self.peer(peer).answers.pop_front() {
             let mut ranges = Sources::new();
             if let Some(wanted) = answer.bytes {
@@ -215,7 +229,8 @@ impl Core {
                     }
                 }
             }
-            let outgoing = Outgoing { ranges: &ranges, lent: true, is_answer: true };
+            let more = more || !self.peer(peer).answers.is_empty();
+            let outgoing = Outgoing { ranges: &ranges, lent: true, is_answer: true, more };
             match self.send_packet(link, peer, &answer.packet, outgoing) {
                 SendOutcome::Full => {
                     self.peer(peer).answers.push_front(answer);

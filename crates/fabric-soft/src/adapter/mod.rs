@@ -13,11 +13,13 @@ mod queue_pair;
 mod receive;
 mod regions;
 mod responder;
+mod riding;
 mod shown;
 
 use fabric::{Capabilities, Context, Device, FabricError, Limits, Translation};
 
 use self::core::{Core, MULTI_QUEUE_MAX, OBJECTS_MAX, OWN, QUEUE_PAIRS_MAX};
+use self::initiator::Riders;
 pub use self::queue_pair::WINDOW_MAX;
 use self::queue_pair::{QueuePairObject, READS_MAX};
 use self::regions::REGIONS_MAX;
@@ -55,7 +57,7 @@ impl<L: Link + 'static> Device for SoftDevice<L> {
 }
 
 /// An adapter at work.
-pub struct SoftContext<L> {
+pub struct SoftContext<L: Link> {
     link: L,
     core: Core,
     capabilities: Capabilities,
@@ -85,8 +87,12 @@ impl<L: Link> SoftContext<L> {
 
     /// Moves what has come, answers it, and starts what may start.
     fn progress(&mut self) {
+        let begun = self.core.begun_packets;
         self.link.progress(&mut self.core);
         self.core.look_at_board();
+        if self.core.begun_packets == begun {
+            self.core.send_answers(&mut self.link, Riders::GoAlone);
+        }
         self.push();
     }
 
@@ -95,13 +101,14 @@ impl<L: Link> SoftContext<L> {
         /// More rounds than a message to oneself takes; what is left waits for the next call.
         const ROUNDS: u32 = 8;
         for _ in 0..ROUNDS {
-            self.core.send_answers(&mut self.link);
+            self.core.send_answers(&mut self.link, Riders::Wait);
             self.core.start_all(&mut self.link);
             if self.core.own_packets.is_empty() {
                 break;
             }
             self.deliver_own();
         }
+        self.link.flush();
         for number in std::mem::take(&mut self.core.unpublish) {
             if let Some(direct) = self.link.direct() {
                 direct.withdraw_queue_pair(number);
@@ -115,6 +122,14 @@ impl<L: Link> SoftContext<L> {
             copying::scatter(&bytes, &placement.ranges);
             self.core.finish(OWN);
         }
+    }
+}
+
+/// Who waits for our answers is not left without them.
+impl<L: Link> Drop for SoftContext<L> {
+    fn drop(&mut self) {
+        self.core.send_answers(&mut self.link, Riders::GoAlone);
+        self.link.flush();
     }
 }
 

@@ -18,6 +18,7 @@ use fabric::{
 use super::core::{Answer, Core, flushed};
 use super::queue_pair::{QueuePairObject, WINDOW_MAX};
 use super::regions::RemoteUse;
+use super::riding::SHORT_MAX_BYTES;
 use crate::copying;
 use crate::link::{HEADER_BYTES, LinkPeer, Placement, Responder};
 use crate::numbered::number_of;
@@ -31,8 +32,8 @@ struct Filling {
     completions: CompletionQueue,
     completion: WorkCompletion,
     solicited: bool,
-    /// The request to be answered, if it wants an answer.
-    acknowledge: Option<u32>,
+    /// The request to be answered, if it wants an answer, and whether that may wait.
+    acknowledge: Option<(u32, bool)>,
     /// It came from a shared queue, and ends with a completion even if its queue pair is gone by then.
     is_shared: bool,
 }
@@ -47,8 +48,8 @@ pub(super) struct Arriving {
 enum Then {
     /// A receive is filled.
     Receive(Filling),
-    /// The request is answered.
-    Acknowledge(u32),
+    /// The request is answered, at once or in a moment.
+    Acknowledge(u32, bool),
     /// What our own read asked for.
     Brought,
     /// Datagrams for everybody in a group are copied from here.
@@ -58,6 +59,7 @@ enum Then {
 impl Responder for Core {
     fn begin(&mut self, from: LinkPeer, header: &[u8; HEADER_BYTES], payload_bytes: u64) -> Placement {
         self.peer(from).arriving = None;
+        self.begun_packets += 1;
         let packet = wire::parse(header).filter(|packet| {
             let bytes = if packet.kind == Kind::Read { 0 } else { packet.len_bytes };
             bytes == payload_bytes
@@ -91,16 +93,16 @@ impl Responder for Core {
                     return;
                 }
                 self.complete(completions, completion, solicited);
-                if let Some(sequence) = acknowledge {
-                    self.acknowledge(number, sequence);
+                if let Some((sequence, may_wait)) = acknowledge {
+                    self.acknowledge(number, sequence, may_wait);
                 }
             }
-            Then::Acknowledge(sequence) if is_alive => self.acknowledge(number, sequence),
+            Then::Acknowledge(sequence, may_wait) if is_alive => self.acknowledge(number, sequence, may_wait),
             Then::Brought if is_alive => {
                 self.end_send(number, WcStatus::Success);
                 self.list(number);
             }
-            Then::Acknowledge(_) | Then::Brought => {}
+            Then::Acknowledge(..) | Then::Brought => {}
             Then::Group { packet, bytes } => self.spread(packet, &bytes),
         }
     }
@@ -210,7 +212,7 @@ impl Core {
             return self.refuse_for_good(from, packet, refusal);
         }
         let epoch = self.expect_next(number);
-        let (solicited, acknowledge) = (packet.solicited, Some(packet.sequence));
+        let (solicited, acknowledge) = (packet.solicited, Some((packet.sequence, may_wait(&packet))));
         let is_shared = self.shared_queue(number, selected).is_some();
         let then = Then::Receive(Filling { completions, completion, solicited, acknowledge, is_shared });
         Some((Arriving { qp: number, epoch, then }, Placement { ranges: targets.unwrap_or_default() }))
@@ -241,7 +243,10 @@ impl Core {
         let placement = Placement { ranges: target.into_iter().collect() };
         if packet.kind == Kind::Write {
             let epoch = self.expect_next(number);
-            return Some((Arriving { qp: number, epoch, then: Then::Acknowledge(packet.sequence) }, placement));
+            return Some((
+                Arriving { qp: number, epoch, then: Then::Acknowledge(packet.sequence, may_wait(&packet)) },
+                placement,
+            ));
         }
         let selected = match self.selected(&packet) {
             Ok(selected) => selected,
@@ -259,7 +264,7 @@ impl Core {
             ..WorkCompletion::default()
         };
         let epoch = self.expect_next(number);
-        let (solicited, acknowledge) = (packet.solicited, Some(packet.sequence));
+        let (solicited, acknowledge) = (packet.solicited, Some((packet.sequence, may_wait(&packet))));
         let is_shared = self.shared_queue(number, selected).is_some();
         let then = Then::Receive(Filling { completions, completion, solicited, acknowledge, is_shared });
         Some((Arriving { qp: number, epoch, then }, placement))
@@ -276,7 +281,7 @@ impl Core {
         self.expect_next(number);
         let mut answer = reply(&packet, Kind::ReadResponse);
         answer.len_bytes = packet.len_bytes;
-        self.answer(from, Answer { packet: answer, bytes: (packet.len_bytes > 0).then_some(wanted) });
+        self.answer(from, Answer { packet: answer, bytes: (packet.len_bytes > 0).then_some(wanted), may_wait: false });
         None
     }
 
@@ -299,7 +304,7 @@ impl Core {
         self.expect_next(number);
         let mut answer = reply(&packet, Kind::AtomicResponse);
         answer.operands[0] = before;
-        self.answer(from, Answer { packet: answer, bytes: None });
+        self.answer(from, Answer { packet: answer, bytes: None, may_wait: false });
         None
     }
 
@@ -400,12 +405,12 @@ impl Core {
         Some((completions, completion, copying::behind(&targets.unwrap_or_default(), DATAGRAM_HEADER_BYTES)))
     }
 
-    fn acknowledge(&mut self, number: u32, sequence: u32) {
+    fn acknowledge(&mut self, number: u32, sequence: u32, may_wait: bool) {
         let Some(qp) = self.queue_pairs.get(number) else { return };
         let (Some(peer), packet) = (qp.peer, Packet::new(Kind::Acknowledge, number, qp.remote, sequence)) else {
             return;
         };
-        self.answer(peer, Answer { packet, bytes: None });
+        self.answer(peer, Answer { packet, bytes: None, may_wait });
     }
 
     fn not_ready(&mut self, from: LinkPeer, packet: Packet, selected: Option<u32>) -> Begun {
@@ -430,8 +435,13 @@ impl Core {
         if let Some(qp) = self.queue_pairs.get(packet.destination) {
             answer.operands[0] = qp.receiver_not_ready_timer.as_nanos() as u64;
         }
-        self.answer(from, Answer { packet: answer, bytes: None });
+        self.answer(from, Answer { packet: answer, bytes: None, may_wait: false });
     }
+}
+
+/// True if the acknowledgement of a request may wait for a packet to ride with.
+fn may_wait(packet: &Packet) -> bool {
+    packet.len_bytes <= SHORT_MAX_BYTES
 }
 
 fn reply(packet: &Packet, kind: Kind) -> Packet {

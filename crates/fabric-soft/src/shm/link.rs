@@ -144,6 +144,7 @@ impl ShmLink {
             single_copy: cross_memory.clone(),
             multicast: true,
             mapped_memory: segment.shape().arena_bytes > 0,
+            answers_ride: false,
             peer_bytes: (size_of::<Peer>() + BlockSender::footprint(segment.shape().channel_bytes)) as u64,
         };
         let arena = Arena::new(segment.arena(me.0).ok_or(FabricError::NoSuchPeer(me.0))?);

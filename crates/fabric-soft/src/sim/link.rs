@@ -63,6 +63,7 @@ impl SimNetwork {
             single_copy: Err("payload is copied into a simulated packet".into()),
             multicast: true,
             mapped_memory: false,
+            answers_ride: false,
             peer_bytes: 2 * size_of::<Channel>() as u64,
         };
         let seed = plan.seed;

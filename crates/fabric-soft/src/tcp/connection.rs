@@ -121,6 +121,8 @@ pub(super) struct Connection {
     pub(super) is_blocked: bool,
     /// What has come is left where it is until another lane is as far.
     pub(super) is_stalled: bool,
+    /// Something was read since this was cleared.
+    pub(super) has_read: bool,
     /// What it is told of: something to read, room to write.
     pub(super) watches: (bool, bool),
     buffer: Vec<u8>,
@@ -140,6 +142,7 @@ impl Connection {
             deadline: Some(deadline),
             is_blocked: false,
             is_stalled: false,
+            has_read: false,
             watches: (true, matches!(stage, Stage::Dialling(_))),
             buffer: vec![0; STRANGER_BYTES],
             start: 0,
@@ -196,6 +199,7 @@ impl Connection {
         if count == 0 {
             return Err(Ending::Broken);
         }
+        self.has_read = true;
         let placed = (count as u64).min(straight);
         if let Some(arriving) = arriving {
             arriving.got += placed;

@@ -29,6 +29,10 @@ const PART_MIN_BYTES: u64 = 64 << 10;
 const LISTEN_EVERY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(5));
 /// Calls of `progress` from one look at the clock to the next.
 const TURNS_PER_LOOK: u32 = 63;
+/// Looks at one busy connection between two looks at all.
+const TURNS_HOT: u32 = 15;
+/// Looks in vain after which it is not busy any more.
+const MISSES_MAX: u32 = 200;
 /// Events taken from the kernel at once.
 const EVENTS_MAX: usize = 64;
 /// Tokens from here on are listeners.
@@ -54,6 +58,12 @@ pub struct TcpLink {
     pub(super) wanted: Vec<At>,
     /// Connections to be looked at again because another lane went on.
     pub(super) again: Vec<usize>,
+    /// Lanes with something to say that more may follow.
+    unflushed: Vec<At>,
+    /// The one connection on which something came lately, and how often it was looked at in vain since.
+    hot: Option<(usize, u32)>,
+    /// Calls of `progress` until all others are looked at, too.
+    turns_hot: u32,
     /// When silent peers are looked for.
     listen_at: Duration,
     /// Calls of `progress` until the clock is looked at for that.
@@ -110,6 +120,7 @@ impl TcpLink {
             },
             multicast: false,
             mapped_memory: false,
+            answers_ride: true,
             peer_bytes: (size_of::<Peer>() + size_of::<Connection>() + (16 << 10)) as u64,
         };
         Ok(Self {
@@ -127,6 +138,9 @@ impl TcpLink {
             greeting_count: 0,
             wanted: Vec::new(),
             again: Vec::new(),
+            unflushed: Vec::new(),
+            hot: None,
+            turns_hot: 0,
             listen_at: Duration::ZERO,
             turns_left: 0,
             lost: Vec::new(),
@@ -166,7 +180,7 @@ impl TcpLink {
     }
 
     /// Writes what a lane has to say, if its connection takes it; asks for one if there is none.
-    fn flush(&mut self, at: At) {
+    fn flush_lane(&mut self, at: At) {
         let Some(slot) = self.lane(at).connection else {
             let now = self.now();
             return self.want(at, now, Duration::ZERO);
@@ -219,7 +233,7 @@ impl TcpLink {
             };
             peer.lanes[index].outbox.push(what, Outgoing { ranges: &ranges, ..payload }, check);
         }
-        (0..part_count as u8).for_each(|lane| self.flush(At { peer: to.0, lane }));
+        (0..part_count as u8).for_each(|lane| self.flush_lane(At { peer: to.0, lane }));
         SendOutcome::Taken
     }
 
@@ -248,16 +262,36 @@ impl TcpLink {
         self.peers.get(peer.0 as usize)?.lost.as_deref()
     }
 
+    /// Reads from the connection on which something came lately without asking which has something; true if the others
+    /// can wait for their turn.
+    fn look_at_hot(&mut self, responder: &mut dyn Responder) -> bool {
+        let Some((slot, misses)) = self.hot.filter(|_| self.turns_hot > 0) else { return false };
+        self.turns_hot -= 1;
+        let Some(connection) = self.connections[slot].as_mut().filter(|one| live_at(one).is_some() && !one.is_stalled)
+        else {
+            self.hot = None;
+            return false;
+        };
+        connection.has_read = false;
+        let now = self.now();
+        self.serve(slot, responder, now);
+        let has_read = self.connections[slot].as_ref().is_some_and(|connection| connection.has_read);
+        self.hot = (has_read || misses < MISSES_MAX).then_some((slot, if has_read { 0 } else { misses + 1 }));
+        true
+    }
+
     fn take_events(&mut self, responder: &mut dyn Responder) {
         let mut events =
             [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; EVENTS_MAX];
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         // An interrupted look is made again by the next progress.
         let count = epoll::wait(&self.epoll, &mut events[..], Some(&zero)).unwrap_or(0);
+        self.turns_hot = TURNS_HOT;
         if count == 0 {
             return;
         }
         let now = self.now();
+        self.hot = None;
         for event in &events[..count] {
             let token = event.data.u64();
             if token >= LISTENERS {
@@ -275,6 +309,7 @@ impl TcpLink {
                 self.end(slot, Ending::Broken, now);
             } else {
                 self.serve(slot, responder, now);
+                self.hot = Some((slot, 0)).filter(|_| count == 1);
             }
         }
     }
@@ -325,12 +360,27 @@ impl Link for TcpLink {
             return SendOutcome::Full;
         }
         outbox.push(What::Packet { header, payload_bytes, part_count }, payload, check);
-        self.flush(At { peer: to.0, lane: 0 });
+        let at = At { peer: to.0, lane: 0 };
+        if payload.more {
+            if self.unflushed.last() != Some(&at) {
+                self.unflushed.push(at);
+            }
+        } else {
+            self.flush_lane(at);
+        }
         SendOutcome::Taken
     }
 
+    fn flush(&mut self) {
+        while let Some(at) = self.unflushed.pop() {
+            self.flush_lane(at);
+        }
+    }
+
     fn progress(&mut self, responder: &mut dyn Responder) {
-        self.take_events(responder);
+        if !self.look_at_hot(responder) {
+            self.take_events(responder);
+        }
         if self.greeting_count > 0 || !self.wanted.is_empty() {
             self.look_after(self.now());
         }
@@ -371,6 +421,7 @@ impl Link for TcpLink {
 
     fn woken(&mut self) {
         self.turns_left = 0;
+        self.turns_hot = 0;
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -235,7 +235,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn outgoing(ranges: &[ReadRange]) -> Outgoing<'_> {
-        Outgoing { ranges, lent: true, is_answer: false }
+        Outgoing { ranges, lent: true, is_answer: false, more: false }
     }
 
     proptest! {

@@ -3,7 +3,9 @@
 
 mod absence;
 mod cuts;
+mod network;
 mod side;
+mod speed;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -1,0 +1,108 @@
+//! Acknowledgements that wait a moment for a packet to ride with.
+//!
+//! Where a packet of its own is dear (a system call), the acknowledgement of a short request is held back while the peer
+//! is usually answered at once with a request of ours, which then carries it. It goes alone as soon as a poll finds
+//! nothing, before its owner sleeps, when several are held, or when an answer that cannot wait follows. Whether it is
+//! worth while is learnt from how soon the last ones were followed: who computes between two calls is not made to hold
+//! up its peers.
+
+use std::time::Duration;
+
+use super::core::{Core, OWN};
+use crate::link::{Link, LinkPeer};
+
+/// Requests that are acknowledged later carry no more than this, in bytes.
+pub(super) const SHORT_MAX_BYTES: u64 = 4096;
+/// A request that follows within this is soon.
+const SOON: Duration = Duration::from_micros(50);
+/// How often in a row one must have followed soon.
+const SCORE_MIN: u8 = 4;
+/// Requests whose acknowledgement waits, at most.
+const HELD_MAX: u32 = 16;
+
+/// What is known of one peer.
+#[derive(Default)]
+pub(super) struct Riding {
+    /// How often in a row an acknowledgement was followed soon.
+    score: u8,
+    /// When the last acknowledgement that might wait was made, if nothing followed since.
+    since: Option<Duration>,
+    /// One was made since the clock was looked at.
+    pub(super) is_new: bool,
+    /// Requests whose acknowledgement waits.
+    held: u32,
+}
+
+impl Riding {
+    /// A request follows now.
+    fn followed(&mut self, now: Duration) {
+        if let Some(since) = self.since.take() {
+            self.score = if now.saturating_sub(since) <= SOON { (self.score + 1).min(SCORE_MIN) } else { 0 };
+        }
+    }
+}
+
+impl Core {
+    /// True if what is to be answered to this peer waits for a packet to ride with.
+    pub(super) fn holds_back(&mut self, link: &dyn Link, peer: LinkPeer) -> bool {
+        let state = self.peer(peer);
+        let waits = peer != OWN && link.properties().answers_ride && state.answers.iter().all(|answer| answer.may_wait);
+        if !waits {
+            return false;
+        }
+        let riding = &mut state.riding;
+        if std::mem::take(&mut riding.is_new) {
+            riding.since.get_or_insert(link.now());
+            riding.held += 1;
+        }
+        riding.score >= SCORE_MIN && riding.held < HELD_MAX
+    }
+
+    /// What was held back for this peer goes alone.
+    pub(super) fn goes_alone(&mut self, link: &dyn Link, peer: LinkPeer) {
+        let riding = &mut self.peer(peer).riding;
+        riding.held = 0;
+        if riding.score > 0 && riding.since.is_some_and(|since| link.now().saturating_sub(since) > SOON) {
+            riding.score = 0;
+        }
+    }
+
+    /// A request to this peer is about to be sent: what waits for one goes before it.
+    pub(super) fn ride(&mut self, link: &mut dyn Link, peer: LinkPeer) {
+        if peer == OWN || !link.properties().answers_ride {
+            return;
+        }
+        let state = self.peer(peer);
+        if state.riding.since.is_some() {
+            state.riding.followed(link.now());
+        }
+        if !state.answers.is_empty() {
+            state.riding.held = 0;
+            state.riding.is_new = false;
+            // What there is no room for stays in its queue.
+            self.send_answers_to(link, peer, true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_is_learnt_and_unlearnt() {
+        let mut riding = Riding::default();
+        let at = Duration::from_micros;
+        for turn in 0..u64::from(SCORE_MIN) {
+            assert!(riding.score < SCORE_MIN, "turn {turn}");
+            riding.since = Some(at(turn * 100));
+            riding.followed(at(turn * 100 + 10));
+        }
+        assert_eq!(riding.score, SCORE_MIN);
+        riding.followed(at(9000));
+        assert_eq!(riding.score, SCORE_MIN, "nothing was held, so nothing is learnt");
+        riding.since = Some(at(9000));
+        riding.followed(at(9100));
+        assert_eq!(riding.score, 0);
+    }
+}
