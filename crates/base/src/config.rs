@@ -144,6 +144,8 @@ pub struct TcpChoice {
     pub patience: Duration,
     /// How long a peer that is there may owe an answer until it is lost; `None`: by whether it answers by itself.
     pub silence: Option<Duration>,
+    /// A thread works while the process does something else.
+    pub thread: bool,
 }
 
 impl Default for TcpChoice {
@@ -154,6 +156,7 @@ impl Default for TcpChoice {
             connections: 1,
             patience: Duration::from_secs(10),
             silence: None,
+            thread: false,
         }
     }
 }
@@ -612,6 +615,20 @@ pub const VARIABLES: &[Variable] = &[
             Some(())
         },
         show: |config| config.tcp.silence.map_or("auto".into(), |silence| silence.as_secs_f64().to_string()),
+    },
+    Variable {
+        name: "FERROVIA_TCP_PROGRESS",
+        values: "caller | thread",
+        help: "Whether what comes through sockets is worked on inside calls of the library only, or by a thread, too.",
+        set: |config, text| {
+            config.tcp.thread = match text {
+                "caller" => false,
+                "thread" => true,
+                _ => return None,
+            };
+            Some(())
+        },
+        show: |config| if config.tcp.thread { "thread" } else { "caller" }.into(),
     },
     Variable {
         name: "FERROVIA_SPIN",

@@ -15,7 +15,9 @@
 //! - Segments are memfds, sealed against shrinking and handed over a Unix socket of the abstract namespace to
 //!   processes of the same user only: no file, no `/dev/shm`, nothing left behind after a crash.
 //!
-//! Deliberately absent: how endpoints travel between processes, threads.
+//! An adapter works inside the calls of its owner; [`threaded`] gives one a thread that works while its owner does not.
+//!
+//! Deliberately absent: how endpoints travel between processes.
 //!
 //! ```
 //! use fabric::{Context, ConnectOptions, Operation, Payload, QueuePairAttributes, SendRequest, WorkCompletion};
@@ -48,8 +50,10 @@ mod numbered;
 pub mod shm;
 pub mod sim;
 pub mod tcp;
+pub mod threaded;
 mod wire;
 
 pub use adapter::{SoftContext, SoftDevice};
 pub use loopback::{LoopbackHub, LoopbackLink};
 pub use sim::{SimNetwork, SimPlan};
+pub use threaded::ThreadedContext;

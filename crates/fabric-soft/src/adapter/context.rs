@@ -113,7 +113,7 @@ impl<L: Link> Context for SoftContext<L> {
     fn arm(&mut self, queue: CompletionQueue, on: NotifyOn) -> Result<(), FabricError> {
         let notifier = self.completion_queue(queue)?.notifier(self.link.descriptor())?;
         let now = self.link.now();
-        let deadline = [self.core.next_deadline(), self.link.deadline()].into_iter().flatten().min();
+        let deadline = self.deadline();
         notifier.wake_after(deadline.map(|deadline| deadline.saturating_sub(now)));
         self.core.arm(queue, on);
         self.core.send_answers(&mut self.link, Riders::GoAlone);

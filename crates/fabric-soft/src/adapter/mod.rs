@@ -16,6 +16,8 @@ mod responder;
 mod riding;
 mod shown;
 
+use std::time::Duration;
+
 use fabric::{Capabilities, Context, Device, FabricError, Limits, Translation};
 
 use self::core::{Core, MULTI_QUEUE_MAX, OBJECTS_MAX, OWN, QUEUE_PAIRS_MAX};
@@ -83,6 +85,24 @@ impl<L: Link> SoftContext<L> {
     /// The link below.
     pub fn link(&mut self) -> &mut L {
         &mut self.link
+    }
+
+    /// The next moment at which there may be something to do though nothing has come.
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        [self.core.next_deadline(), self.link.deadline()].into_iter().flatten().min()
+    }
+
+    /// Does all there is to do; what comes from now on makes the link's descriptor readable.
+    pub(crate) fn work_until_asleep(&mut self) {
+        self.link.woken();
+        self.progress();
+        self.core.send_answers(&mut self.link, Riders::GoAlone);
+        self.link.flush();
+        // A link that cannot be slept on has no descriptor either.
+        let _ = self.link.prepare_sleep();
+        self.progress();
+        self.core.send_answers(&mut self.link, Riders::GoAlone);
+        self.link.flush();
     }
 
     /// Moves what has come, answers it, and starts what may start.

@@ -10,7 +10,6 @@ use fabric::{DeviceKind, FabricError};
 use rustix::event::{Timespec, epoll};
 use smallvec::SmallVec;
 
-use super::TcpOptions;
 use super::address::{Address, Identity, SOCKETS_MAX};
 use super::connection::{Connection, Ending};
 use super::frame::Kind;
@@ -19,6 +18,7 @@ use super::meeting::live_at;
 use super::outbox::What;
 use super::peer::{At, LANES_MAX, Peer, part_of};
 use super::socket;
+use super::{Progress, TcpOptions};
 use crate::link::{HEADER_BYTES, Link, LinkPeer, LinkProperties, Outgoing, Placement, Responder, SendOutcome};
 
 /// Longest payload, in bytes.
@@ -112,7 +112,10 @@ impl TcpLink {
             description: format!("sockets at {}", listed.join(", ")),
             message_max_bytes: MESSAGE_MAX_BYTES,
             datagram_max_bytes: 4096,
-            asynchronous: Err("work is done while this process polls".into()),
+            asynchronous: match options.progress {
+                Progress::Caller => Err("work is done while this process polls".into()),
+                Progress::Thread => Ok(()),
+            },
             single_copy: if options.check_payloads {
                 Err("payload is copied to be checked".into())
             } else {

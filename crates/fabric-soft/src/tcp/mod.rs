@@ -40,10 +40,35 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use base::log::Log;
+use fabric::{Context, FabricError};
 
 pub use self::greeting::JobSecret;
 pub use self::interfaces::{Interface, listening_addresses};
 pub use self::link::TcpLink;
+use crate::{SoftContext, ThreadedContext};
+
+/// When the work of an adapter over sockets is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Progress {
+    /// Inside the calls of its owner.
+    #[default]
+    Caller,
+    /// By a thread of its own, too.
+    Thread,
+}
+
+/// Opens the device as `options` say.
+///
+/// # Errors
+/// As [`TcpLink::new`] and [`ThreadedContext::new`].
+pub fn open(options: TcpOptions) -> Result<Box<dyn Context>, FabricError> {
+    let progress = options.progress;
+    let adapter = SoftContext::new(TcpLink::new(options)?);
+    Ok(match progress {
+        Progress::Caller => Box::new(adapter),
+        Progress::Thread => Box::new(ThreadedContext::new(adapter)?),
+    })
+}
 
 /// How a [`TcpLink`] is made.
 #[derive(Clone, Debug)]
@@ -62,6 +87,8 @@ pub struct TcpOptions {
     /// How long a peer whose host answers may owe an answer until it is lost. `None`: half a minute for one that answers
     /// without its process polling, an hour for one that may be computing.
     pub silence: Option<Duration>,
+    /// When the work is done: peers are told, and expect answers accordingly.
+    pub progress: Progress,
     /// Where strangers are told of, once.
     pub log: Log,
 }
@@ -70,6 +97,15 @@ impl TcpOptions {
     /// Listening at `listen`, unchecked payloads, one connection to a peer, a patience of 10 s.
     pub fn new(secret: JobSecret, listen: Vec<SocketAddr>, log: Log) -> Self {
         let patience = Duration::from_secs(10);
-        Self { secret, listen, check_payloads: false, connections: 1, patience, silence: None, log }
+        Self {
+            secret,
+            listen,
+            check_payloads: false,
+            connections: 1,
+            patience,
+            silence: None,
+            progress: Progress::Caller,
+            log,
+        }
     }
 }
