@@ -11,7 +11,7 @@ use base::log::Log;
 use fabric::{Context, PeerIndex};
 use fabric_soft::SoftContext;
 use fabric_soft::shm::{Segment, SegmentServer, Shape, ShmLink, join, probe_cross_memory};
-use fabric_soft::tcp::{JobSecret, TcpLink};
+use fabric_soft::tcp::{self, JobSecret};
 
 use crate::pair::{ARENA_BYTES, adapter, local_sockets};
 use crate::start::unique_name;
@@ -121,8 +121,7 @@ fn in_segment(segment: Segment, place: u32) -> Result<Box<dyn Context>, String> 
 
 fn sockets(secret: [u8; SECRET_BYTES], config: &Config) -> Result<Box<dyn Context>, String> {
     let options = local_sockets(config, JobSecret::new(secret), Log::new(config.log, None));
-    let link = options.and_then(TcpLink::new).map_err(|error| error.to_string())?;
-    Ok(Box::new(SoftContext::new(link)))
+    options.and_then(tcp::open).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use engine::{Engine, Port, WaitPolicy};
 use fabric::{Context, Device, Endpoint, FabricError, PeerIndex};
 use fabric_soft::SoftContext;
 use fabric_soft::shm::{Shape, ShmLink};
-use fabric_soft::tcp::{JobSecret, TcpLink};
+use fabric_soft::tcp::{self, JobSecret};
 use fabric_verbs::Survey;
 use fabric_verbs::choice::{Wanted, choose_together, table_from_bytes, table_to_bytes};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -108,7 +108,7 @@ fn sockets(manager: &Manager, config: &Config, secret: JobSecret, log: Log) -> R
     if config.tcp.interfaces == "auto" && manager.first_rank_elsewhere().is_none() {
         options.listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
     }
-    Ok(Box::new(SoftContext::new(TcpLink::new(options)?)))
+    Ok(tcp::open(options)?)
 }
 
 fn survey(config: &Config) -> Result<Survey, BootError> {

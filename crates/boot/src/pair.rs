@@ -7,7 +7,7 @@ use base::Config;
 use base::log::Log;
 use fabric::{Context, Device, FabricError, PeerIndex};
 use fabric_soft::shm::{Segment, Shape, ShmLink, probe_cross_memory};
-use fabric_soft::tcp::{Interface, JobSecret, TcpLink, TcpOptions, listening_addresses};
+use fabric_soft::tcp::{self, Interface, JobSecret, Progress, TcpOptions, listening_addresses};
 use fabric_soft::{LoopbackHub, SimNetwork, SimPlan, SoftContext};
 use fabric_verbs::Survey;
 use fabric_verbs::choice::Wanted;
@@ -61,7 +61,7 @@ pub(crate) fn local_sockets(config: &Config, secret: JobSecret, log: Log) -> Res
 
 fn sockets(count: u32, config: &Config) -> Result<Vec<Box<dyn Context>>, FabricError> {
     let options = local_sockets(config, JobSecret::random()?, Log::new(config.log, None))?;
-    (0..count).map(|_| Ok(Box::new(SoftContext::new(TcpLink::new(options.clone())?)) as Box<dyn Context>)).collect()
+    (0..count).map(|_| tcp::open(options.clone())).collect()
 }
 
 /// How `config` wants sockets to be used by the processes of a job that share `secret`.
@@ -76,6 +76,7 @@ pub(crate) fn tcp_options(config: &Config, secret: JobSecret, log: Log) -> Resul
         connections: tcp.connections,
         patience: tcp.patience,
         silence: tcp.silence,
+        progress: if tcp.thread { Progress::Thread } else { Progress::Caller },
         ..TcpOptions::new(secret, listen, log)
     })
 }

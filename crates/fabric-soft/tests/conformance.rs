@@ -4,7 +4,7 @@ use base::log::{Level, Log};
 use fabric::{Context, PeerIndex};
 use fabric_conformance::Fixture;
 use fabric_soft::shm::{Segment, Shape, ShmLink, probe_cross_memory};
-use fabric_soft::tcp::{JobSecret, TcpLink, TcpOptions};
+use fabric_soft::tcp::{self, JobSecret, Progress, TcpOptions};
 use fabric_soft::{LoopbackHub, SimNetwork, SimPlan, SoftContext};
 
 struct Loopback;
@@ -123,7 +123,10 @@ struct Tcp {
     listen: &'static str,
     check_payloads: bool,
     connections: usize,
+    progress: Progress,
 }
+
+const PLAIN: Tcp = Tcp { listen: "127.0.0.1:0", check_payloads: false, connections: 1, progress: Progress::Caller };
 
 impl Fixture for Tcp {
     fn name(&self) -> &'static str {
@@ -135,19 +138,16 @@ impl Fixture for Tcp {
             let listen = vec![self.listen.parse().expect("an address")];
             let log = Log::new(Level::Error, None);
             let options = TcpOptions::new(JobSecret::new([42; 32]), listen, log);
-            let link = TcpLink::new(TcpOptions {
-                check_payloads: self.check_payloads,
-                connections: self.connections,
-                ..options
-            });
-            Ok(Box::new(SoftContext::new(link.map_err(|error| error.to_string())?)))
+            let (check_payloads, connections, progress) = (self.check_payloads, self.connections, self.progress);
+            let options = TcpOptions { check_payloads, connections, progress, ..options };
+            tcp::open(options).map_err(|error| error.to_string())
         };
         Ok([open()?, open()?])
     }
 }
 
-fn over_tcp(listen: &'static str, check_payloads: bool, connections: usize) {
-    let report = fabric_conformance::run(&mut Tcp { listen, check_payloads, connections }, |_| true);
+fn over_tcp(mut tcp: Tcp) {
+    let report = fabric_conformance::run(&mut tcp, |_| true);
     println!("{report}");
     let skipped: Vec<_> = report.skipped.iter().map(|(name, _)| *name).collect();
     assert_eq!(skipped, ["a_multicast_reaches_who_joined"], "everything but multicast");
@@ -155,17 +155,22 @@ fn over_tcp(listen: &'static str, check_payloads: bool, connections: usize) {
 
 #[test]
 fn tcp() {
-    over_tcp("127.0.0.1:0", false, 1);
+    over_tcp(PLAIN);
 }
 
 #[test]
 fn tcp_with_checked_payloads() {
-    over_tcp("127.0.0.1:0", true, 1);
+    over_tcp(Tcp { check_payloads: true, ..PLAIN });
 }
 
 #[test]
 fn tcp_over_several_connections() {
-    over_tcp("127.0.0.1:0", false, 4);
+    over_tcp(Tcp { connections: 4, ..PLAIN });
+}
+
+#[test]
+fn tcp_with_adapter_threads() {
+    over_tcp(Tcp { progress: Progress::Thread, ..PLAIN });
 }
 
 #[test]
@@ -174,5 +179,5 @@ fn tcp_over_ipv6() {
         println!("skipped: no IPv6 here: {why}");
         return;
     }
-    over_tcp("[::1]:0", false, 1);
+    over_tcp(Tcp { listen: "[::1]:0", ..PLAIN });
 }

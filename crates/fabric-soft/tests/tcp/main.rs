@@ -6,6 +6,7 @@ mod cuts;
 mod network;
 mod side;
 mod speed;
+mod veth;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -58,12 +58,6 @@ impl Network {
     pub fn listen(&self, side: usize) -> Vec<SocketAddr> {
         self.addresses[side].iter().map(|address| SocketAddr::new(*address, 0)).collect()
     }
-
-    /// Takes the cable out, or puts it in again.
-    pub fn set_cable(&self, is_in: bool) {
-        let Some([a, _]) = &self.namespaces else { return };
-        ip(&["-n", a, "link", "set", "cable", if is_in { "up" } else { "down" }]).expect("it is ours");
-    }
 }
 
 impl Drop for Network {
