@@ -1,8 +1,11 @@
 //! The registry of variables: every `FERROVIA_*` setting, its unit, default and help, parsed once into
 //! the plain struct [`Config`] that is passed down.
 
+mod values;
+
 use std::time::Duration;
 
+use self::values::{adapter, auto, bytes, flag, partition, seconds};
 use crate::log::Level;
 
 /// Whether processes on one host may copy from each other's private memory.
@@ -750,57 +753,6 @@ fn on_or_off(text: &str) -> Option<bool> {
 
 fn show_on(value: bool) -> String {
     if value { "on" } else { "off" }.into()
-}
-
-/// A number of bytes with an optional K, M or G (powers of 1024).
-fn bytes(text: &str) -> Option<usize> {
-    let (digits, shift) = match text.chars().last()? {
-        'k' | 'K' => (&text[..text.len() - 1], 10),
-        'm' | 'M' => (&text[..text.len() - 1], 20),
-        'g' | 'G' => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    digits.parse::<usize>().ok()?.checked_mul(1 << shift)
-}
-
-fn flag(text: &str) -> Option<bool> {
-    match text {
-        "0" => Some(false),
-        "1" => Some(true),
-        _ => None,
-    }
-}
-
-/// A duration long enough to mean something, and not for ever.
-fn seconds(text: &str) -> Option<Duration> {
-    text.parse().ok().filter(|seconds| (0.1..=86400.0).contains(seconds)).map(Duration::from_secs_f64)
-}
-
-fn auto(text: &str) -> Option<Option<u32>> {
-    if text == "auto" { Some(None) } else { text.parse().ok().map(Some) }
-}
-
-/// An adapter's name and port.
-fn adapter(text: &str) -> Option<(Option<String>, Option<u8>)> {
-    match text.split_once(':') {
-        _ if text == "auto" => Some((None, None)),
-        None if text.is_empty() => None,
-        None => Some((Some(text.to_owned()), None)),
-        Some(("", _)) => None,
-        Some((device, port)) => Some((Some(device.to_owned()), Some(port.parse().ok().filter(|port| *port > 0)?))),
-    }
-}
-
-/// A partition key; all but the default's membership bit zero names none.
-fn partition(text: &str) -> Option<Option<u16>> {
-    if text == "auto" {
-        return Some(None);
-    }
-    let key = match text.strip_prefix("0x") {
-        Some(digits) => u16::from_str_radix(digits, 16).ok()?,
-        None => text.parse().ok()?,
-    };
-    (key & 0x7fff != 0).then_some(Some(key))
 }
 
 fn nearest(name: &str) -> &'static str {

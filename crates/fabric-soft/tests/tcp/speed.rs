@@ -1,5 +1,5 @@
 //! What the link costs beside bare sockets, in the same run: printed, and asserted by nobody.
-//! `cargo test --release -p fabric-soft --test tcp -- --ignored --nocapture speed`
+//! `FABRIC_SOFT_SPEED=1 cargo test --release -p fabric-soft --test tcp -- --nocapture --test-threads=1 speed`
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,6 +14,8 @@ use fabric_soft::tcp::{JobSecret, TcpOptions};
 use crate::network::Network;
 use crate::side::Side;
 
+/// In the environment: the speed is to be measured.
+const SPEED: &str = "FABRIC_SOFT_SPEED";
 const LARGE: usize = 1 << 20;
 /// Turns of each measurement; the median counts.
 const TURNS: usize = 9;
@@ -202,17 +204,26 @@ fn compare(name: &str, network: &Network) {
     }
 }
 
-#[test]
-#[ignore = "a measurement, to be run alone"]
-fn speed_over_the_loopback() {
-    compare("loopback", &Network::loopback());
+fn is_wanted() -> bool {
+    let wanted = std::env::var_os(SPEED).is_some();
+    if !wanted {
+        println!("skipped: a measurement, to be run alone with {SPEED}=1");
+    }
+    wanted
 }
 
 #[test]
-#[ignore = "a measurement, to be run alone"]
+fn speed_over_the_loopback() {
+    if is_wanted() {
+        compare("loopback", &Network::loopback());
+    }
+}
+
+#[test]
 fn speed_between_namespaces() {
     match Network::joined_by_veth() {
-        Ok(network) => compare("veth", &network),
+        Ok(network) if is_wanted() => compare("veth", &network),
+        Ok(_) => {}
         Err(why) => println!("skipped: no namespaces here: {why}"),
     }
 }
