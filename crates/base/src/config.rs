@@ -1,43 +1,14 @@
 //! The registry of variables: every `FERROVIA_*` setting, its unit, default and help, parsed once into
 //! the plain struct [`Config`] that is passed down.
 
+mod choices;
 mod values;
 
 use std::time::Duration;
 
+pub use self::choices::{CrossMemory, LargeCopy, RegistrationScheme, Rendezvous};
 use self::values::{adapter, auto, bytes, flag, partition, seconds};
 use crate::log::Level;
-
-/// Whether processes on one host may copy from each other's private memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CrossMemory {
-    /// Try, and stage through shared memory where the kernel refuses.
-    Auto,
-    /// Never try.
-    Off,
-}
-
-/// Who moves the bytes of a large message on shared memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LargeCopy {
-    /// Both sides copy chunks when both are in the library.
-    Both,
-    /// The receiver reads alone.
-    Read,
-    /// Always staged through the channel.
-    Staged,
-}
-
-/// How registered memory is kept for the next message from or to the same place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RegistrationScheme {
-    /// Found again if it covers the buffer.
-    Interval,
-    /// Found again if it begins at the same address and is long enough (the dynamic memory engine).
-    Dme,
-    /// Registered for every message.
-    Off,
-}
 
 /// Which device carries the messages of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -189,6 +160,12 @@ pub struct Config {
     pub cross_memory: CrossMemory,
     /// Messages whose data does not lie in one piece.
     pub datatypes: DatatypeSettings,
+    /// How messages are moved.
+    pub rendezvous: Rendezvous,
+    /// Most receive queues for tuples.
+    pub tuple_queues_max: usize,
+    /// Messages of a tuple matched by wildcards until it has no queue any more; 0: never.
+    pub tuple_retreat: u32,
     /// How registered memory is kept.
     pub registration_cache: RegistrationScheme,
     /// Most regions kept registered.
@@ -229,6 +206,9 @@ impl Default for Config {
             shared_copy_min_bytes: 64 << 10,
             cross_memory: CrossMemory::Auto,
             datatypes: DatatypeSettings::default(),
+            rendezvous: Rendezvous::Auto,
+            tuple_queues_max: 256,
+            tuple_retreat: 64,
             registration_cache: RegistrationScheme::Interval,
             registration_cache_entries_max: 512,
             registration_cache_max_bytes: 1 << 30,
@@ -443,6 +423,50 @@ pub const VARIABLES: &[Variable] = &[
             CrossMemory::Auto => "auto".into(),
             CrossMemory::Off => "off".into(),
         },
+    },
+    Variable {
+        name: "FERROVIA_RENDEZVOUS",
+        values: "auto | tupleq | tupleq-copy",
+        help: "How messages are moved: by what is best for the device, or all of them by receive queues of their tuples \
+               (communicator, source, tag), where a send of any size waits for its receive (tupleq) or short ones that \
+               would wait are copied (tupleq-copy).",
+        set: |config, text| {
+            config.rendezvous = match text {
+                "auto" => Rendezvous::Auto,
+                "tupleq" => Rendezvous::TupleQueue,
+                "tupleq-copy" => Rendezvous::TupleQueueCopy,
+                _ => return None,
+            };
+            Some(())
+        },
+        show: |config| {
+            match config.rendezvous {
+                Rendezvous::Auto => "auto",
+                Rendezvous::TupleQueue => "tupleq",
+                Rendezvous::TupleQueueCopy => "tupleq-copy",
+            }
+            .into()
+        },
+    },
+    Variable {
+        name: "FERROVIA_TUPLE_QUEUES_MAX",
+        values: "count, 1 to 512",
+        help: "Receive queues a process keeps for tuples with FERROVIA_RENDEZVOUS=tupleq; past it idle ones are reclaimed.",
+        set: |config, text| {
+            config.tuple_queues_max = text.parse().ok().filter(|count| (1..=512).contains(count))?;
+            Some(())
+        },
+        show: |config| config.tuple_queues_max.to_string(),
+    },
+    Variable {
+        name: "FERROVIA_TUPLE_RETREAT",
+        values: "count; 0: never",
+        help: "So many messages of a tuple that meet wildcards, and more than half as many as do not, end the use of its queue.",
+        set: |config, text| {
+            config.tuple_retreat = text.parse().ok()?;
+            Some(())
+        },
+        show: |config| config.tuple_retreat.to_string(),
     },
     Variable {
         name: "FERROVIA_REGISTRATION_CACHE",

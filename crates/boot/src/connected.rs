@@ -99,7 +99,11 @@ fn shared_memory(manager: &Manager, config: &Config) -> Result<Box<dyn Context>,
     // The pool lies in the arena; what connections need at least may go beyond its limit. Pages are taken when touched.
     let arena_bytes = (config.pool_max_bytes + config.pool_max_bytes / 4 + (64 << 20)).next_multiple_of(4096);
     let shape = Shape { process_count: manager.size(), channel_bytes: config.channel_bytes, arena_bytes };
-    let link = ShmLink::join(shared_segment(manager, shape)?, PeerIndex(manager.rank()), cross_memory(config))?;
+    let link = ShmLink::join(
+        shared_segment(manager, "ferrovia-segment", shape)?,
+        PeerIndex(manager.rank()),
+        cross_memory(config),
+    )?;
     Ok(Box::new(SoftContext::new(link)))
 }
 

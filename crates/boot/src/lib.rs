@@ -30,6 +30,7 @@ mod manager;
 mod pair;
 mod report;
 mod start;
+mod tuples;
 
 pub use apart::{APART, Invitation, accept, invite};
 pub use devices::{DeviceReport, devices};

@@ -7,7 +7,7 @@ use fabric::PeerIndex;
 use fabric_soft::shm::{Segment, Shape, ShmPeers};
 
 use crate::start::cross_memory;
-use crate::{BootError, connected, open_together};
+use crate::{BootError, connected, open_together, tuples};
 
 /// `count` engines that reach each other over the device of `config`, each to be used by a thread of its own.
 ///
@@ -26,10 +26,15 @@ pub fn local_engines(count: u32, config: &Config) -> Result<Vec<Engine>, BootErr
         return connected::together(contexts, config, policy);
     }
     let segment = Segment::create(Shape { process_count: count, channel_bytes: config.channel_bytes, arena_bytes: 0 })?;
+    let queues = tuples::setup(config).map(|_| tuples::segment(count)).transpose()?;
     (0..count)
         .map(|me| {
             let peers = ShmPeers::join(segment.clone(), PeerIndex(me), cross_memory(config))?;
-            Ok(Engine::new(Box::new(peers), config, policy)?)
+            let mut engine = Engine::new(Box::new(peers), config, policy)?;
+            if let (Some(setup), Some(queues)) = (tuples::setup(config), &queues) {
+                engine.use_tuple_queues(tuples::adapter(queues.clone(), me, config)?, setup)?;
+            }
+            Ok(engine)
         })
         .collect()
 }

@@ -116,15 +116,17 @@ fn start_engine(manager: &Manager, config: &Config) -> Result<Engine, BootError>
         log.say(Level::Info, format_args!("device {}, {size} processes", device.name()));
         return connected::start(manager, config, device, policy, log);
     }
-    let segment =
-        shared_segment(manager, Shape { process_count: size, channel_bytes: config.channel_bytes, arena_bytes: 0 })?;
+    let shape = Shape { process_count: size, channel_bytes: config.channel_bytes, arena_bytes: 0 };
+    let segment = shared_segment(manager, "ferrovia-segment", shape)?;
     let cross_memory = cross_memory(config);
     match &cross_memory {
         Ok(()) => log.say(Level::Info, format_args!("device shm, {size} processes, cross-memory attach allowed")),
         Err(why) => log.say(Level::Info, format_args!("device shm, {size} processes, no cross-memory attach: {why}")),
     }
     let peers = ShmPeers::join(segment, PeerIndex(rank), cross_memory)?;
-    Ok(Engine::new(Box::new(peers), config, policy)?)
+    let mut engine = Engine::new(Box::new(peers), config, policy)?;
+    crate::tuples::use_if_wanted(&mut engine, manager, config, &log)?;
+    Ok(engine)
 }
 
 /// Whether processes may copy from each other here, and may want to; the reason if not.
@@ -136,11 +138,10 @@ pub(crate) fn cross_memory(config: &Config) -> Result<(), String> {
 }
 
 /// The segment of this host: the first process makes it and hands it to the others.
-pub(crate) fn shared_segment(manager: &Manager, shape: Shape) -> Result<Segment, BootError> {
+pub(crate) fn shared_segment(manager: &Manager, key: &str, shape: Shape) -> Result<Segment, BootError> {
     if manager.size() == 1 {
         return Ok(Segment::create(shape)?);
     }
-    let key = "ferrovia-segment";
     if manager.rank() == 0 {
         let (server, name) = SegmentServer::bind(Segment::create(shape)?, &unique_name())?;
         manager.put(key, &name)?;

@@ -124,7 +124,8 @@ impl Core {
         let with_peer = |state: &State| match state {
             State::Outgoing(send) => send.envelope.peer == peer,
             State::Incoming(incoming) => incoming.envelope.peer == peer,
-            State::Posted { .. } | State::Complete(_) => false,
+            // Queues of tuples stand beside mapped peers, which this is not about.
+            State::InQueue(_) | State::Posted { .. } | State::Complete(_) => false,
         };
         let keys: Vec<_> =
             self.requests.iter().filter(|(_, request)| with_peer(&request.state)).map(|(key, _)| key).collect();
@@ -133,7 +134,7 @@ impl Core {
             let (envelope, outgoing) = match state {
                 State::Outgoing(send) => (send.envelope, true),
                 State::Incoming(incoming) => (incoming.envelope, false),
-                State::Posted { .. } | State::Complete(_) => continue,
+                State::InQueue(_) | State::Posted { .. } | State::Complete(_) => continue,
             };
             let completion = Completion { envelope, outcome: Outcome::Failed(why.clone()) };
             if outgoing { self.finish_send(key, completion) } else { self.complete(key, completion) }

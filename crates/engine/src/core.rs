@@ -26,6 +26,7 @@ use crate::request::{
 };
 use crate::scattered::Held;
 use crate::stats::{PeerStats, Stats};
+use crate::tuples::{TupleSetup, Tuples};
 use crate::wait::{WaitPolicy, Waiter};
 use crate::watch::{Event, EventKind, Watch};
 
@@ -88,6 +89,8 @@ pub(crate) struct Core {
     pub(crate) recent_peak_bytes: usize,
     /// Set while somebody watches.
     pub(crate) watch: Option<Box<Watch>>,
+    /// Set where messages go to queues of their tuples.
+    pub(crate) tuples: Option<Box<Tuples>>,
 }
 
 /// The sizes at which protocols change, as configured.
@@ -174,12 +177,23 @@ impl Engine {
             stats: Stats::default(),
             recent_peak_bytes: 0,
             watch: None,
+            tuples: None,
             context,
             port,
         };
         let discovered = vec![0; (size as usize).div_ceil(64)];
         let inbox = core.port.is_some().then(Box::default);
         Ok(Self { inbox, receivers: Vec::new(), introductions, discovered, core, waiter })
+    }
+
+    /// From now on messages go to queues of their tuples on `device`, which reaches the same peers, once their receivers
+    /// have granted some. Every process of the world does so, before the first message.
+    ///
+    /// # Errors
+    /// When the device has no queues whose sends wait independently of each other.
+    pub fn use_tuple_queues(&mut self, device: Box<dyn fabric::Context>, setup: TupleSetup) -> Result<(), EngineError> {
+        self.core.tuples = Some(Box::new(Tuples::new(device, setup)?));
+        Ok(())
     }
 
     /// This process's number in the world.
@@ -269,7 +283,12 @@ impl Engine {
     /// Sends a short message if that can be done at once; true if it is gone and no request is needed.
     #[inline]
     pub fn try_send(&mut self, to: PeerId, context: ContextId, tag: Tag, buf: &SendBuf) -> bool {
-        self.core.try_eager(to, context, tag, buf)
+        !self.has_tuples() && self.core.try_eager(to, context, tag, buf)
+    }
+
+    #[inline]
+    fn has_tuples(&self) -> bool {
+        self.core.tuples.is_some()
     }
 
     /// Starts a send.
@@ -285,6 +304,9 @@ impl Engine {
         buf: SendBuf,
     ) -> Result<RequestId, EngineError> {
         let envelope = Envelope { peer: to, tag, len_bytes: buf.len_bytes() };
+        if self.has_tuples() {
+            return self.core.send_by_tuple(mode == SendMode::Synchronous, context, envelope, buf);
+        }
         if mode != SendMode::Synchronous && self.core.try_eager(to, context, tag, &buf) {
             return Ok(self.core.completed(envelope));
         }
@@ -307,6 +329,9 @@ impl Engine {
         self.core.check_source(from, pattern)?;
         if let Some(message) = self.core.unexpected.take(pattern) {
             return Ok(self.core.receive_unexpected(message, buf));
+        }
+        if self.has_tuples() {
+            return Ok(self.core.recv_by_tuple(from, context, tag, buf));
         }
         let Core { requests, posted, .. } = &mut self.core;
         let key = requests.insert_with(|key| Request {
@@ -356,12 +381,16 @@ impl Engine {
     /// Cancels a receive or send that nothing has matched; anything else goes on as before. The receiver of a
     /// send is asked, and the request is over once it has answered. MPI: §3.8.4.
     pub fn cancel(&mut self, request: RequestId) {
+        if self.has_tuples() && self.core.cancel_tuple_send(request.0) {
+            return;
+        }
         match self.core.requests.get(request.0) {
             Some(Request { state: State::Posted { links, .. }, .. }) => {
                 self.core.posted.remove(*links);
                 let envelope = Envelope { peer: self.core.me, tag: 0, len_bytes: 0 };
                 self.core.complete(request.0, Completion { envelope, outcome: Outcome::Cancelled });
             }
+            Some(Request { state: State::InQueue(_), .. }) => self.core.cancel_in_queue(request.0),
             Some(Request { state: State::Outgoing(send), .. }) => {
                 let (to, key) = (send.envelope.peer, send.key);
                 self.core.cancel_send(to, key, request.0);
@@ -384,6 +413,7 @@ impl Engine {
     ) -> Option<(MessageId, Envelope)> {
         let message = self.core.unexpected.take(Pattern::new(context, from, tag))?;
         let envelope = message.envelope;
+        let message = self.core.fetch_probed(message);
         Some((MessageId(self.core.matched.insert(message)), envelope))
     }
 
@@ -406,7 +436,8 @@ impl Engine {
     /// Sends whose data others still need from us; a process must not end before there are none.
     pub fn pending_sends(&self) -> usize {
         let posted = self.core.port.as_ref().map_or(0, |port| port.in_flight());
-        self.core.unfinished_sends + self.core.crowded.len() + self.core.streams.len() + posted
+        let in_flight = self.core.tuples.as_ref().map_or(0, |tuples| tuples.in_flight());
+        self.core.unfinished_sends + self.core.crowded.len() + self.core.streams.len() + posted + in_flight
     }
 
     /// Messages that came and were not received.
@@ -483,7 +514,7 @@ impl Core {
     }
 
     #[inline]
-    fn try_eager(&mut self, to: PeerId, context: ContextId, tag: Tag, buf: &SendBuf) -> bool {
+    pub(crate) fn try_eager(&mut self, to: PeerId, context: ContextId, tag: Tag, buf: &SendBuf) -> bool {
         let len = buf.len_bytes() as usize;
         if len > self.thresholds.eager_max_bytes {
             return false;
@@ -559,7 +590,7 @@ impl Core {
     }
 
     /// Starts a send that could not, or must not, go eagerly at once.
-    fn start_send(
+    pub(crate) fn start_send(
         &mut self,
         synchronous: bool,
         context: ContextId,
@@ -574,8 +605,22 @@ impl Core {
         if let Some(lost) = self.lost(to) {
             return Err(lost);
         }
-        let link = &self.peer(to)?.link;
-        let (holds_back, is_port) = (link.holds_back_eager(), link.is_port());
+        self.peer(to)?;
+        let send = OutgoingSend { buf, envelope, key, region: None, synchronous };
+        let id = self.requests.insert(Request { state: State::Outgoing(Box::new(send)), detached: false });
+        self.unfinished_sends += 1;
+        self.dispatch(id);
+        Ok(RequestId(id))
+    }
+
+    /// Sends the message of a request, or what announces it.
+    pub(crate) fn dispatch(&mut self, id: SlabKey) {
+        let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get_mut(id) else { return };
+        let (envelope, key) = (send.envelope, send.key);
+        let to = envelope.peer;
+        let buf = std::mem::replace(&mut send.buf, SendBuf::empty());
+        let Ok(peer) = self.peer(to) else { return };
+        let (holds_back, is_port) = (peer.link.holds_back_eager(), peer.link.is_port());
         let holds_back = holds_back || self.port.as_ref().is_some_and(|port| port.holds_back(to));
         let short = envelope.len_bytes as usize <= self.thresholds.eager_max_bytes;
         let eager = short && (!holds_back || envelope.len_bytes == 0);
@@ -586,21 +631,20 @@ impl Core {
             () if is_port => (None, SourceLayout::Scattered),
             () => self.register_source(to, &buf),
         };
-        let send = OutgoingSend { buf, envelope, key, region, synchronous };
-        let id = self.requests.insert(Request { state: State::Outgoing(Box::new(send)), detached: false });
-        self.unfinished_sends += 1;
-        if eager {
-            self.push_or_queue_eager(to, id);
-            return Ok(RequestId(id));
+        if let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get_mut(id) {
+            (send.buf, send.region) = (buf, region);
         }
-        let traffic = &mut self.peer(to)?.traffic;
-        traffic.rendezvous_sent += 1;
-        traffic.rendezvous_sent_bytes += envelope.len_bytes;
+        if eager {
+            return self.push_or_queue_eager(to, id);
+        }
+        if let Ok(peer) = self.peer(to) {
+            peer.traffic.rendezvous_sent += 1;
+            peer.traffic.rendezvous_sent_bytes += envelope.len_bytes;
+        }
         self.note(EventKind::RendezvousStarted, envelope);
         let memory = region.map(|held| held.remote());
         let offer = RendezvousOffer { len_bytes: envelope.len_bytes, memory, layout };
         self.send_control(to, Message::Request { key, send: id.to_bits(), offer });
-        Ok(RequestId(id))
     }
 
     /// Registers the memory of a long send, if the device can reach it, and says how the data lies there.
@@ -675,10 +719,14 @@ impl Core {
 
     /// Sends a control record, or queues it behind what waits already.
     pub(crate) fn send_control(&mut self, to: PeerId, message: Message<'_>) {
+        self.send_record(to, wire::control(message));
+    }
+
+    /// As [`Core::send_control`], for records of any kind.
+    pub(crate) fn send_record(&mut self, to: PeerId, control: wire::Control) {
         if self.peer(to).is_err() {
             return;
         }
-        let control = wire::control(message);
         let payload = control.payload();
         if self.push(to, control.record, payload.len(), false, |space, _| space.copy_from_slice(payload)) {
             return;

@@ -31,6 +31,20 @@ enum Content {
     Rendezvous { send: u64, offer: RendezvousOffer },
     /// It waits in a request of this process.
     Own { send: SlabKey },
+    /// The device holds it, for the queue of its tuple.
+    Announced { send: u64, key: u64 },
+}
+
+impl Unexpected {
+    /// A message that the device holds.
+    pub(crate) fn announced(envelope: Envelope, send: u64, key: u64) -> Self {
+        Self { envelope, content: Content::Announced { send, key } }
+    }
+
+    /// True if the device holds it for this request of its sender.
+    pub(crate) fn is_announced_by(&self, wanted: u64) -> bool {
+        matches!(self.content, Content::Announced { send, .. } if send == wanted)
+    }
 }
 
 impl Content {
@@ -39,6 +53,8 @@ impl Content {
         match self {
             Content::Eager { acknowledge, .. } => *acknowledge == Some(wanted),
             Content::Rendezvous { send, .. } => *send == wanted,
+            // What the device holds is not taken back so.
+            Content::Announced { .. } => false,
             Content::Own { send } => send.to_bits() == wanted,
         }
     }
@@ -58,7 +74,15 @@ impl Core {
             Some(Message::Finished { send } | Message::Acknowledge { send }) => self.arrive_finished(peer, send),
             Some(Message::Withdraw { key, send }) => self.arrive_withdraw(peer, key, send),
             Some(Message::Withdrawn { send }) => self.arrive_withdrawn(peer, send),
-            None => self.refuse(),
+            None => self.arrive_other(peer, record, payload),
+        }
+    }
+
+    /// A record of another kind.
+    #[cold]
+    fn arrive_other(&mut self, peer: PeerId, record: Record, payload: &[u8]) {
+        if record.kind != protocol::tupleq::KIND || !self.arrive_about_tuples(peer, record, payload) {
+            self.refuse();
         }
     }
 
@@ -116,7 +140,7 @@ impl Core {
     }
 
     /// Takes the buffer out of a posted receive that has matched; the request stays.
-    fn take_posted_buf(&mut self, receive: SlabKey) -> Option<RecvBuf> {
+    pub(crate) fn take_posted_buf(&mut self, receive: SlabKey) -> Option<RecvBuf> {
         let request = self.requests.get_mut(receive)?;
         let envelope = Envelope { peer: self.me, tag: 0, len_bytes: 0 };
         let over = State::Complete(Completion { envelope, outcome: Outcome::Done });
@@ -130,7 +154,7 @@ impl Core {
     }
 
     /// Keeps a message until it is asked for.
-    fn store(&mut self, context: ContextId, message: Unexpected) {
+    pub(crate) fn store(&mut self, context: ContextId, message: Unexpected) {
         if let Content::Eager { data, .. } = &message.content {
             self.unexpected_bytes += data.len();
             self.stats.unexpected_peak_bytes = self.stats.unexpected_peak_bytes.max(self.unexpected_bytes as u64);
@@ -139,6 +163,16 @@ impl Core {
         self.stats.unexpected += 1;
         self.note(EventKind::MessageUnexpected, message.envelope);
         self.unexpected.push(context, message.envelope.peer, message.envelope.tag, message);
+    }
+
+    /// A message that a probe has taken out of matching: what the device holds is fetched, for receives posted to the
+    /// queue would take it otherwise.
+    pub(crate) fn fetch_probed(&mut self, message: Unexpected) -> Unexpected {
+        let Content::Announced { key, .. } = message.content else { return message };
+        let envelope = message.envelope;
+        let data = self.fetch_whole(envelope, key).unwrap_or_default();
+        self.unexpected_bytes += data.len();
+        Unexpected { envelope, content: Content::Eager { data, acknowledge: None } }
     }
 
     /// A receive meets a message that came before.
@@ -159,6 +193,11 @@ impl Core {
                 return envelope_done;
             }
             Content::Own { send } => self.copy_own(send, &mut buf),
+            Content::Announced { key, .. } => {
+                let receive = self.completed(envelope);
+                self.fetch_announced(receive.0, buf, envelope, key);
+                return receive;
+            }
         }
         let completion = Completion { envelope, outcome: outcome(envelope.len_bytes, capacity_bytes) };
         RequestId(self.requests.insert(Request { state: State::Complete(completion), detached: false }))
@@ -410,7 +449,7 @@ impl Core {
 }
 
 #[inline]
-fn split(key: u64) -> (ContextId, Tag) {
+pub(crate) fn split(key: u64) -> (ContextId, Tag) {
     // The top bit of a tag is never set by a sender of ours; a negative tag would look like a wildcard.
     (ContextId((key >> 32) as u32), (key as u32 & 0x7fff_ffff) as Tag)
 }

@@ -26,6 +26,7 @@ mod progress;
 mod request;
 mod scattered;
 mod stats;
+mod tuples;
 mod wait;
 mod watch;
 
@@ -35,6 +36,7 @@ pub use request::{
     Completion, ContextId, Envelope, MessageId, Outcome, PeerId, RequestId, SendMode, Source, Tag, TagPattern,
 };
 pub use stats::{Counter, CounterKind, PeerStats, Stats};
+pub use tuples::TupleSetup;
 pub use wait::{Backoff, Pause, Ticket, WaitPolicy, Waiter};
 pub use watch::{EVENTS_MAX, Event, EventKind};
 

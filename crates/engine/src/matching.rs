@@ -153,6 +153,9 @@ const WALK_MAX: usize = 8;
 /// A line that was longer than this gives its memory back when it is empty.
 const LINE_KEPT_MAX: usize = 4096;
 
+/// Where numbers in line begin.
+const MIDDLE: u64 = 1 << 63;
+
 struct Standing<T> {
     number: u64,
     /// A receive's pattern, or that of exactly this message.
@@ -163,13 +166,15 @@ struct Standing<T> {
 /// Entries in the order they came, those in the line before those in the lists.
 struct Queue<T, const LANES: usize> {
     line: VecDeque<Standing<T>>,
+    /// Numbers in line rise from the first that was given to those put before all others.
+    first_number: u64,
     next_number: u64,
     lists: Lists<T, LANES>,
 }
 
 impl<T, const LANES: usize> Queue<T, LANES> {
     fn new() -> Self {
-        Self { line: VecDeque::new(), next_number: 0, lists: Lists::new() }
+        Self { line: VecDeque::new(), first_number: MIDDLE, next_number: MIDDLE, lists: Lists::new() }
     }
 
     fn len(&self) -> usize {
@@ -240,6 +245,24 @@ impl<T: Copy> PostedQueue<T> {
                 Links::Listed(self.queue.lists.push(receive, [pattern]))
             }
         }
+    }
+
+    /// As if it had been posted before all others.
+    pub(crate) fn post_first(&mut self, pattern: Pattern, receive: T) -> Links {
+        self.queue.first_number -= 1;
+        let number = self.queue.first_number;
+        self.queue.line.push_front(Standing { number, pattern, value: receive });
+        Links::InLine(number)
+    }
+
+    /// True if a receive would take the message.
+    pub(crate) fn would_match(&mut self, context: ContextId, peer: PeerId, tag: Tag) -> bool {
+        if self.queue.walk(|pattern| pattern.accepts(context, peer, tag)).is_some() {
+            return true;
+        }
+        self.spill();
+        let lists = &self.queue.lists;
+        Pattern::of_message(context, peer, tag).into_iter().any(|pattern| lists.head(pattern).is_some())
     }
 
     /// Takes out the receive that the message matches: the one posted first.
@@ -381,6 +404,18 @@ impl<T> UnexpectedQueue<T> {
             Place::InLine(at) => self.queue.take_from_line(at),
             Place::Listed(key) => self.queue.lists.remove(key),
         }
+    }
+
+    /// True if a message of exactly this envelope is one of those meant.
+    pub(crate) fn any(&mut self, context: ContextId, peer: PeerId, tag: Tag, is_meant: impl Fn(&T) -> bool) -> bool {
+        let pattern = Pattern::new(context, Source::Peer(peer), TagPattern::Exact(tag));
+        if self.queue.line.iter().any(|standing| standing.pattern == pattern && is_meant(&standing.value)) {
+            return true;
+        }
+        let lists = &self.queue.lists;
+        let listed = |key: &SlabKey| lists.nodes.get(*key);
+        std::iter::successors(lists.head(pattern), |key| listed(key)?.next[pattern.class()])
+            .any(|key| listed(&key).is_some_and(|node| is_meant(&node.value)))
     }
 
     /// Takes out the message of exactly this envelope that `is_meant` names, wherever it stands among its like.

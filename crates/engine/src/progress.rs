@@ -64,6 +64,9 @@ impl Engine {
         if let Some(inbox) = &mut self.inbox {
             moved |= inbox.take_in(&mut self.core);
         }
+        if self.core.tuples.is_some() {
+            moved |= self.core.poll_tuples();
+        }
         if self.core.has_errands() {
             moved |= self.core.flush_crowded();
             moved |= self.core.push_streams();

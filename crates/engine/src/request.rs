@@ -6,6 +6,7 @@ use protocol::rendezvous::Chunks;
 
 use crate::matching::Links;
 use crate::scattered::{Held, Place};
+use crate::tuples::InQueue;
 
 /// A process of the world, numbered from 0.
 pub type PeerId = u32;
@@ -102,6 +103,8 @@ pub(crate) struct Request {
 pub(crate) enum State {
     /// A receive that waits for its message.
     Posted { buf: RecvBuf, links: Links },
+    /// A receive in the queue of its tuple.
+    InQueue(Box<InQueue>),
     /// A long message on its way in.
     Incoming(Box<Incoming>),
     /// A send whose data has not left.

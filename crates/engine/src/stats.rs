@@ -38,6 +38,18 @@ pub struct Stats {
     pub schemes: SchemeCounts,
     /// Layouts of datatypes read from peers.
     pub layouts_read: u64,
+    /// Messages sent to the queue of their tuple.
+    pub tuple_sent: u64,
+    /// Those among them that found their receive there.
+    pub tuple_hits: u64,
+    /// Messages received from the queue of their tuple.
+    pub tuple_received: u64,
+    /// Those that a receive met which could not stand in the queue: a wildcard, or one behind a wildcard.
+    pub tuple_fallbacks: u64,
+    /// Queues made for tuples.
+    pub tuple_queues: u64,
+    /// Messages held back while a queue was asked for.
+    pub tuple_held: u64,
     /// What the cache of registered memory has done.
     pub registrations: CacheStats,
     /// Connections over verbs made so far.
@@ -201,6 +213,14 @@ impl Stats {
             stats.registrations.peak_bytes
         }),
         total("refused records", "Records that made no sense and were dropped.", |stats| stats.refused_records),
+        total("tuple sends", "Messages sent to the queue of their tuple.", |stats| stats.tuple_sent),
+        total("tuple hits", "Messages that found their receive in the queue of their tuple.", |stats| stats.tuple_hits),
+        total("tuple receives", "Messages received from the queue of their tuple.", |stats| stats.tuple_received),
+        total("tuple fallbacks", "Messages of a tuple with a queue that met a receive outside it.", |stats| {
+            stats.tuple_fallbacks
+        }),
+        total("tuple queues", "Receive queues made for tuples.", |stats| stats.tuple_queues),
+        total("tuple sends held", "Messages held back while a queue was asked for.", |stats| stats.tuple_held),
         total("connections", "Connections over verbs made so far.", |stats| stats.connections),
         total("credit stalls", "Times a record found no credit for its connection.", |stats| stats.credit_stalls),
         total("credit messages", "Credits returned in messages of their own.", |stats| stats.credits_alone),

@@ -274,6 +274,8 @@ pub struct Note {
     pub immediate: Option<u32>,
     /// The receiver is to be woken.
     pub solicited: bool,
+    /// A receive that is too short for it is not an error of both sides: it waits for one that is not.
+    pub patient: bool,
     /// The queue pair it comes through, at the receiver.
     pub qp: u32,
 }

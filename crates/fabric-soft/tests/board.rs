@@ -221,7 +221,7 @@ fn random_programs_match_first_to_first() {
 #[test]
 fn a_message_that_is_too_long_fails_at_both_sides_whoever_comes_first() {
     for sender_first in [false, true] {
-        let Some(mut board) = board(true) else { return };
+        let Some(mut board) = board(false) else { return };
         if !sender_first {
             board.receive(1, 0, 0, 16);
         }
@@ -237,6 +237,19 @@ fn a_message_that_is_too_long_fails_at_both_sides_whoever_comes_first() {
         assert_eq!((here[0].id, here[0].status), (2, WcStatus::RemoteInvalidRequest), "sender first: {sender_first}");
         assert_eq!((there[0].id, there[0].status), (1, WcStatus::LocalLengthError));
     }
+}
+
+#[test]
+fn where_queues_are_independent_a_message_that_is_too_long_waits() {
+    let Some(mut board) = board(true) else { return };
+    let short = board.receive(1, 0, 0, 16);
+    board.send(2, 0, 0, 17);
+    board.send(3, 0, 0, 4);
+    assert!(board.sender.poll().is_empty() && board.owner.poll().is_empty());
+    assert_eq!(board.owner.context.withdraw_receive(short), Ok(true));
+    board.receive(4, 0, 0, 17);
+    board.receive(5, 0, 0, 16);
+    assert_eq!((board.owner.ids(), board.sender.ids()), (vec![4, 5], vec![2, 3]));
 }
 
 #[test]

@@ -22,9 +22,9 @@ use crate::{CACHE_LINE_BYTES, SharedMemory};
 /// Queues of a process, at most.
 pub const QUEUES_MAX: u32 = 1024;
 /// Receives a process shows, at most.
-pub const RECEIVES_MAX: u32 = 2048;
+pub const RECEIVES_MAX: u32 = 1 << 14;
 /// Sends of a process that wait, at most.
-pub const SENDS_MAX: u32 = 1024;
+pub const SENDS_MAX: u32 = 1 << 12;
 /// Ranges of memory of a receive or a send, at most.
 pub const RANGES_MAX: usize = 4;
 
@@ -47,6 +47,8 @@ const COUNT: usize = 24;
 const RANGES: usize = 32;
 const WORDS: usize = 96;
 const RESULT: usize = 112;
+/// Beside the count.
+const PATIENT: u64 = 1 << 32;
 
 const FREE: u64 = 0;
 /// It stands in a list.
@@ -57,7 +59,7 @@ const FILLED: u64 = 3;
 const STATE_MASK: u64 = 0xff;
 
 /// More steps than all slots that one list may hold in a sensible job.
-const STEPS_MAX: usize = 1 << 13;
+const STEPS_MAX: usize = 1 << 15;
 
 /// A list of a queue: where its ends are kept and where its slots are.
 #[derive(Clone, Copy)]
@@ -106,6 +108,8 @@ pub struct Content {
     pub count: usize,
     /// For the other side.
     pub words: [u64; 2],
+    /// Of a send: while the receive that is next is too short, it waits as if there was none.
+    pub patient: bool,
 }
 
 /// What became of a send.
@@ -184,10 +188,12 @@ impl Meeting {
     pub fn show(&self, index: u32, slot: u32, content: &Content) -> Result<Shown, Held> {
         let latch = self.latch(self.me, index)?;
         let own = SlotName { process: self.me, index: slot };
-        for first in (0..STEPS_MAX).map_while(|_| latch.head(WAITING)) {
+        for first in (0..STEPS_MAX).map_while(|_| latch.head(WAITING).filter(|_| latch.head(SHOWN).is_none())) {
             let waiting = self.content(WAITING, first);
-            if waiting.is_some_and(|waiting| waiting.len_bytes > content.len_bytes) {
-                return Ok(Shown::TooShort);
+            match waiting.filter(|waiting| waiting.len_bytes > content.len_bytes) {
+                Some(waiting) if waiting.patient => break,
+                Some(_) => return Ok(Shown::TooShort),
+                None => {}
             }
             latch.pop(WAITING);
             if let (Some(waiting), LISTED) = (waiting, self.state(WAITING, first) & STATE_MASK) {
@@ -223,9 +229,12 @@ impl Meeting {
         if !is_it || latch.word(DOMAIN).load(Ordering::Relaxed) != domain {
             return Ok(Offer::NoQueue);
         }
-        for first in (0..STEPS_MAX).map_while(|_| latch.head(SHOWN)) {
+        for first in (0..STEPS_MAX).map_while(|_| latch.head(SHOWN).filter(|_| latch.head(WAITING).is_none())) {
             let shown = self.content(SHOWN, first).filter(|_| first.process == queue.owner);
             if shown.is_some_and(|shown| shown.len_bytes < content.len_bytes) {
+                if content.patient {
+                    break;
+                }
                 return Ok(Offer::TooLong);
             }
             latch.pop(SHOWN);
@@ -379,7 +388,7 @@ impl Meeting {
         let Some((part, at)) = self.at(list, slot) else { return };
         let store = |offset, value| part.word(at + offset).store(value, Ordering::Relaxed);
         store(LENGTH, content.len_bytes);
-        store(COUNT, content.count as u64);
+        store(COUNT, content.count as u64 | if content.patient { PATIENT } else { 0 });
         for (index, (address, len)) in content.ranges.into_iter().enumerate() {
             store(RANGES + index * 16, address);
             store(RANGES + index * 16 + 8, len);
@@ -392,9 +401,11 @@ impl Meeting {
     fn content(&self, list: List, slot: SlotName) -> Option<Content> {
         let (part, at) = self.at(list, slot)?;
         let load = |offset| part.word(at + offset).load(Ordering::Relaxed);
-        let count = usize::try_from(load(COUNT)).ok().filter(|count| *count <= RANGES_MAX)?;
+        let (count, patient) = (load(COUNT) & !PATIENT, load(COUNT) & PATIENT != 0);
+        let count = usize::try_from(count).ok().filter(|count| *count <= RANGES_MAX)?;
         let ranges = std::array::from_fn(|index| (load(RANGES + index * 16), load(RANGES + index * 16 + 8)));
-        let content = Content { len_bytes: load(LENGTH), ranges, count, words: [load(WORDS), load(WORDS + 8)] };
+        let words = [load(WORDS), load(WORDS + 8)];
+        let content = Content { len_bytes: load(LENGTH), ranges, count, words, patient };
         let sum = ranges[..count].iter().try_fold(0u64, |sum, (_, len)| sum.checked_add(*len))?;
         (sum == content.len_bytes).then_some(content)
     }
@@ -524,7 +535,7 @@ mod tests {
 
     fn content(len_bytes: u64, word: u64) -> Content {
         let ranges = [(0x1000, len_bytes), (0, 0), (0, 0), (0, 0)];
-        Content { len_bytes, ranges, count: 1, words: [word, 0] }
+        Content { len_bytes, ranges, count: 1, words: [word, 0], patient: false }
     }
 
     const QUEUE: QueueName = QueueName { owner: 0, index: 5, generation: 3 };
@@ -616,6 +627,23 @@ mod tests {
         assert_eq!(sides[0].show(5, 1, &content(4, 0)), Ok(Shown::TooShort));
         assert_eq!(sides[0].close(5), Ok(vec![SlotName { process: 1, index: 1 }]));
         assert_eq!(sides[1].offer(QUEUE, 9, 2, &content(1, 0)), Ok(Offer::NoQueue), "closed");
+    }
+
+    #[test]
+    fn a_patient_send_waits_in_line_until_there_is_a_receive_long_enough() {
+        let sides = meetings(2);
+        sides[0].open(5, 3, 9).expect("nobody else");
+        let patient = |len_bytes| Content { patient: true, ..content(len_bytes, 0) };
+        assert_eq!(sides[0].show(5, 0, &content(4, 0)), Ok(Shown::Waits));
+        assert_eq!(sides[1].offer(QUEUE, 9, 0, &patient(5)), Ok(Offer::Waits));
+        assert_eq!(sides[1].offer(QUEUE, 9, 1, &patient(1)), Ok(Offer::Waits), "it does not overtake");
+        assert_eq!(sides[0].show(5, 1, &content(9, 0)), Ok(Shown::Waits), "nor do receives");
+        assert_eq!(sides[0].hide(5, 0), Ok(true));
+        assert_eq!(sides[0].hide(5, 1), Ok(true));
+        for (slot, len_bytes) in [(2, 5), (3, 4)] {
+            let met = sides[0].show(5, slot, &content(len_bytes, 0)).expect("nobody else");
+            assert!(matches!(met, Shown::Met(SlotName { index, .. }, _) if index == slot - 2), "{met:?}");
+        }
     }
 
     #[test]

@@ -193,6 +193,11 @@ impl Control {
     }
 }
 
+/// A control record of another module's kind.
+pub fn control_of(record: Record, payload: [u8; CONTROL_MAX_BYTES], len: usize) -> Control {
+    Control { record, payload, len: len.min(CONTROL_MAX_BYTES) as u8 }
+}
+
 fn record(kind: u8, first: u64, second: u64) -> Record {
     Record { kind, short: 0, long: u128::from(second) << 64 | u128::from(first) }
 }

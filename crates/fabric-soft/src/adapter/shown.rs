@@ -256,7 +256,12 @@ impl Core {
         }
         let waits_before = qp.offered.iter().any(|offered| offered.queue == queue.0);
         let to = BoardTarget { peer, remote_qp: qp.remote, local_qp: number, queue: queue.0 };
-        let note = Note { immediate: send.operation.immediate(), solicited: send.flags.solicited, qp: to.remote_qp };
+        let note = Note {
+            immediate: send.operation.immediate(),
+            solicited: send.flags.solicited,
+            patient: is_independent,
+            qp: to.remote_qp,
+        };
         let place = match board.offer(&to, sources, note) {
             Offered::NotHere => return waits_before.then_some(false),
             Offered::Done if !waits_before => {

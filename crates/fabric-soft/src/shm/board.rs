@@ -232,6 +232,7 @@ impl Board for ShmBoard {
         }
         let words = words(note);
         content.words = words;
+        content.patient = note.patient;
         let Some(slot) = self.free_sends.pop() else { return Offered::NotHere };
         let named = name(place, to.queue);
         match self.latched(named, |meeting| meeting.offer(named, domain, slot, &content)) {
@@ -293,6 +294,7 @@ fn note(immediate: u32, word: u64) -> Note {
     Note {
         immediate: (word & HAS_IMMEDIATE != 0).then_some(immediate),
         solicited: word & SOLICITED != 0,
+        patient: false,
         qp: word as u32,
     }
 }
@@ -353,7 +355,7 @@ mod tests {
     fn notes_come_back_as_they_went() {
         for immediate in [None, Some(0), Some(u32::MAX)] {
             for solicited in [false, true] {
-                let wanted = Note { immediate, solicited, qp: 0x0001_0007 };
+                let wanted = Note { immediate, solicited, patient: false, qp: 0x0001_0007 };
                 let [first, second] = words(wanted);
                 assert_eq!(note(first as u32, second), wanted);
             }

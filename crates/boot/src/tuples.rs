@@ -1,0 +1,58 @@
+//! Tuple queues, where they are asked for: a software adapter over shared memory beside the channels.
+
+use base::Config;
+use base::config::Rendezvous;
+use base::log::{Level, Log};
+use engine::{Engine, TupleSetup};
+use fabric::{Context, PeerIndex};
+use fabric_soft::SoftContext;
+use fabric_soft::shm::{Segment, Shape, ShmLink};
+
+use crate::BootError;
+use crate::manager::Manager;
+use crate::start::{cross_memory, shared_segment};
+
+/// Bytes of the adapter's channels: they carry what can not go by the queues themselves.
+const CHANNEL_BYTES: usize = 16 << 10;
+/// Messages below this are copied by senders that would wait. Paper: tupleq §7.3.
+const COPY_BELOW_BYTES: u64 = 8 << 10;
+
+/// Has the engine use tuple queues if the settings say so and the processes can copy from each other.
+pub(crate) fn use_if_wanted(
+    engine: &mut Engine,
+    manager: &Manager,
+    config: &Config,
+    log: &Log,
+) -> Result<(), BootError> {
+    let Some(setup) = setup(config) else { return Ok(()) };
+    if let Err(why) = cross_memory(config) {
+        // The same for all processes of a host.
+        log.say(Level::Warn, format_args!("no tuple queues: whoever comes second moves the data, and can not: {why}"));
+        return Ok(());
+    }
+    let shape = Shape { process_count: manager.size(), channel_bytes: CHANNEL_BYTES, arena_bytes: 0 };
+    let segment = shared_segment(manager, "ferrovia-tuples", shape)?;
+    engine.use_tuple_queues(adapter(segment, manager.rank(), config)?, setup)?;
+    Ok(())
+}
+
+/// How the settings want them used; `None`: not at all.
+pub(crate) fn setup(config: &Config) -> Option<TupleSetup> {
+    let copy_below_bytes = match config.rendezvous {
+        Rendezvous::Auto => return None,
+        Rendezvous::TupleQueue => 0,
+        Rendezvous::TupleQueueCopy => COPY_BELOW_BYTES,
+    };
+    Some(TupleSetup { copy_below_bytes, queues_max: config.tuple_queues_max, retreat_after: config.tuple_retreat })
+}
+
+/// The adapter of process `rank` in a segment for tuple queues.
+pub(crate) fn adapter(segment: Segment, rank: u32, config: &Config) -> Result<Box<dyn Context>, BootError> {
+    let link = ShmLink::join(segment, PeerIndex(rank), cross_memory(config))?;
+    Ok(Box::new(SoftContext::new(link)))
+}
+
+/// A segment for the adapters of `count` processes.
+pub(crate) fn segment(count: u32) -> Result<Segment, BootError> {
+    Ok(Segment::create(Shape { process_count: count, channel_bytes: CHANNEL_BYTES, arena_bytes: 0 })?)
+}

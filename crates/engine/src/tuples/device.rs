@@ -1,0 +1,228 @@
+//! Tuple queues on the device: queue pairs, queues, and what is posted to them.
+
+use std::collections::VecDeque;
+
+use base::Slab;
+use base::SlabKey;
+use datatype::{RecvBuf, SendBuf};
+use fabric::{
+    Access, ConnectOptions, Context, Destination, Endpoint, FabricError, LocalMemory, Operation, Payload,
+    QueuePairAttributes, ReceiveRequest, SendFlags, SendRequest, SharedReceiveQueue, SharedReceiveQueueAttributes,
+    SrqNumber, Transport,
+};
+use protocol::tupleq::{ReceiveTuples, SendTuples, Tuple};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{
+    COMPLETIONS_MAX, FLIGHTS_MAX, Flight, INLINE_MAX_BYTES, InQueue, MESSAGE_MAX_BYTES, QUEUE_DEPTH, TupleSetup,
+    Tuples, Way,
+};
+use crate::request::{OutgoingSend, PeerId};
+
+impl Tuples {
+    pub(crate) fn new(mut device: Box<dyn Context>, setup: TupleSetup) -> Result<Self, FabricError> {
+        if !device.capabilities().independent_queues {
+            let reason = "its sends to shared queues wait in one line";
+            return Err(FabricError::Unsupported { operation: "tuple queues", reason });
+        }
+        let domain = device.allocate_protection_domain()?;
+        let completions = device.create_completion_queue(COMPLETIONS_MAX)?;
+        let xrc = device.open_xrc_domain()?;
+        Ok(Self {
+            device,
+            setup,
+            domain,
+            completions,
+            xrc,
+            sending: SendTuples::default(),
+            receiving: ReceiveTuples::new(setup.queues_max, setup.retreat_after),
+            ways: FxHashMap::default(),
+            targets: FxHashMap::default(),
+            flights: Slab::new(),
+            cancelling: FxHashSet::default(),
+            stuck: Vec::new(),
+            kept: None,
+        })
+    }
+
+    /// Messages on the device that are not complete.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+
+    pub(super) fn holds(&self, to: PeerId) -> bool {
+        self.ways.get(&to).is_some_and(|way| way.asks || !way.held.is_empty())
+    }
+
+    pub(super) fn attributes(&self, transport: Transport) -> QueuePairAttributes {
+        QueuePairAttributes {
+            transport,
+            receive_depth: 0,
+            independent_queues: transport == Transport::XrcInitiator,
+            send_depth: FLIGHTS_MAX as u32,
+            inline_max_bytes: INLINE_MAX_BYTES as u32,
+            ..QueuePairAttributes::new(self.domain, self.completions)
+        }
+    }
+
+    /// The queue pair for messages to a peer, and where it is.
+    pub(super) fn way(&mut self, to: PeerId) -> Result<Vec<u8>, FabricError> {
+        if !self.ways.contains_key(&to) {
+            let qp = self.device.create_queue_pair(&self.attributes(Transport::XrcInitiator))?;
+            self.ways.insert(to, Way { qp, is_connected: false, asks: false, held: VecDeque::new() });
+        }
+        let qp = self.ways.get(&to).map(|way| way.qp).ok_or(FabricError::NoSuch("way"))?;
+        Ok(self.device.endpoint(qp)?.to_bytes())
+    }
+
+    /// The queue pair for messages from a peer, connected to its `remote`, and where it is.
+    pub(super) fn target(&mut self, from: PeerId, remote: &[u8]) -> Result<Vec<u8>, FabricError> {
+        if let Some(qp) = self.targets.get(&from) {
+            return Ok(self.device.endpoint(*qp)?.to_bytes());
+        }
+        let remote = Endpoint::parse(remote)?;
+        let attributes = self.attributes(Transport::XrcTarget(self.xrc));
+        let qp = self.device.create_queue_pair(&QueuePairAttributes { send_depth: 0, ..attributes })?;
+        fabric::connect(self.device.as_mut(), qp, Some(remote), &ConnectOptions::default())?;
+        self.targets.insert(from, qp);
+        Ok(self.device.endpoint(qp)?.to_bytes())
+    }
+
+    pub(super) fn connect(&mut self, to: PeerId, remote: &[u8]) -> Result<(), FabricError> {
+        let way = self.ways.get_mut(&to).ok_or(FabricError::NoSuch("way"))?;
+        if !way.is_connected {
+            let remote = Endpoint::parse(remote)?;
+            fabric::connect(self.device.as_mut(), way.qp, Some(remote), &ConnectOptions::default())?;
+            way.is_connected = true;
+        }
+        Ok(())
+    }
+
+    pub(super) fn open_queue(&mut self, tuple: Tuple) -> Result<SrqNumber, FabricError> {
+        let queue = self.device.create_shared_receive_queue(&SharedReceiveQueueAttributes {
+            protection_domain: self.domain,
+            depth: QUEUE_DEPTH,
+            entries_max: 1,
+            xrc: Some((self.xrc, self.completions)),
+        })?;
+        self.receiving.open(tuple, queue);
+        self.device.shared_receive_queue_number(queue)
+    }
+
+    pub(super) fn close_if_over(&mut self, tuple: Tuple) {
+        if let Some(queue) = self.receiving.close_if_over(tuple) {
+            // Nothing is in it, and nobody sends to it.
+            let _ = self.device.destroy_shared_receive_queue(queue);
+        }
+    }
+
+    /// Puts a message on the device; `None` if there is no room, `Err` if it can not be sent so. Also true if its bytes
+    /// are its caller's again.
+    pub(super) fn launch(
+        &mut self,
+        to: PeerId,
+        queue: SrqNumber,
+        id: SlabKey,
+        send: &OutgoingSend,
+    ) -> Result<Option<(SlabKey, bool)>, FabricError> {
+        let qp = self.ways.get(&to).filter(|way| way.is_connected).map(|way| way.qp);
+        let qp = qp.ok_or(FabricError::NoSuch("way"))?;
+        if self.flights.len() >= FLIGHTS_MAX {
+            return Ok(None);
+        }
+        let len = send.envelope.len_bytes;
+        let mut inline = [0; INLINE_MAX_BYTES as usize];
+        let (mut copy, mut region, mut list) = (None, None, Vec::new());
+        let is_inline = len <= INLINE_MAX_BYTES;
+        if is_inline {
+            send.buf.pack_at(0, &mut inline[..len as usize]);
+        } else {
+            let direct = send.buf.range().filter(|_| len >= self.setup.copy_below_bytes);
+            let range = match direct {
+                Some(range) => Some(range),
+                None => {
+                    let mut bytes = vec![0; len as usize].into_boxed_slice();
+                    send.buf.pack_at(0, &mut bytes);
+                    copy.insert(SendBuf::from_owned(bytes)).range()
+                }
+            };
+            let range = range.ok_or(FabricError::NoSuch("range"))?;
+            let registered = self.device.register(self.domain, LocalMemory::Source(range), Access::LOCAL)?;
+            list.push(registered.part(0, len as u32));
+            region = Some(registered);
+        }
+        let is_copied = is_inline || copy.is_some();
+        let flight = self.flights.insert(Flight { send: Some(id), to, region, _copy: copy });
+        let payload = if is_inline { Payload::Inline(&inline[..len as usize]) } else { Payload::Memory(&list) };
+        let request = SendRequest {
+            id: flight.to_bits(),
+            operation: Operation::Send,
+            payload,
+            destination: Destination::SharedReceiveQueue(queue),
+            flags: SendFlags::SIGNALLED,
+        };
+        let posted = self.device.post_send(qp, &[request]);
+        if posted == Ok(1) {
+            return Ok(Some((flight, is_copied)));
+        }
+        self.flights.remove(flight);
+        if let Some(region) = region {
+            self.device.deregister(region)?;
+        }
+        posted.map(|_| None)
+    }
+
+    /// Puts a receive into a queue, for a message of up to `len_bytes` bytes; gives the buffer back if it can not go there.
+    pub(super) fn post(
+        &mut self,
+        tuple: Tuple,
+        queue: SharedReceiveQueue,
+        receive: SlabKey,
+        mut buf: RecvBuf,
+        len_bytes: u64,
+    ) -> Result<InQueue, RecvBuf> {
+        if len_bytes > MESSAGE_MAX_BYTES {
+            return Err(buf);
+        }
+        let mut staging = None;
+        let range = match buf.range().filter(|_| buf.len_bytes() >= len_bytes) {
+            Some(range) => Some(range),
+            None => staging.insert(RecvBuf::from_owned(vec![0; len_bytes as usize].into_boxed_slice())).range(),
+        };
+        let mut region = None;
+        if let Some(range) = range.filter(|_| len_bytes > 0) {
+            match self.device.register(self.domain, LocalMemory::Target(range), Access::LOCAL) {
+                Ok(registered) => region = Some(registered),
+                Err(_) => return Err(buf),
+            }
+        }
+        let list: Vec<_> = region.iter().map(|region| region.part(0, len_bytes as u32)).collect();
+        let request = ReceiveRequest { id: receive.to_bits(), list: &list };
+        match self.device.post_multi_queue_receive(&[queue], &request) {
+            Ok(handle) => {
+                self.receiving.posted(tuple, receive.to_bits());
+                Ok(InQueue { buf, tuple, handle, region, staging, is_own: false })
+            }
+            Err(_) => {
+                if let Some(region) = region {
+                    // It was registered above.
+                    let _ = self.device.deregister(region);
+                }
+                Err(buf)
+            }
+        }
+    }
+
+    /// Takes a receive out of its queue; `None` if a message took it first.
+    pub(super) fn withdraw(&mut self, receive: SlabKey, in_queue: &mut InQueue) -> bool {
+        if self.device.withdraw_receive(in_queue.handle) != Ok(true) {
+            return false;
+        }
+        self.receiving.withdrawn(in_queue.tuple, receive.to_bits());
+        if let Some(region) = in_queue.region.take() {
+            // It was registered with the receive.
+            let _ = self.device.deregister(region);
+        }
+        true
+    }
+}

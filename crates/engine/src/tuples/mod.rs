@@ -1,0 +1,428 @@
+//! Tuple queues at work: messages of a granted tuple go to a receive queue of their own, and whoever comes second, the
+//! message or its receive, moves the data. Paper: tupleq §7. What is said between the two, and why MPI's order holds, is
+//! in [`protocol::tupleq`].
+//!
+//! ```text
+//!   send ─▶ route ─▶ classic
+//!              └──▶ flight on the device ─▶ done at once │ announced, done when a receive fetches it
+//!   receive ─▶ unexpected? ─ announced message ─▶ its queue, which fetches it
+//!         └──▶ exact, granted, nobody before it? ─▶ its queue      └─▶ posted, as always
+//! ```
+//! While a question to a receiver is open, messages to it are held back, so that none is overtaken.
+
+mod device;
+mod talk;
+
+use std::collections::VecDeque;
+
+use base::{Slab, SlabKey};
+use datatype::{RecvBuf, SendBuf};
+use fabric::{
+    CompletionOpcode, CompletionQueue, Context, FabricError, MemoryRegion, MultiQueueReceive, ProtectionDomain,
+    QueuePair, SharedReceiveQueue, SrqNumber, WcStatus, WorkCompletion, XrcDomain,
+};
+use protocol::tupleq::{ReceiveTuples, Route, SendTuples, Tuple, TupleMessage};
+use protocol::wire;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::EngineError;
+use crate::core::{Core, match_key};
+use crate::deliver::split;
+use crate::matching::Pattern;
+use crate::request::{
+    Completion, ContextId, Envelope, Outcome, OutgoingSend, PeerId, Request, RequestId, Source, State, TagPattern,
+};
+
+/// Receives in one queue, at most.
+const QUEUE_DEPTH: u32 = 32;
+/// Messages on the device that are not complete, at most; more are held back.
+const FLIGHTS_MAX: usize = 2048;
+/// A message so short is handed to the device whole.
+const INLINE_MAX_BYTES: u64 = 256;
+/// A longer one takes the classic way, and its tuple with it.
+const MESSAGE_MAX_BYTES: u64 = 1 << 30;
+/// Completions kept by the device.
+const COMPLETIONS_MAX: u32 = 1 << 15;
+
+/// How tuple queues are used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TupleSetup {
+    /// Messages shorter than this are copied by their sender if they have to wait, so that it may go on.
+    pub copy_below_bytes: u64,
+    /// Queues of this process, at most.
+    pub queues_max: usize,
+    /// So many messages of a tuple matched by wildcards, and more than not, end its queue; 0: never.
+    pub retreat_after: u32,
+}
+
+/// Tuple queues of one process.
+pub(crate) struct Tuples {
+    device: Box<dyn Context>,
+    setup: TupleSetup,
+    domain: ProtectionDomain,
+    completions: CompletionQueue,
+    xrc: XrcDomain,
+    sending: SendTuples,
+    receiving: ReceiveTuples<SharedReceiveQueue>,
+    ways: FxHashMap<PeerId, Way>,
+    /// Where messages of peers come in.
+    targets: FxHashMap<PeerId, QueuePair>,
+    flights: Slab<Flight>,
+    /// Sends whose receivers were asked to throw their messages away and have not answered.
+    cancelling: FxHashSet<SlabKey>,
+    /// Peers with messages held back though no question is open.
+    stuck: Vec<PeerId>,
+    /// A receive into memory of ours that is over.
+    kept: Option<RecvBuf>,
+}
+
+/// The way to one peer's queues.
+struct Way {
+    qp: QueuePair,
+    is_connected: bool,
+    /// A question is open.
+    asks: bool,
+    /// Messages that wait for its answer, in order.
+    held: VecDeque<SlabKey>,
+}
+
+/// A message on the device.
+struct Flight {
+    /// Whose request ends with it.
+    send: Option<SlabKey>,
+    to: PeerId,
+    region: Option<MemoryRegion>,
+    /// Keeps what is sent.
+    _copy: Option<SendBuf>,
+}
+
+/// A receive in a queue.
+pub(crate) struct InQueue {
+    buf: RecvBuf,
+    tuple: Tuple,
+    handle: MultiQueueReceive,
+    region: Option<MemoryRegion>,
+    /// Where the data comes first, if it can not come to `buf` itself.
+    staging: Option<RecvBuf>,
+    /// The memory is ours, to be kept.
+    is_own: bool,
+}
+impl Core {
+    /// A send while tuple queues are in use.
+    #[cold]
+    pub(crate) fn send_by_tuple(
+        &mut self,
+        synchronous: bool,
+        context: ContextId,
+        envelope: Envelope,
+        buf: SendBuf,
+    ) -> Result<RequestId, EngineError> {
+        let (to, key) = (envelope.peer, match_key(context, envelope.tag));
+        if to == self.me {
+            return self.send_classic(synchronous, context, envelope, buf);
+        }
+        self.peer(to)?;
+        let Some(tuples) = &mut self.tuples else { return self.send_classic(synchronous, context, envelope, buf) };
+        let route = if tuples.holds(to) { None } else { Some(tuples.sending.route((to, key))) };
+        if let Some(Route::Classic | Route::ClassicThenAsk) = route {
+            let id = self.send_classic(synchronous, context, envelope, buf)?;
+            if route == Some(Route::ClassicThenAsk) {
+                self.ask_for_queue(to, key);
+            }
+            return Ok(id);
+        }
+        let send = OutgoingSend { buf, envelope, key, region: None, synchronous };
+        let id = self.requests.insert(Request { state: State::Outgoing(Box::new(send)), detached: false });
+        self.unfinished_sends += 1;
+        match route {
+            Some(Route::Queue(queue)) => self.send_to_queue(id, queue),
+            _ => self.hold(to, id),
+        }
+        Ok(RequestId(id))
+    }
+
+    fn send_classic(
+        &mut self,
+        synchronous: bool,
+        context: ContextId,
+        envelope: Envelope,
+        buf: SendBuf,
+    ) -> Result<RequestId, EngineError> {
+        if !synchronous && self.try_eager(envelope.peer, context, envelope.tag, &buf) {
+            return Ok(self.completed(envelope));
+        }
+        self.start_send(synchronous, context, envelope, buf)
+    }
+
+    fn hold(&mut self, to: PeerId, id: SlabKey) {
+        self.stats.tuple_held += 1;
+        if let Some(way) = self.tuples.as_mut().and_then(|tuples| tuples.ways.get_mut(&to)) {
+            way.held.push_back(id);
+        }
+    }
+
+    fn ask_for_queue(&mut self, to: PeerId, key: u64) {
+        let Some(tuples) = &mut self.tuples else { return };
+        let endpoint = tuples.way(to).ok();
+        let message = endpoint.as_ref().map(|endpoint| TupleMessage::Ask { key, endpoint });
+        let is_possible = message.is_some_and(|message| self.say(to, message));
+        let Some(tuples) = &mut self.tuples else { return };
+        tuples.sending.asked((to, key), is_possible);
+        if let Some(way) = tuples.ways.get_mut(&to) {
+            way.asks = is_possible;
+        }
+    }
+
+    /// Sends a message about tuples; false if it is too long for a record.
+    fn say(&mut self, to: PeerId, message: TupleMessage<'_>) -> bool {
+        let Some((record, payload, len)) = message.encode() else { return false };
+        self.send_record(to, wire::control_of(record, payload, len));
+        true
+    }
+
+    /// Sends the message of a request to a queue.
+    fn send_to_queue(&mut self, id: SlabKey, queue: SrqNumber) {
+        let Some(tuples) = &mut self.tuples else { return };
+        let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { return };
+        let (envelope, key, synchronous) = (send.envelope, send.key, send.synchronous);
+        let to = envelope.peer;
+        let launched = if envelope.len_bytes > MESSAGE_MAX_BYTES {
+            Err(FabricError::BeyondLimit {
+                what: "bytes of a message",
+                asked: envelope.len_bytes,
+                max: MESSAGE_MAX_BYTES,
+            })
+        } else {
+            tuples.launch(to, queue, id, send)
+        };
+        let (flight, is_copied) = match launched {
+            Ok(Some(launched)) => launched,
+            Ok(None) => {
+                if let Some(way) = tuples.ways.get_mut(&to) {
+                    way.held.push_front(id);
+                }
+                if !tuples.stuck.contains(&to) {
+                    tuples.stuck.push(to);
+                }
+                return;
+            }
+            Err(_) => {
+                // Not this way: neither this message nor those after it.
+                tuples.sending.revoked((to, key), true);
+                self.say(to, TupleMessage::Left { key });
+                return self.dispatch(id);
+            }
+        };
+        let number = tuples.sending.number((to, key));
+        self.stats.tuple_sent += 1;
+        self.poll_tuples();
+        let Some(flight) = self.tuples.as_mut().and_then(|tuples| tuples.flights.get_mut(flight)) else {
+            self.stats.tuple_hits += 1;
+            return;
+        };
+        if is_copied && !synchronous {
+            flight.send = None;
+        }
+        self.say(to, TupleMessage::Announce { key, send: id.to_bits(), len_bytes: envelope.len_bytes, number });
+        if is_copied && !synchronous {
+            self.finish_send(id, Completion { envelope, outcome: Outcome::Done });
+        }
+    }
+
+    /// Goes on with messages to a peer that were held back.
+    fn release_held(&mut self, to: PeerId) {
+        loop {
+            let Some(tuples) = &mut self.tuples else { return };
+            let has_room = tuples.flights.len() < FLIGHTS_MAX;
+            let Some(way) = tuples.ways.get_mut(&to).filter(|way| !way.asks && has_room) else { return };
+            let Some(id) = way.held.pop_front() else { return };
+            let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { continue };
+            let key = send.key;
+            match tuples.sending.route((to, key)) {
+                Route::Queue(queue) => self.send_to_queue(id, queue),
+                Route::Classic => self.dispatch(id),
+                Route::ClassicThenAsk => {
+                    self.dispatch(id);
+                    self.ask_for_queue(to, key);
+                }
+            }
+        }
+    }
+
+    /// A receive while tuple queues are in use, for which nothing has come yet.
+    #[cold]
+    pub(crate) fn recv_by_tuple(
+        &mut self,
+        from: Source,
+        context: ContextId,
+        tag: TagPattern,
+        buf: RecvBuf,
+    ) -> RequestId {
+        let Some(tuples) = &mut self.tuples else { unreachable!("asked for while they are in use") };
+        let tuple = match (from, tag) {
+            (Source::Peer(peer), TagPattern::Exact(tag)) if peer != self.me => Some((peer, match_key(context, tag))),
+            _ => None,
+        };
+        let queue = tuple.and_then(|tuple| Some((tuple, tuples.receiving.queue_for_receive(tuple)?)));
+        let empty = State::Posted { buf: RecvBuf::empty(), links: crate::matching::Links::InLine(0) };
+        let id = self.requests.insert(Request { state: empty, detached: false });
+        let mut buf = Some(buf);
+        if let Some((tuple, queue)) = queue {
+            let (_, tag) = split(tuple.1);
+            if !self.posted.would_match(context, tuple.0, tag)
+                && let Some(whole) = buf.take()
+            {
+                let len = whole.len_bytes();
+                match tuples.post(tuple, queue, id, whole, len) {
+                    Ok(in_queue) => {
+                        self.set_state(id, State::InQueue(Box::new(in_queue)));
+                        self.poll_tuples();
+                    }
+                    Err(back) => buf = Some(back),
+                }
+            }
+        }
+        if let Some(buf) = buf {
+            let links = self.posted.post(Pattern::new(context, from, tag), id);
+            self.set_state(id, State::Posted { buf, links });
+        }
+        RequestId(id)
+    }
+
+    fn set_state(&mut self, id: SlabKey, state: State) {
+        if let Some(request) = self.requests.get_mut(id) {
+            request.state = state;
+        }
+    }
+
+    /// A message that the device holds has met its receive: the queue fetches it.
+    pub(crate) fn fetch_announced(&mut self, receive: SlabKey, buf: RecvBuf, envelope: Envelope, key: u64) {
+        let tuple = (envelope.peer, key);
+        let Some(tuples) = &mut self.tuples else { return };
+        tuples.receiving.matched(tuple);
+        let Some(queue) = tuples.receiving.queue(tuple) else { return };
+        match tuples.post(tuple, queue, receive, buf, envelope.len_bytes) {
+            Ok(in_queue) => {
+                self.set_state(receive, State::InQueue(Box::new(in_queue)));
+                self.poll_tuples();
+            }
+            Err(_) => {
+                let outcome = Outcome::Failed("the queue of its tuple took no receive".into());
+                self.complete(receive, Completion { envelope, outcome });
+            }
+        }
+    }
+
+    /// The bytes of a message that the device holds.
+    pub(crate) fn fetch_whole(&mut self, envelope: Envelope, key: u64) -> Option<Box<[u8]>> {
+        let empty = State::Posted { buf: RecvBuf::empty(), links: crate::matching::Links::InLine(0) };
+        let id = self.requests.insert(Request { state: empty, detached: true });
+        let buf = RecvBuf::from_owned(vec![0; envelope.len_bytes as usize].into_boxed_slice());
+        let tuple = (envelope.peer, key);
+        let tuples = self.tuples.as_mut()?;
+        tuples.receiving.matched(tuple);
+        let queue = tuples.receiving.queue(tuple)?;
+        let in_queue = tuples.post(tuple, queue, id, buf, envelope.len_bytes).ok()?;
+        self.set_state(id, State::InQueue(Box::new(InQueue { is_own: true, ..in_queue })));
+        self.poll_tuples();
+        self.tuples.as_mut()?.kept.take()?.into_owned()
+    }
+
+    /// Takes in what the device has completed; true if anything was.
+    pub(crate) fn poll_tuples(&mut self) -> bool {
+        let mut moved = false;
+        let mut into = [WorkCompletion::default(); 16];
+        loop {
+            let Some(tuples) = &mut self.tuples else { return moved };
+            // An overrun can not be: the queue is longer than all that may be posted.
+            let count = tuples.device.poll(tuples.completions, &mut into).unwrap_or(0);
+            for done in &into[..count] {
+                match done.opcode {
+                    CompletionOpcode::Receive => self.end_receive(done),
+                    _ => self.end_flight(done),
+                }
+            }
+            moved |= count > 0;
+            if count < into.len() {
+                break;
+            }
+        }
+        if let Some(tuples) = &mut self.tuples
+            && !tuples.stuck.is_empty()
+        {
+            for to in std::mem::take(&mut tuples.stuck) {
+                self.release_held(to);
+            }
+        }
+        moved
+    }
+
+    fn end_flight(&mut self, done: &WorkCompletion) {
+        let Some(tuples) = &mut self.tuples else { return };
+        let Some(flight) = tuples.flights.remove(SlabKey::from_bits(done.id)) else { return };
+        if let Some(region) = flight.region {
+            // It was registered with the flight.
+            let _ = tuples.device.deregister(region);
+        }
+        // Its receiver may sleep while this side has filled its receive.
+        self.context.notify(fabric::PeerIndex(flight.to));
+        let Some(id) = flight.send else { return };
+        let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else {
+            tuples.cancelling.remove(&id);
+            return;
+        };
+        if tuples.cancelling.contains(&id) {
+            // It may have been thrown away: its receiver says so.
+            return;
+        }
+        let envelope = send.envelope;
+        let outcome = match done.status {
+            WcStatus::Success => Outcome::Done,
+            status => Outcome::Failed(format!("sending to the queue of its tuple failed: {status:?}")),
+        };
+        self.finish_send(id, Completion { envelope, outcome });
+    }
+
+    fn end_receive(&mut self, done: &WorkCompletion) {
+        let id = SlabKey::from_bits(done.id);
+        let Some(request) = self.requests.get_mut(id) else { return };
+        let empty = State::Posted { buf: RecvBuf::empty(), links: crate::matching::Links::InLine(0) };
+        let mut in_queue = match std::mem::replace(&mut request.state, empty) {
+            State::InQueue(in_queue) => in_queue,
+            other => {
+                request.state = other;
+                return;
+            }
+        };
+        let Some(tuples) = &mut self.tuples else { return };
+        let (peer, key) = in_queue.tuple;
+        tuples.receiving.filled(in_queue.tuple, done.id);
+        if let Some(region) = in_queue.region.take() {
+            // It was registered with the receive.
+            let _ = tuples.device.deregister(region);
+        }
+        tuples.close_if_over(in_queue.tuple);
+        self.stats.tuple_received += 1;
+        let capacity_bytes = in_queue.buf.len_bytes();
+        if let Some(bytes) = in_queue.staging.as_ref().and_then(RecvBuf::as_contiguous) {
+            let len = done.bytes.min(capacity_bytes) as usize;
+            in_queue.buf.unpack_at(0, &bytes[..len]);
+        }
+        // Its sender may sleep while this side has fetched the message.
+        self.context.notify(fabric::PeerIndex(peer));
+        let envelope = Envelope { peer, tag: split(key).1, len_bytes: done.bytes };
+        let outcome = match done.status {
+            WcStatus::Success if done.bytes > capacity_bytes => {
+                Outcome::Truncated { sent_bytes: done.bytes, capacity_bytes }
+            }
+            WcStatus::Success => Outcome::Done,
+            status => Outcome::Failed(format!("receiving from the queue of its tuple failed: {status:?}")),
+        };
+        if in_queue.is_own
+            && let Some(tuples) = &mut self.tuples
+        {
+            tuples.kept = Some(in_queue.buf);
+        }
+        self.complete(id, Completion { envelope, outcome });
+    }
+}

@@ -1,0 +1,233 @@
+//! What peers say about tuples, and cancellation, which is said to them.
+
+use base::SlabKey;
+use datatype::RecvBuf;
+use fabric::SrqNumber;
+use lockfree::Record;
+use protocol::tupleq::{self, Announced, TupleMessage};
+use protocol::wire::Message;
+
+use crate::core::Core;
+use crate::deliver::{Unexpected, split};
+use crate::matching::Pattern;
+use crate::request::{Completion, Envelope, Outcome, PeerId, Request, Source, State, TagPattern};
+
+impl Core {
+    /// Takes a receive out of its queue, cancelled; nothing if a message has taken it.
+    pub(crate) fn cancel_in_queue(&mut self, id: SlabKey) {
+        let Some(tuples) = &mut self.tuples else { return };
+        let Some(Request { state: State::InQueue(in_queue), .. }) = self.requests.get_mut(id) else { return };
+        if tuples.withdraw(id, in_queue) {
+            let envelope = Envelope { peer: self.me, tag: 0, len_bytes: 0 };
+            self.complete(id, Completion { envelope, outcome: Outcome::Cancelled });
+        }
+    }
+
+    /// Cancels a send that is held back or on the device; false if it is neither.
+    pub(crate) fn cancel_tuple_send(&mut self, id: SlabKey) -> bool {
+        self.cancel_held(id) || self.cancel_flight(id)
+    }
+
+    fn cancel_flight(&mut self, id: SlabKey) -> bool {
+        let Some(tuples) = &mut self.tuples else { return false };
+        let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { return false };
+        if !tuples.flights.iter().any(|(_, flight)| flight.send == Some(id)) {
+            return false;
+        }
+        let (to, key) = (send.envelope.peer, send.key);
+        if tuples.cancelling.insert(id) {
+            self.say(to, TupleMessage::Cancel { key, send: id.to_bits() });
+        }
+        true
+    }
+
+    fn arrive_cancel(&mut self, peer: PeerId, key: u64, send: u64) {
+        self.poll_tuples();
+        let (context, tag) = split(key);
+        let pattern = Pattern::new(context, Source::Peer(peer), TagPattern::Exact(tag));
+        if self.unexpected.peek(pattern).is_some_and(|message| message.is_announced_by(send)) {
+            if let Some(message) = self.unexpected.take(pattern) {
+                drop(self.fetch_whole(message.envelope, key));
+            }
+            self.send_control(peer, Message::Withdrawn { send });
+        } else if self.unexpected.any(context, peer, tag, |message| message.is_announced_by(send)) {
+            self.say(peer, TupleMessage::Kept { key, send });
+        } else {
+            self.send_control(peer, Message::Finished { send });
+        }
+    }
+
+    fn arrive_kept(&mut self, peer: PeerId, send: u64) -> bool {
+        let id = SlabKey::from_bits(send);
+        let Some(tuples) = &mut self.tuples else { return false };
+        if !tuples.cancelling.remove(&id) {
+            return false;
+        }
+        let is_over = !tuples.flights.iter().any(|(_, flight)| flight.send == Some(id));
+        if let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id)
+            && is_over
+            && send.envelope.peer == peer
+        {
+            let envelope = send.envelope;
+            self.finish_send(id, Completion { envelope, outcome: Outcome::Done });
+        }
+        true
+    }
+
+    fn cancel_held(&mut self, id: SlabKey) -> bool {
+        let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { return false };
+        let envelope = send.envelope;
+        let Some(way) = self.tuples.as_mut().and_then(|tuples| tuples.ways.get_mut(&envelope.peer)) else {
+            return false;
+        };
+        let Some(at) = way.held.iter().position(|held| *held == id) else { return false };
+        way.held.remove(at);
+        self.finish_send(id, Completion { envelope, outcome: Outcome::Cancelled });
+        true
+    }
+
+    /// A record about tuples from `peer`; false if it makes no sense.
+    pub(crate) fn arrive_about_tuples(&mut self, peer: PeerId, record: Record, payload: &[u8]) -> bool {
+        if self.tuples.is_none() {
+            return false;
+        }
+        match tupleq::parse(record, payload) {
+            Some(TupleMessage::Ask { key, endpoint }) => self.arrive_ask(peer, key, endpoint),
+            Some(TupleMessage::Grant { key, queue, endpoint }) => {
+                return self.arrive_answer(peer, key, Some((queue, endpoint)));
+            }
+            Some(TupleMessage::Deny { key }) => return self.arrive_answer(peer, key, None),
+            Some(TupleMessage::Announce { key, send, len_bytes, number }) => {
+                return self.arrive_announcement(peer, key, send, len_bytes, number);
+            }
+            Some(TupleMessage::Revoke { key, for_good }) => {
+                if self.tuples.as_mut().is_some_and(|tuples| tuples.sending.revoked((peer, key), for_good)) {
+                    self.say(peer, TupleMessage::Left { key });
+                }
+            }
+            Some(TupleMessage::Left { key }) => self.arrive_left(peer, key),
+            Some(TupleMessage::Cancel { key, send }) => self.arrive_cancel(peer, key, send),
+            Some(TupleMessage::Kept { send, .. }) => return self.arrive_kept(peer, send),
+            None => return false,
+        }
+        true
+    }
+
+    fn arrive_ask(&mut self, peer: PeerId, key: u64, endpoint: &[u8]) {
+        let (context, tag) = split(key);
+        let pattern = Pattern::new(context, Source::Peer(peer), TagPattern::Exact(tag));
+        let waits = self.unexpected.peek(pattern).is_some();
+        let Some(tuples) = &mut self.tuples else { return };
+        let mut revoked = None;
+        let mut granted = None;
+        if !waits && tuples.receiving.may_open((peer, key)) {
+            granted = tuples.target(peer, endpoint).and_then(|here| Ok((tuples.open_queue((peer, key))?, here))).ok();
+        } else if !waits {
+            revoked = tuples.receiving.idle();
+        }
+        if let Some((other, key)) = revoked {
+            self.say(other, TupleMessage::Revoke { key, for_good: false });
+        }
+        let is_said = granted.is_some_and(|(queue, here)| {
+            self.stats.tuple_queues += 1;
+            self.say(peer, TupleMessage::Grant { key, queue, endpoint: &here })
+        });
+        if !is_said {
+            self.say(peer, TupleMessage::Deny { key });
+        }
+    }
+
+    fn arrive_answer(&mut self, peer: PeerId, key: u64, granted: Option<(SrqNumber, &[u8])>) -> bool {
+        let Some(tuples) = &mut self.tuples else { return false };
+        let queue = granted.and_then(|(queue, endpoint)| tuples.connect(peer, endpoint).ok().map(|()| queue));
+        if !tuples.sending.answered((peer, key), queue) {
+            return false;
+        }
+        if let Some(way) = tuples.ways.get_mut(&peer) {
+            way.asks = false;
+        }
+        if granted.is_some() && queue.is_none() {
+            self.say(peer, TupleMessage::Left { key });
+        }
+        self.release_held(peer);
+        true
+    }
+
+    fn arrive_announcement(&mut self, peer: PeerId, key: u64, send: u64, len_bytes: u64, number: u64) -> bool {
+        // What was fetched before this was read is known then.
+        self.poll_tuples();
+        let (context, tag) = split(key);
+        let envelope = Envelope { peer, tag, len_bytes };
+        let Some(tuples) = &mut self.tuples else { return false };
+        match tuples.receiving.announced((peer, key), number) {
+            None => return false,
+            Some(Announced::Fetched) => {}
+            Some(Announced::TooLong) => self.make_room(peer, key, len_bytes),
+            Some(Announced::Unmatched) => match self.posted.arrive(context, peer, tag) {
+                Some(receive) => {
+                    self.stats.tuple_fallbacks += 1;
+                    let retreats = self.tuples.as_mut().is_some_and(|tuples| tuples.receiving.fell_back((peer, key)));
+                    if let Some(buf) = self.take_posted_buf(receive) {
+                        self.fetch_announced(receive, buf, envelope, key);
+                    }
+                    if retreats {
+                        self.say(peer, TupleMessage::Revoke { key, for_good: true });
+                    }
+                }
+                None => self.store(context, Unexpected::announced(envelope, send, key)),
+            },
+        }
+        true
+    }
+
+    /// The first receive of a queue is too short for the first message: all are posted anew, the first with more room.
+    fn make_room(&mut self, peer: PeerId, key: u64, len_bytes: u64) {
+        let Some(tuples) = &mut self.tuples else { return };
+        let tuple = (peer, key);
+        let mut taken = Vec::new();
+        for bits in tuples.receiving.in_queue(tuple) {
+            let id = SlabKey::from_bits(bits);
+            let Some(Request { state: State::InQueue(in_queue), .. }) = self.requests.get_mut(id) else { continue };
+            if tuples.withdraw(id, in_queue) {
+                taken.push((id, std::mem::replace(&mut in_queue.buf, RecvBuf::empty())));
+            }
+        }
+        let Some(queue) = tuples.receiving.queue(tuple) else { return };
+        let mut needed = Some(len_bytes);
+        for (id, buf) in taken {
+            let len = needed.take().unwrap_or(0).max(buf.len_bytes());
+            let state = match self.tuples.as_mut().map(|tuples| tuples.post(tuple, queue, id, buf, len)) {
+                Some(Ok(in_queue)) => State::InQueue(Box::new(in_queue)),
+                _ => {
+                    let envelope = Envelope { peer, tag: split(key).1, len_bytes: 0 };
+                    let outcome = Outcome::Failed("the queue of its tuple took no receive".into());
+                    State::Complete(Completion { envelope, outcome })
+                }
+            };
+            self.set_state(id, state);
+        }
+        self.poll_tuples();
+    }
+
+    fn arrive_left(&mut self, peer: PeerId, key: u64) {
+        self.poll_tuples();
+        let (context, tag) = split(key);
+        let Some(tuples) = &mut self.tuples else { return };
+        let pattern = Pattern::new(context, Source::Peer(peer), TagPattern::Exact(tag));
+        // They were posted before all others that its messages could match: back to the front, the last one first.
+        for bits in tuples.receiving.sender_left((peer, key)).into_iter().rev() {
+            let id = SlabKey::from_bits(bits);
+            let Some(Request { state: State::InQueue(in_queue), .. }) = self.requests.get_mut(id) else { continue };
+            if tuples.withdraw(id, in_queue) {
+                let buf = std::mem::replace(&mut in_queue.buf, RecvBuf::empty());
+                let links = self.posted.post_first(pattern, id);
+                if let Some(request) = self.requests.get_mut(id) {
+                    request.state = State::Posted { buf, links };
+                }
+            }
+        }
+        if let Some(tuples) = &mut self.tuples {
+            tuples.close_if_over((peer, key));
+        }
+    }
+}
