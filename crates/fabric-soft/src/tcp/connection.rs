@@ -123,6 +123,8 @@ pub(super) struct Connection {
     pub(super) is_stalled: bool,
     /// Something was read since this was cleared.
     pub(super) has_read: bool,
+    /// Times the kernel took something.
+    pub(super) writes: u64,
     /// What it is told of: something to read, room to write.
     pub(super) watches: (bool, bool),
     buffer: Vec<u8>,
@@ -143,6 +145,7 @@ impl Connection {
             is_blocked: false,
             is_stalled: false,
             has_read: false,
+            writes: 0,
             watches: (true, matches!(stage, Stage::Dialling(_))),
             buffer: vec![0; STRANGER_BYTES],
             start: 0,
@@ -339,7 +342,10 @@ impl Connection {
             let may_interrupt = lane.as_ref().is_none_or(|lane| lane.outbox.is_at_boundary());
             if !self.control.is_empty() && may_interrupt {
                 match socket::send(&self.socket, &[copying::borrowed(&self.control)])? {
-                    Some(count) => drop(self.control.drain(..count)),
+                    Some(count) => {
+                        self.writes += 1;
+                        drop(self.control.drain(..count));
+                    }
                     None => break self.is_blocked = true,
                 }
                 continue;
@@ -348,7 +354,10 @@ impl Connection {
             lane.untold = (0, 0);
             let parts = lane.outbox.parts(lane.received);
             match socket::send(&self.socket, &parts)? {
-                Some(count) => lane.outbox.wrote(count),
+                Some(count) => {
+                    self.writes += 1;
+                    lane.outbox.wrote(count);
+                }
                 None => break self.is_blocked = true,
             }
         }

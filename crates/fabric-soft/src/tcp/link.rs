@@ -167,6 +167,11 @@ impl TcpLink {
         self.peers.iter().flat_map(|peer| &peer.lanes).map(|lane| lane.epoch).sum()
     }
 
+    /// System calls that wrote something on the connections there are.
+    pub fn writes(&self) -> u64 {
+        self.connections.iter().flatten().map(|connection| connection.writes).sum()
+    }
+
     /// As if the network had failed: every connection is cut, and what is on its way is lost. Peers are not.
     pub fn cut_connections(&mut self) {
         let now = self.now();

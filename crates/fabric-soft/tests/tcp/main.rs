@@ -13,7 +13,7 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fabric::{ConnectOptions, Context, Endpoint, Operation, WcStatus, WorkCompletion};
+use fabric::{ConnectOptions, Context, Endpoint, Operation, Payload, SendRequest, WcStatus, WorkCompletion};
 use fabric_soft::tcp::TcpOptions;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -116,6 +116,51 @@ fn a_long_payload_travels_over_all_connections() {
     sides[1].check(MEMORY_BYTES / 2, len, 9, "written");
     sides[0].check(1, len, 9, "read");
     assert_eq!(sides.each_mut().map(|side| side.adapter.link().connections_made()), [4, 4]);
+}
+
+/// Acknowledgements ride with the messages that go back: a system call per message, not two. Without riding this would
+/// be two exactly; a test that is interrupted for long learns anew what is worth while, hence the margin.
+#[test]
+fn messages_there_and_back_cost_a_write_each() {
+    const TURNS: u64 = 1000;
+    let mut sides = [Side::new(1, |_| {}), Side::new(1, |_| {})];
+    join(&mut sides);
+    message(&mut sides, 1);
+    let before = sides.each_mut().map(|side| side.adapter.link().writes());
+    for turn in 0..2 * TURNS {
+        let (from, to) = (turn as usize % 2, 1 - turn as usize % 2);
+        sides[to].receive(2, 0, 64);
+        sides[from].post(1, Operation::Send, 64, 8);
+        let start = Instant::now();
+        while !sides[to].done.iter().any(|one| one.id == 2) {
+            sides[to].poll();
+            assert!(start.elapsed() < PATIENCE, "message {turn}");
+        }
+        assert!(sides.iter().flat_map(|side| &side.done).all(|one| one.status == WcStatus::Success));
+        sides[to].done.clear();
+    }
+    let writes: u64 = (0..2).map(|at| sides[at].adapter.link().writes() - before[at]).sum();
+    println!("{writes} writes for {} messages", 2 * TURNS);
+    assert!(writes < 3 * TURNS, "{writes} writes for {} messages", 2 * TURNS);
+}
+
+/// Requests posted together leave together.
+#[test]
+fn a_list_of_sends_is_one_write() {
+    let mut sides = [Side::new(1, |_| {}), Side::new(1, |_| {})];
+    join(&mut sides);
+    message(&mut sides, 1);
+    for id in 100..116 {
+        sides[1].receive(id, 0, 64);
+    }
+    let before = sides[0].adapter.link().writes();
+    let list = [sides[0].region.part(0, 8)];
+    let requests: Vec<SendRequest<'_>> =
+        (0..16).map(|id| SendRequest::new(id, Operation::Send, Payload::Memory(&list))).collect();
+    let qp = sides[0].qp;
+    assert_eq!(sides[0].adapter.post_send(qp, &requests), Ok(16));
+    assert_eq!(sides[0].adapter.link().writes() - before, 1);
+    until(&mut sides, "all of them", |sides| sides.iter().all(|side| side.done.len() == 16));
 }
 
 /// A network that fails while nobody speaks costs nobody its peer, however often.
