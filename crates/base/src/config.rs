@@ -426,13 +426,17 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "FERROVIA_RENDEZVOUS",
-        values: "auto | tupleq | tupleq-copy",
-        help: "How messages are moved: by what is best for the device, or all of them by receive queues of their tuples \
-               (communicator, source, tag), where a send of any size waits for its receive (tupleq) or short ones that \
-               would wait are copied (tupleq-copy).",
+        values: "auto | rput | rget | staged | tupleq | tupleq-copy",
+        help: "How messages are moved: long ones over verbs are written by the sender (rput), read by the receiver (rget) or \
+               cut into pieces (staged); or all of them go by receive queues of their tuples (communicator, source, \
+               tag), where a send of any size waits for its receive (tupleq) or short ones that would wait are copied \
+               (tupleq-copy). By itself a device whose memory is reached in one copy reads, another writes.",
         set: |config, text| {
             config.rendezvous = match text {
                 "auto" => Rendezvous::Auto,
+                "rput" => Rendezvous::Rput,
+                "rget" => Rendezvous::Rget,
+                "staged" => Rendezvous::Staged,
                 "tupleq" => Rendezvous::TupleQueue,
                 "tupleq-copy" => Rendezvous::TupleQueueCopy,
                 _ => return None,
@@ -442,6 +446,9 @@ pub const VARIABLES: &[Variable] = &[
         show: |config| {
             match config.rendezvous {
                 Rendezvous::Auto => "auto",
+                Rendezvous::Rput => "rput",
+                Rendezvous::Rget => "rget",
+                Rendezvous::Staged => "staged",
                 Rendezvous::TupleQueue => "tupleq",
                 Rendezvous::TupleQueueCopy => "tupleq-copy",
             }

@@ -160,6 +160,14 @@ impl<T> Slab<T> {
         Slot::Vacant { generation: key.generation.wrapping_add(1).max(1), next_free }
     }
 
+    /// The key of the entry in slot `index`, if there is one.
+    pub fn key_at(&self, index: u32) -> Option<SlabKey> {
+        match self.slots.get(index as usize)? {
+            Slot::Occupied { generation, .. } => Some(SlabKey { index, generation: *generation }),
+            Slot::Vacant { .. } => None,
+        }
+    }
+
     /// All live entries with their keys, in slot order.
     pub fn iter(&self) -> impl Iterator<Item = (SlabKey, &T)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| match slot {

@@ -39,7 +39,7 @@ pub(crate) fn use_if_wanted(
 /// How the settings want them used; `None`: not at all.
 pub(crate) fn setup(config: &Config) -> Option<TupleSetup> {
     let copy_below_bytes = match config.rendezvous {
-        Rendezvous::Auto => return None,
+        Rendezvous::Auto | Rendezvous::Rput | Rendezvous::Rget | Rendezvous::Staged => return None,
         Rendezvous::TupleQueue => 0,
         Rendezvous::TupleQueueCopy => COPY_BELOW_BYTES,
     };

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Barrier};
 
 use base::Config;
-use base::config::{DeviceChoice, LargeCopy};
+use base::config::{DeviceChoice, LargeCopy, Rendezvous};
 use boot::local_engines;
 use datatype::{RecvBuf, SendBuf};
 use engine::{Completion, ContextId, Engine, Outcome, Pause, RequestId, SendMode, Source, Stats, TagPattern};
@@ -60,7 +60,7 @@ fn payload(from: u32, to: u32, number: u64, len: usize) -> Box<[u8]> {
 fn shape(seed: u64, from: u32, to: u32, number: u64) -> (usize, i32) {
     let mut random = Random(seed ^ u64::from(from) << 40 ^ u64::from(to) << 20 ^ number);
     random.below(10);
-    let lens = [0, 1, 40, 41, 1000, 8192, 8193, 16000, 40_000, 200_000, 1_000_000];
+    let lens = [0, 1, 40, 41, 1000, 8192, 8193, 16000, 40_000, 200_000, 1_500_000];
     let len = lens[random.below(if number.is_multiple_of(8) { 11 } else { 8 }) as usize];
     (len, random.below(3) as i32)
 }
@@ -172,6 +172,34 @@ fn every_message_arrives_once_whole_and_in_order_over_verbs() {
             let config = Config { device, credits_initial, pool_max_bytes, ..Config::default() };
             let stats = run(1 + (seed % 4) as u32, &config, 60, seed);
             assert_eq!(sum(&stats, |stats| stats.refused_records), 0, "{device:?} seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn long_messages_cross_verbs_as_asked_for() {
+    use Rendezvous::{Auto, Rget, Rput, Staged};
+    for device in OVER_VERBS {
+        for (seed, rendezvous) in (0..).zip([Auto, Rget, Rput, Staged]) {
+            // A piece of a message is shorter than the longest of them; one credit makes the last write wait for it.
+            let credits_initial = if seed % 2 == 0 { 8 } else { 1 };
+            let config = Config { device, rendezvous, credits_initial, ..Config::default() };
+            let stats = run(2, &config, 60, 31 + seed);
+            let ways = [
+                sum(&stats, |stats| stats.get_received),
+                sum(&stats, |stats| stats.put_received),
+                sum(&stats, |stats| stats.staged_received),
+            ];
+            let way = format!("{device:?} {rendezvous:?} {ways:?}");
+            let wanted = match rendezvous {
+                Auto => ways[0] + ways[1] > 0 && ways[2] == 0,
+                Rget => ways[0] > 0 && ways[1] == 0,
+                Rput => ways[1] > 0 && ways[0] == 0,
+                _ => ways[2] > 0 && ways[0] + ways[1] == 0,
+            };
+            assert!(wanted, "{way}");
+            assert_eq!(sum(&stats, |stats| stats.refused_records), 0, "{way}");
+            assert_eq!(sum(&stats, |stats| stats.registrations.bytes), 0, "everything is given back: {way}");
         }
     }
 }

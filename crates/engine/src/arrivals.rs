@@ -1,6 +1,6 @@
 //! What comes through the port, and who is lost there.
 
-use fabric::{WcStatus, WorkCompletion};
+use fabric::{CompletionOpcode, WcStatus, WorkCompletion};
 use lockfree::SlotMemory;
 
 use crate::core::Core;
@@ -55,10 +55,16 @@ impl Inbox {
             if let Some(port) = &mut core.port {
                 port.settle();
             }
+            if !core.posting.is_empty() {
+                core.post_transfers();
+            }
             moved = true;
             if count < COMPLETIONS_MAX {
                 break;
             }
+        }
+        if !moved && !core.posting.is_empty() {
+            moved = core.post_transfers();
         }
         moved | core.mourn()
     }
@@ -72,7 +78,13 @@ impl Core {
         match Work::of_id(completion.id) {
             Some(Work::Receive(number)) => {
                 let (Some(slot), Some(memory)) = (port.reclaim(number), memory) else { return self.refuse() };
-                if completion.status == WcStatus::Success {
+                if completion.status != WcStatus::Success {
+                } else if completion.opcode == CompletionOpcode::ReceiveRdmaWithImmediate {
+                    match port.written(completion) {
+                        Some((peer, number)) => self.arrive_written(peer, number),
+                        None => self.refuse(),
+                    }
+                } else {
                     let bytes = usize::try_from(completion.bytes).unwrap_or(usize::MAX);
                     memory.read(&slot, bytes, |message| self.take_message(completion, message));
                 }
@@ -81,6 +93,7 @@ impl Core {
                 }
             }
             Some(Work::Send(number)) => port.sent(number, completion),
+            Some(Work::Transfer(number)) => self.end_piece(number, completion),
             Some(work @ (Work::ReceiveHello(_) | Work::SendHello(_))) => port.greeted(work, completion),
             None => self.refuse(),
         }
@@ -137,6 +150,7 @@ impl Core {
                 State::InQueue(_) | State::Posted { .. } | State::Complete(_) => continue,
             };
             let completion = Completion { envelope, outcome: Outcome::Failed(why.clone()) };
+            self.release_incoming(key);
             if outgoing { self.finish_send(key, completion) } else { self.complete(key, completion) }
         }
     }

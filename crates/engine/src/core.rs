@@ -26,6 +26,7 @@ use crate::request::{
 };
 use crate::scattered::Held;
 use crate::stats::{PeerStats, Stats};
+use crate::transfer::Transfer;
 use crate::tuples::{TupleSetup, Tuples};
 use crate::wait::{WaitPolicy, Waiter};
 use crate::watch::{Event, EventKind, Watch};
@@ -71,6 +72,9 @@ pub(crate) struct Core {
     pub(crate) streams: VecDeque<Stream>,
     /// Messages of ours that a receiver lets us copy along.
     pub(crate) helping: Vec<Helping>,
+    /// Long messages that this side moves over verbs, and those of which something is not posted.
+    pub(crate) transfers: Slab<Transfer>,
+    pub(crate) posting: VecDeque<SlabKey>,
     /// Receives that this side copies.
     pub(crate) copying: Vec<SlabKey>,
     pub(crate) free_cells: Vec<u32>,
@@ -103,6 +107,7 @@ fn thresholds(config: &Config, port: Option<&Port>) -> Thresholds {
         shared_min_bytes: config.shared_copy_min_bytes as u64,
         read_step_bytes: 256 << 10,
         large_copy: config.large_copy,
+        rendezvous: config.rendezvous,
     }
 }
 
@@ -165,6 +170,8 @@ impl Engine {
             crowded: VecDeque::new(),
             streams: VecDeque::new(),
             helping: Vec::new(),
+            transfers: Slab::new(),
+            posting: VecDeque::new(),
             copying: Vec::new(),
             free_cells: (0..MappedArea::CLAIM_CELLS_MAX).rev().collect(),
             datatypes: config.datatypes,
@@ -226,6 +233,9 @@ impl Engine {
     /// Gives up registered memory that is only kept for later messages.
     pub fn release_registrations(&mut self) {
         self.core.registrations.clear(&mut *self.core.context);
+        if let Some(port) = &mut self.core.port {
+            port.release_unused();
+        }
     }
 
     /// Whether large messages are copied straight between processes; the reason if not.
@@ -627,7 +637,7 @@ impl Core {
         let buf = if eager { buf } else { self.packed_first(buf) };
         let (region, layout) = match () {
             () if eager => (None, SourceLayout::InOnePiece),
-            () if is_port && buf.as_contiguous().is_some() => (None, SourceLayout::InOnePiece),
+            () if is_port && buf.as_contiguous().is_some() => (self.register_posted(&buf), SourceLayout::InOnePiece),
             () if is_port => (None, SourceLayout::Scattered),
             () => self.register_source(to, &buf),
         };

@@ -71,6 +71,7 @@ impl Core {
             Some(Message::Data { receive, offset, last, data }) => self.arrive_data(peer, receive, offset, last, data),
             Some(Message::Clear { send, receive }) => self.arrive_clear(peer, send, receive),
             Some(Message::ClearShared { send, receive, copy }) => self.arrive_clear_shared(peer, send, receive, copy),
+            Some(Message::ClearWrite { send, number, target }) => self.arrive_clear_write(peer, send, number, target),
             Some(Message::Finished { send } | Message::Acknowledge { send }) => self.arrive_finished(peer, send),
             Some(Message::Withdraw { key, send }) => self.arrive_withdraw(peer, key, send),
             Some(Message::Withdrawn { send }) => self.arrive_withdrawn(peer, send),
@@ -226,7 +227,13 @@ impl Core {
         let Ok(peer) = self.peer(envelope.peer) else { return };
         peer.traffic.rendezvous_received += 1;
         peer.traffic.rendezvous_received_bytes += offer.len_bytes;
-        let reach = peer.reach;
+        let (reach, is_port) = (peer.reach, peer.link.is_port());
+        if is_port && let Some(way) = self.start_rdma(envelope.peer, receive, send, range, offer.memory) {
+            if let Some(request) = self.requests.get_mut(receive) {
+                request.state = State::Incoming(Box::new(Incoming { buf, unpack_into: None, envelope, send, way }));
+            }
+            return;
+        }
         let plan = self.thresholds.plan(offer.len_bytes, range.is_some() && offer.memory.is_some(), reach);
         let way = match (plan, range, offer.memory) {
             (CopyPlan::Shared { chunk_bytes }, Some(range), Some(remote)) => {
@@ -312,7 +319,7 @@ impl Core {
                 }
             }
             IncomingWay::Shared { .. } => {}
-            IncomingWay::Read { .. } => self.refuse(),
+            IncomingWay::Read { .. } | IncomingWay::Get { .. } | IncomingWay::Put { .. } => self.refuse(),
         }
     }
 
@@ -401,7 +408,7 @@ impl Core {
         dropped.is_some()
     }
 
-    fn outgoing_to(&self, peer: PeerId, key: SlabKey) -> Option<&OutgoingSend> {
+    pub(crate) fn outgoing_to(&self, peer: PeerId, key: SlabKey) -> Option<&OutgoingSend> {
         match self.requests.get(key) {
             Some(Request { state: State::Outgoing(send), .. }) if send.envelope.peer == peer => Some(send),
             _ => None,

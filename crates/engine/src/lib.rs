@@ -26,6 +26,7 @@ mod progress;
 mod request;
 mod scattered;
 mod stats;
+mod transfer;
 mod tuples;
 mod wait;
 mod watch;

@@ -291,7 +291,7 @@ impl Core {
         };
         let (peer, total) = (incoming.envelope.peer, incoming.envelope.len_bytes);
         let (remote, offset, len) = match &incoming.way {
-            IncomingWay::Staged { .. } => return Step::Over,
+            IncomingWay::Staged { .. } | IncomingWay::Get { .. } | IncomingWay::Put { .. } => return Step::Over,
             IncomingWay::Read { remote, next } => (remote.clone(), *next, step_bytes.min(total - *next)),
             IncomingWay::Shared { remote, cell, generation, chunks, .. } => {
                 let (remote, cell, generation, chunks) = (remote.clone(), *cell, *generation, *chunks);
@@ -362,7 +362,7 @@ impl Core {
                 self.send_control(peer, Message::Clear { send, receive: key.to_bits() });
                 Step::Over
             }
-            (Ok(()), IncomingWay::Staged { .. }) => Step::Over,
+            (Ok(()), IncomingWay::Staged { .. } | IncomingWay::Get { .. } | IncomingWay::Put { .. }) => Step::Over,
             (Err(error), _) => {
                 self.finish_copying(
                     key,

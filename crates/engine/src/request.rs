@@ -2,6 +2,7 @@
 
 use base::SlabKey;
 use datatype::{RecvBuf, SendBuf};
+use protocol::registration::Registration;
 use protocol::rendezvous::Chunks;
 
 use crate::matching::Links;
@@ -129,6 +130,10 @@ pub(crate) enum IncomingWay {
     Read { remote: Place, next: u64 },
     /// Both sides copy; the sender alone if this side does not know where the data lies there.
     Shared { remote: Option<Place>, region: Held, cell: u32, generation: u32, chunks: Chunks },
+    /// This side reads over verbs, into registered memory.
+    Get { held: Registration },
+    /// The sender writes over verbs, into registered memory.
+    Put { held: Registration },
     /// Pieces come through the channel; this many bytes have.
     Staged { received: u64 },
 }

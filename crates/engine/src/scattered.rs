@@ -46,6 +46,8 @@ pub(crate) struct ScatteredPlace {
 pub(crate) enum Held {
     /// In one piece; it may stay registered for later messages.
     Whole(Registration),
+    /// The same, at the port.
+    Posted(Registration),
     /// A message's pieces and the gaps between them.
     Span(MemoryRegion),
 }
@@ -54,7 +56,7 @@ impl Held {
     /// Where it begins.
     pub(crate) fn remote(&self) -> RemoteMemory {
         match self {
-            Held::Whole(registration) => registration.region.remote(0),
+            Held::Whole(registration) | Held::Posted(registration) => registration.region.remote(0),
             Held::Span(region) => region.remote(0),
         }
     }
@@ -137,6 +139,11 @@ impl Core {
     pub(crate) fn release(&mut self, held: Held) {
         match held {
             Held::Whole(registration) => self.registrations.release(&mut *self.context, registration),
+            Held::Posted(registration) => {
+                if let Some(port) = &mut self.port {
+                    port.release(registration);
+                }
+            }
             Held::Span(region) => self.context.deregister(region),
         }
     }

@@ -52,6 +52,10 @@ pub struct Stats {
     pub tuple_held: u64,
     /// What the cache of registered memory has done.
     pub registrations: CacheStats,
+    /// Long messages that this side read over verbs.
+    pub get_received: u64,
+    /// Long messages that the sender wrote over verbs.
+    pub put_received: u64,
     /// Connections over verbs made so far.
     pub connections: u64,
     /// Times a record found no credit for its connection.
@@ -221,6 +225,8 @@ impl Stats {
         }),
         total("tuple queues", "Receive queues made for tuples.", |stats| stats.tuple_queues),
         total("tuple sends held", "Messages held back while a queue was asked for.", |stats| stats.tuple_held),
+        total("receives by rdma read", "Long messages read over verbs (RGET).", |stats| stats.get_received),
+        total("receives by rdma write", "Long messages written over verbs (RPUT).", |stats| stats.put_received),
         total("connections", "Connections over verbs made so far.", |stats| stats.connections),
         total("credit stalls", "Times a record found no credit for its connection.", |stats| stats.credit_stalls),
         total("credit messages", "Credits returned in messages of their own.", |stats| stats.credits_alone),

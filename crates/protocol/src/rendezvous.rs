@@ -12,7 +12,7 @@
 //! processes are in the library; *staged* costs two copies and works where the kernel forbids the others and for
 //! data that is not in one piece.
 
-use base::config::LargeCopy;
+use base::config::{LargeCopy, Rendezvous};
 
 /// The sizes at which protocols change, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,6 +27,19 @@ pub struct Thresholds {
     pub read_step_bytes: usize,
     /// Who moves large messages.
     pub large_copy: LargeCopy,
+    /// How long messages cross verbs.
+    pub rendezvous: Rendezvous,
+}
+
+/// How a receiver takes a long message over verbs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RdmaPlan {
+    /// It reads: RGET.
+    Get,
+    /// The sender writes: RPUT.
+    Put,
+    /// Through the channel.
+    Staged,
 }
 
 /// How a receiver takes a long message.
@@ -71,6 +84,21 @@ impl Thresholds {
             return CopyPlan::Shared { chunk_bytes: chunk as u32 };
         }
         CopyPlan::Read
+    }
+}
+
+impl Thresholds {
+    /// The plan for a message of `len_bytes` over verbs, in one piece on both sides and registered; `prefers_reads` is what
+    /// suits the device.
+    pub fn plan_rdma(&self, len_bytes: u64, prefers_reads: bool) -> RdmaPlan {
+        match self.rendezvous {
+            _ if len_bytes < self.cross_memory_min_bytes => RdmaPlan::Staged,
+            Rendezvous::Staged => RdmaPlan::Staged,
+            Rendezvous::Rget => RdmaPlan::Get,
+            Rendezvous::Rput => RdmaPlan::Put,
+            _ if prefers_reads => RdmaPlan::Get,
+            _ => RdmaPlan::Put,
+        }
     }
 }
 
@@ -121,6 +149,7 @@ mod tests {
         shared_min_bytes: 128 << 10,
         read_step_bytes: 256 << 10,
         large_copy: LargeCopy::Both,
+        rendezvous: Rendezvous::Auto,
     };
 
     #[test]
@@ -135,6 +164,23 @@ mod tests {
         ];
         for (len, in_one_piece, reach, expected) in cases {
             assert_eq!(THRESHOLDS.plan(len, in_one_piece, reach), expected, "{len} {in_one_piece} {reach:?}");
+        }
+    }
+
+    #[test]
+    fn rdma_goes_as_asked_for_and_otherwise_as_suits_the_device() {
+        use Rendezvous::{Auto, Rget, Rput, Staged};
+        let long = THRESHOLDS.cross_memory_min_bytes;
+        for (rendezvous, len, prefers_reads, expected) in [
+            (Auto, long, true, RdmaPlan::Get),
+            (Auto, long, false, RdmaPlan::Put),
+            (Rget, long, false, RdmaPlan::Get),
+            (Rput, long, true, RdmaPlan::Put),
+            (Staged, long, true, RdmaPlan::Staged),
+            (Rput, long - 1, true, RdmaPlan::Staged),
+        ] {
+            let thresholds = Thresholds { rendezvous, ..THRESHOLDS };
+            assert_eq!(thresholds.plan_rdma(len, prefers_reads), expected, "{rendezvous:?} {len} {prefers_reads}");
         }
     }
 

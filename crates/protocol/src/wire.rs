@@ -14,6 +14,7 @@
 //!   acknowledge    send id, 0                 —                                  matched
 //!   withdraw       match key, send id         —                                  the sender cancels
 //!   withdrawn      send id, 0                 —                                  it was not matched and is gone
+//!   clear-write    send id, 0                 address, rkey, number              write it there, tell with number
 //! ```
 //! *scattered* is origin, count, and a reference to a layout: index, version, address, rkey and length of its wire form.
 
@@ -30,6 +31,7 @@ const FINISHED: u8 = 7;
 const ACKNOWLEDGE: u8 = 8;
 const WITHDRAW: u8 = 9;
 const WITHDRAWN: u8 = 10;
+const CLEAR_WRITE: u8 = 11;
 
 /// Payload of the longest control record, in bytes.
 pub const CONTROL_MAX_BYTES: usize = 64;
@@ -142,6 +144,15 @@ pub enum Message<'a> {
         /// Who copies what.
         copy: SharedCopy,
     },
+    /// Clear to send by RDMA write.
+    ClearWrite {
+        /// The sender's request.
+        send: u64,
+        /// Comes with the last write, as immediate data.
+        number: u32,
+        /// Where it is to go.
+        target: RemoteMemory,
+    },
     /// A piece of a message.
     Data {
         /// The receiver's request.
@@ -247,6 +258,12 @@ pub fn control(message: Message<'_>) -> Control {
             };
             (Record { short: copy.alone.into(), ..record(CLEAR_SHARED, send, receive) }, len)
         }
+        Message::ClearWrite { send, number, target } => {
+            payload[..8].copy_from_slice(&target.address.to_ne_bytes());
+            payload[8..12].copy_from_slice(&target.rkey.0.to_ne_bytes());
+            payload[12..16].copy_from_slice(&number.to_ne_bytes());
+            (record(CLEAR_WRITE, send, 0), 16)
+        }
         Message::Finished { send } => (record(FINISHED, send, 0), 0),
         Message::Acknowledge { send } => (record(ACKNOWLEDGE, send, 0), 0),
         Message::Withdraw { key, send } => (record(WITHDRAW, key, send), 0),
@@ -290,6 +307,10 @@ pub fn parse<'a>(record: Record, payload: &'a [u8]) -> Option<Message<'a>> {
                 alone: record.short & 1 != 0,
             };
             Message::ClearShared { send: first, receive: second, copy }
+        }
+        CLEAR_WRITE => {
+            let target = RemoteMemory { address: word(payload, 0)?, rkey: Rkey(half(payload, 8)?) };
+            Message::ClearWrite { send: first, number: half(payload, 12)?, target }
         }
         FINISHED => Message::Finished { send: first },
         ACKNOWLEDGE => Message::Acknowledge { send: first },
@@ -359,6 +380,7 @@ mod tests {
             Message::ClearShared { send: 5, receive: 6, copy: written },
             Message::Clear { send: 5, receive: u64::MAX },
             Message::ClearShared { send: 5, receive: 6, copy },
+            Message::ClearWrite { send: 5, number: u32::MAX, target: memory },
             Message::Finished { send: 7 },
             Message::Acknowledge { send: 8 },
             Message::Withdraw { key: 9, send: u64::MAX },
@@ -376,7 +398,7 @@ mod tests {
 
     #[test]
     fn unknown_and_short_records_are_refused() {
-        for kind in [0, 11, 200] {
+        for kind in [0, 12, 200] {
             assert_eq!(parse(Record { kind, ..Record::default() }, &[0; 64]), None);
         }
         for len in 0..21 {
@@ -392,5 +414,8 @@ mod tests {
         }
         described[20] = 3 << 1;
         assert_eq!(parse(record(REQUEST, 1, 2), &described), None);
+        for len in 0..16 {
+            assert_eq!(parse(record(CLEAR_WRITE, 1, 2), &vec![0xff; len]), None, "{len} bytes");
+        }
     }
 }

@@ -25,6 +25,12 @@ pub enum LargeCopy {
 pub enum Rendezvous {
     /// By what is best for the device.
     Auto,
+    /// Over verbs the sender writes, and tells the receiver with the last piece.
+    Rput,
+    /// Over verbs the receiver reads.
+    Rget,
+    /// Over verbs they go piece by piece through the channel.
+    Staged,
     /// Every message goes to a receive queue of its tuple.
     TupleQueue,
     /// So, and short ones that have to wait are copied by their sender.

@@ -21,10 +21,12 @@ use std::time::Duration;
 
 use base::Config;
 use fabric::{
-    AsynchronousEvent, CompletionQueue, Context, Endpoint, FabricError, NotifyOn, Operation, Payload, ProtectionDomain,
-    QueuePair, SendRequest, SharedReceiveQueue, SharedReceiveQueueAttributes, WcStatus, WorkCompletion,
+    Access, AsynchronousEvent, CompletionQueue, Context, Endpoint, FabricError, LocalMemory, NotifyOn, Operation,
+    Payload, ProtectionDomain, QueuePair, ScatterGather, SendRequest, SharedReceiveQueue, SharedReceiveQueueAttributes,
+    WcStatus, WorkCompletion,
 };
 use lockfree::{Record, Slot, SlotMemory};
+use protocol::registration::{DomainRegistrar, Registration, RegistrationCache};
 use protocol::verbs_channel::{Credits, HEADER_BYTES, Header};
 use rustc_hash::FxHashMap;
 
@@ -55,6 +57,8 @@ pub(crate) enum Work {
     ReceiveHello(u32),
     /// A hello on its way out.
     SendHello(u32),
+    /// A piece of a long message, by RDMA.
+    Transfer(u32),
 }
 
 impl Work {
@@ -64,6 +68,7 @@ impl Work {
             Self::Send(number) => (1, number),
             Self::ReceiveHello(number) => (2, number),
             Self::SendHello(number) => (3, number),
+            Self::Transfer(number) => (4, number),
         };
         kind << 32 | u64::from(number)
     }
@@ -75,6 +80,7 @@ impl Work {
             1 => Self::Send(number),
             2 => Self::ReceiveHello(number),
             3 => Self::SendHello(number),
+            4 => Self::Transfer(number),
             _ => return None,
         })
     }
@@ -142,6 +148,8 @@ pub struct Port {
     leaving: bool,
     payload_max_bytes: usize,
     credits_initial: u32,
+    registrations: RegistrationCache,
+    prefers_reads: bool,
     clock: fn() -> Duration,
     wakeup: Arc<DescriptorWakeup>,
     /// Counts of the port; those of the rest of the engine stay zero here.
@@ -156,6 +164,17 @@ pub(crate) struct Loss {
     pub(crate) why: String,
     /// It had said that it would end.
     pub(crate) left: bool,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Posted {
+    /// It is posted.
+    Gone,
+    /// There is no room now.
+    Later,
+    /// The connection is lost.
+    Never,
 }
 
 /// A message that arrived.
@@ -211,6 +230,8 @@ impl Port {
             holding_back: false,
             payload_max_bytes,
             credits_initial: config.credits_initial,
+            registrations: RegistrationCache::configured(config, context.capabilities().translation),
+            prefers_reads: context.capabilities().single_copy.is_ok(),
             clock,
             wakeup: Arc::new(DescriptorWakeup::new(descriptor)?),
             counters: Stats::default(),
@@ -279,8 +300,9 @@ impl Port {
     /// Adds what happened here to `stats`.
     pub(crate) fn stats(&self, stats: Stats) -> Stats {
         let Stats { connections, credit_stalls, credits_alone, credits_granted, .. } = self.counters;
+        let registrations = self.registrations.stats();
         let pool_bytes = self.pool.held_bytes();
-        Stats { connections, credit_stalls, credits_alone, credits_granted, pool_bytes, ..stats }
+        Stats { connections, credit_stalls, credits_alone, credits_granted, pool_bytes, registrations, ..stats }
     }
 
     /// Handles to the bytes of received records, if there are more chunks than `known`.
@@ -439,6 +461,84 @@ impl Port {
         }
     }
 
+    /// Registers memory of a long message.
+    pub(crate) fn register(&mut self, memory: LocalMemory, access: Access) -> Result<Registration, FabricError> {
+        let mut registrar = DomainRegistrar { context: self.context.as_mut(), domain: self.domain };
+        self.registrations.acquire(&mut registrar, memory, access)
+    }
+
+    /// And gives it back.
+    pub(crate) fn release(&mut self, held: Registration) {
+        let mut registrar = DomainRegistrar { context: self.context.as_mut(), domain: self.domain };
+        self.registrations.release(&mut registrar, held);
+    }
+
+    /// Gives up registered memory that is only kept for later messages.
+    pub(crate) fn release_unused(&mut self) {
+        let mut registrar = DomainRegistrar { context: self.context.as_mut(), domain: self.domain };
+        self.registrations.clear(&mut registrar);
+    }
+
+    /// True if the receiver reads long messages, unless asked otherwise: where it reaches them in one copy.
+    pub(crate) fn prefers_reads(&self) -> bool {
+        self.prefers_reads
+    }
+
+    /// Posts a piece of a long message.
+    pub(crate) fn post_transfer(
+        &mut self,
+        to: PeerId,
+        work: Work,
+        operation: Operation,
+        local: ScatterGather,
+    ) -> Posted {
+        let Some(Some(connection)) = self.connections.get_mut(to as usize) else { return Posted::Never };
+        let Some(qp) = connection.qp.filter(|_| connection.stage == Stage::Open) else { return Posted::Never };
+        if connection.in_flight >= SEND_DEPTH {
+            return Posted::Later;
+        }
+        let costs = operation.takes_receive();
+        if costs && !connection.credits.spend() {
+            self.counters.credit_stalls += 1;
+            return Posted::Later;
+        }
+        let list = [local];
+        let request = SendRequest::new(work.id(), operation, Payload::Memory(&list));
+        match self.context.post_send(qp, &[request]) {
+            Ok(1) => {
+                connection.in_flight += 1;
+                Posted::Gone
+            }
+            Ok(_) => {
+                if costs {
+                    connection.credits.unspend();
+                }
+                Posted::Later
+            }
+            Err(error) => {
+                self.lose(to, error.to_string());
+                Posted::Never
+            }
+        }
+    }
+
+    /// A piece has ended.
+    pub(crate) fn transfer_ended(&mut self, peer: PeerId, completion: &WorkCompletion) {
+        if let Some(Some(connection)) = self.connections.get_mut(peer as usize) {
+            connection.in_flight -= 1;
+        }
+        if completion.status != WcStatus::Success {
+            self.lose(peer, status_text(completion.status).to_owned());
+        }
+    }
+
+    /// Who has written the last piece of a message, and the number that came with it.
+    pub(crate) fn written(&mut self, completion: &WorkCompletion) -> Option<(PeerId, u32)> {
+        let peer = self.by_number.get(&completion.qp.0).copied()?;
+        self.freed.push(peer);
+        Some((peer, completion.immediate?))
+    }
+
     /// A hello has come, or has left.
     pub(crate) fn greeted(&mut self, work: Work, completion: &WorkCompletion) {
         match work {
@@ -448,7 +548,7 @@ impl Port {
                 }
             }
             Work::SendHello(number) => self.greeter.said(number),
-            Work::Receive(_) | Work::Send(_) => {}
+            Work::Receive(_) | Work::Send(_) | Work::Transfer(_) => {}
         }
     }
 
