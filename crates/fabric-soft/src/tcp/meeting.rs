@@ -269,6 +269,7 @@ impl TcpLink {
         connection.trust(at);
         if self.chooses(at.peer) {
             self.replace(slot, at, now);
+            self.peers[at.peer as usize].expect_again(usize::from(at.lane));
             let is_asynchronous = self.is_asynchronous();
             let lane = self.lane(at);
             lane.epoch += 1;
@@ -304,6 +305,7 @@ impl TcpLink {
                 return Err(Ending::Broken);
             }
             self.replace(slot, at, now);
+            self.peers[at.peer as usize].expect_again(usize::from(at.lane));
             let lane = self.lane(at);
             lane.epoch = epoch;
             connection.say_head(Kind::Resume { epoch, is_asynchronous }, lane.received);
@@ -312,11 +314,6 @@ impl TcpLink {
         let lane = &mut peer.lanes[usize::from(at.lane)];
         if peer.lost.is_some() || !lane.outbox.resume(received) {
             return Err(Ending::PeerWrong);
-        }
-        // What was arriving comes again from its beginning; of a packet begun on the first lane, its first part does.
-        lane.arriving = None;
-        if let Some(incoming) = peer.incoming.as_mut().filter(|_| at.lane == 0) {
-            incoming.missing |= 1;
         }
         connection.stage = Stage::Live(at);
         self.greeting_count -= usize::from(connection.deadline.take().is_some());
@@ -438,7 +435,10 @@ impl TcpLink {
         self.greeting_count -= usize::from(connection.deadline.is_some());
         match (ending, &connection.stage) {
             (Ending::Stranger(why), _) => self.refuse(why),
-            (_, Stage::Accepted) => self.refuse("it does not prove that it belongs to the job"),
+            // Who said nothing before the connection broke may have been one of ours.
+            (_, Stage::Accepted) if connection.has_read || ending == Ending::Late => {
+                self.refuse("it does not prove that it belongs to the job");
+            }
             _ => {}
         }
         let Some(at) = connection.stage.at() else { return };
@@ -446,7 +446,7 @@ impl TcpLink {
         drop(connection);
         let chooses = self.chooses(at.peer);
         let peer = &mut self.peers[at.peer as usize];
-        let is_incoming = peer.incoming.is_some();
+        let is_incoming = peer.incoming.as_ref().is_some_and(|incoming| incoming.missing & 1 << at.lane != 0);
         let lane = &mut peer.lanes[usize::from(at.lane)];
         let was_attempt = lane.attempt.take_if(|attempt| *attempt == slot).is_some();
         let did_count = lane.connection.take_if(|connection| *connection == slot).is_some();

@@ -170,6 +170,16 @@ impl Peer {
         self.lanes.get_mut(index)
     }
 
+    /// The peer is about to be told what was received on a lane, and will send what follows: what was arriving comes
+    /// again from its beginning. Of a packet that is not finished the first part comes again even if it was whole, and
+    /// the packet must not be finished by its other parts before.
+    pub(super) fn expect_again(&mut self, lane: usize) {
+        self.lanes[lane].arriving = None;
+        if let Some(incoming) = self.incoming.as_mut().filter(|_| lane == 0) {
+            incoming.missing |= 1;
+        }
+    }
+
     /// Its addresses and what came of dialling them, for people.
     pub(super) fn what_was_tried(&self) -> String {
         let told = |(socket, tried): (&SocketAddr, &Option<String>)| match tried {
@@ -196,6 +206,20 @@ mod tests {
             }
             prop_assert_eq!(end, payload_bytes);
         }
+    }
+
+    /// Between telling the peer where it stands and hearing from it, the other lanes go on.
+    #[test]
+    fn a_packet_whose_first_part_comes_again_is_not_whole_without_it() {
+        let mut peer = Peer::new([1; 16], vec!["127.0.0.1:1".parse().unwrap()]);
+        peer.lane(1);
+        peer.incoming =
+            Some(Incoming { placement: Placement::discard(), payload_bytes: 9, part_count: 2, missing: 0b10 });
+        let missing = |peer: &Peer| peer.incoming.as_ref().map(|incoming| incoming.missing);
+        peer.expect_again(1);
+        assert_eq!(missing(&peer), Some(0b10), "of another lane only what is missing comes");
+        peer.expect_again(0);
+        assert_eq!(missing(&peer), Some(0b11));
     }
 
     #[test]

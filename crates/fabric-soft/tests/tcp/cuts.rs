@@ -42,7 +42,7 @@ impl Storm {
     fn sides(&self) -> [Side; 2] {
         [(); 2].map(|()| {
             let listen = vec!["127.0.0.1:0".parse().expect("an address")];
-            let options = TcpOptions::new(JobSecret::new([1; 32]), listen, Log::new(Level::Error, None));
+            let options = TcpOptions::new(JobSecret::new([1; 32]), listen, Log::new(Level::Warn, None));
             let (check_payloads, connections) = (self.check_payloads, self.connections);
             let options = TcpOptions { check_payloads, connections, patience: PATIENCE, ..options };
             Side::with(options, self.counter() + 8)
