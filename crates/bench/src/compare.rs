@@ -236,6 +236,7 @@ mod tests {
     use super::*;
     use crate::record::tests::{point, row};
     use rand::rngs::StdRng;
+    use rand::seq::SliceRandom;
     use rand::{RngExt, SeedableRng};
 
     const ROWS: u64 = 20;
@@ -294,6 +295,79 @@ mod tests {
             found += usize::from(slower(&comparison).contains(&slow));
         }
         assert!(found >= 95, "{found} of 100");
+    }
+
+    /// Medians of 80 processes of each of two libraries that are the same, as a run left them on a busy machine of two
+    /// cores: `ferrovia bench mpi latency allreduce -n 2 --sizes 8,4096 -r 80 --seconds 0.01 --samples 300 --lib ours
+    /// --variant again:FERROVIA_LOG=warn --no-floor`.
+    const RECORDED: &str = include_str!("../data/recorded.csv");
+    const RECORDED_PROCESSES: usize = 80;
+
+    /// The library's name, the process and what it measured, for each line of the record.
+    fn recorded() -> Vec<(String, usize, Point)> {
+        let point = |line: csv::StringRecord| {
+            let row = Row { test: line[2].into(), unit: line[4].into(), ..row(line[3].parse().unwrap()) };
+            let process: usize = line[1].parse().unwrap();
+            let median = line[5].parse::<f64>().unwrap();
+            (line[0].to_owned(), process, point("a", row, u32::try_from(process).unwrap(), &[median * 1e3]))
+        };
+        csv::Reader::from_reader(RECORDED.as_bytes()).records().map(|line| point(line.unwrap())).collect()
+    }
+
+    /// Points of both libraries from so many of the recorded processes, drawn by chance; in half of the draws the
+    /// libraries change places. One row of the second is slower by `delay`.
+    fn drawn(
+        random: &mut StdRng,
+        all: &[(String, usize, Point)],
+        count: usize,
+        slow: &str,
+        delay: f64,
+    ) -> [Vec<Point>; 2] {
+        let mut processes: Vec<usize> = (0..RECORDED_PROCESSES).collect();
+        processes.shuffle(random);
+        let chosen: std::collections::BTreeSet<usize> = processes[..count].iter().copied().collect();
+        let turned: bool = random.random();
+        let mut sides = [Vec::new(), Vec::new()];
+        for (library, _, point) in all.iter().filter(|(_, process, _)| chosen.contains(process)) {
+            let (mut point, second) = (point.clone(), (library == "again") != turned);
+            if second && format!("{}-{}", point.row.test, point.row.bytes) == slow {
+                point.median *= delay;
+            }
+            sides[usize::from(second)].push(point);
+        }
+        sides
+    }
+
+    #[test]
+    fn recorded_equals_are_told_apart_in_at_most_five_of_a_hundred_runs() {
+        let (mut random, all) = (StdRng::seed_from_u64(2028), recorded());
+        let flagged = (0..100)
+            .filter(|_| {
+                let [a, b] = drawn(&mut random, &all, 10, "", 1.0);
+                let comparison = compare(&a, &b, 0.0);
+                assert_eq!((comparison.rows.len(), comparison.hopeless), (4, 0));
+                comparison.rows.iter().any(|row| row.verdict != Verdict::Same)
+            })
+            .count();
+        assert!(flagged <= 5, "{flagged} of 100");
+    }
+
+    #[test]
+    fn ten_per_cent_are_found_in_recorded_runs() {
+        let (mut random, all) = (StdRng::seed_from_u64(2029), recorded());
+        // The noisiest row needs twice the processes of the others; what a run cannot show, it does not flag wrongly.
+        for (slow, processes) in [("latency-8", 10), ("latency-4096", 10), ("allreduce-8", 20), ("allreduce-4096", 40)]
+        {
+            let mut found = 0;
+            for _ in 0..100 {
+                let [a, b] = drawn(&mut random, &all, processes, slow, 1.1);
+                let rows = compare(&a, &b, 2.0).rows;
+                let slower = rows.iter().filter(|row| row.verdict == Verdict::Slower);
+                found +=
+                    usize::from(slower.map(|row| format!("{}-{}", row.row.test, row.row.bytes)).any(|row| row == slow));
+            }
+            assert!(found >= 95, "{slow}: {found} of 100");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The MPI libraries that are measured: ours, peers, and any named by a path.
 
+use crate::job;
 use crate::programs;
 use crate::record::LibraryRecord;
 use anyhow::{Context, Result, bail};
@@ -10,6 +11,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// The file name that the standard ABI fixes.
 const STANDARD_NAME: &str = "libmpi_abi.so.1";
+/// Most time for a library to say what it is.
+const IDENTIFY_LIMIT: Duration = Duration::from_secs(20);
 /// The name of our own library in a run.
 pub const OURS: &str = "Ferrovia";
 
@@ -32,6 +35,8 @@ pub struct Library {
     pub folder: Option<PathBuf>,
     /// Variables of the environment that set it, beside those of the caller.
     pub settings: BTreeMap<String, String>,
+    /// What it calls itself; empty until it is asked.
+    pub version: String,
     /// The program; empty until it is compiled.
     pub program: PathBuf,
     /// The compiler wrapper that belongs to it alone, where the library has no standard ABI.
@@ -48,6 +53,7 @@ impl Library {
             modified_s: modified
                 .and_then(|time| time.duration_since(UNIX_EPOCH).ok())
                 .map_or(0, |since| since.as_secs()),
+            version: self.version.clone(),
             settings: self.settings.clone(),
         }
     }
@@ -186,6 +192,21 @@ pub fn compile(libraries: &mut [Library], prefix: &Path, folder: &Path) -> Resul
     Ok(())
 }
 
+/// Asks each library what it calls itself. One that does not answer says why when it is measured.
+pub fn identify(libraries: &mut [Library], folder: &Path) {
+    let results = folder.join("version");
+    for library in libraries {
+        let mut command = library.command(1, IDENTIFY_LIMIT);
+        command.args(["startup", "--out"]).arg(&results);
+        let ended = job::run(&mut command, IDENTIFY_LIMIT);
+        if ended.is_ok_and(|ended| ended.success)
+            && let Ok((opening, _)) = job::read_results(&results, 1)
+        {
+            library.version = opening.library.split_whitespace().collect::<Vec<_>>().join(" ");
+        }
+    }
+}
+
 fn named(word: &str, prefix: &Path, peers: &Path) -> Result<Library> {
     match word {
         "ours" => return ours(prefix),
@@ -252,6 +273,7 @@ fn at(path: &Path, prefix: &Path) -> Result<Library> {
         file: if file.is_file() { file } else { wrapper },
         folder,
         settings: BTreeMap::new(),
+        version: String::new(),
         program: PathBuf::new(),
         own_wrapper,
     })

@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How much longer than a job's own limit its launcher may take to end it.
 const LAUNCHER_GRACE: Duration = Duration::from_secs(5);
@@ -65,6 +65,9 @@ pub struct Options {
     /// Ends a job that takes longer
     #[arg(long, default_value_t = 60.0, value_name = "S", value_parser = positive)]
     limit: f64,
+    /// Begin no further job after so long, once every job has had one turn
+    #[arg(long, value_name = "S", value_parser = positive)]
+    budget: Option<f64>,
     /// Order of the jobs (default: drawn, and recorded)
     #[arg(long)]
     seed: Option<u64>,
@@ -135,6 +138,7 @@ pub fn records(suite: &Suite, options: &Options) -> Result<Records> {
     let mut libraries = library::chosen(&options.lib, &options.variant, &prefix, &options.peers())?;
     let folder = tempfile::tempdir().context("cannot make a folder for the benchmark program")?;
     library::compile(&mut libraries, &prefix, folder.path())?;
+    library::identify(&mut libraries, folder.path());
     let seed = options.seed.unwrap_or_else(rand::random);
     let cores = environment::cores();
     let ranks = options.ranks.iter().map(|text| suite::rank_count(text, cores)).collect::<Result<Vec<_>>>()?;
@@ -248,7 +252,11 @@ impl Bench<'_> {
             ProgressStyle::with_template("{bar:30} {pos}/{len}  {elapsed}, {eta} to go  {msg}")
                 .expect("the template is well formed"),
         );
+        let began = Instant::now();
         for job in jobs {
+            if job.repetition > 0 && self.options.budget.is_some_and(|most| began.elapsed().as_secs_f64() > most) {
+                break;
+            }
             bar.set_message(self.shown(job));
             if !self.given_up.contains(&(job.test, job.ranks, job.library)) {
                 self.one(job)?;

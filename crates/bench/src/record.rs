@@ -46,6 +46,33 @@ pub struct Run {
     pub libraries: Vec<LibraryRecord>,
 }
 
+impl Run {
+    /// The command line as it may be shown anywhere: of paths, the last part only.
+    pub fn shown_command(&self) -> String {
+        let last = |word: &String| match word.rsplit_once('/') {
+            Some((_, last)) if word.starts_with('/') => last.to_owned(),
+            _ => word.clone(),
+        };
+        let quoted = |word: String| if word.contains(' ') { format!("'{word}'") } else { word };
+        self.command.iter().map(|word| quoted(last(word))).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The day on which it began, in UTC.
+    pub fn date(&self) -> String {
+        // Civil date of a day count, by years that begin in March (Howard Hinnant, "chrono-compatible low-level date
+        // algorithms").
+        let days = self.started_s / 86_400 + 719_468;
+        let (era, day) = (days / 146_097, days % 146_097);
+        let year_of_era = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+        let day_of_year = day - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let month = (5 * day_of_year + 2) / 153;
+        let day_of_month = day_of_year - (153 * month + 2) / 5 + 1;
+        let month = if month < 10 { month + 3 } else { month - 9 };
+        let year = year_of_era + era * 400 + u64::from(month <= 2);
+        format!("{year:04}-{month:02}-{day_of_month:02}")
+    }
+}
+
 /// A library that took part.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 pub struct LibraryRecord {
@@ -55,6 +82,9 @@ pub struct LibraryRecord {
     pub path: String,
     /// When the file was last changed, in seconds since 1970.
     pub modified_s: u64,
+    /// What it calls itself; empty if it was not asked.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub version: String,
     /// Variables of the environment that set it in this run, beside those of the caller.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
@@ -394,10 +424,26 @@ pub(crate) mod tests {
                     name: (*name).to_owned(),
                     path: "lib".into(),
                     modified_s: 1,
-                    settings: BTreeMap::from([("FERROVIA_SPIN".to_owned(), "7".to_owned())]),
+                    version: format!("{name} 1.0"),
+                    settings: BTreeMap::new(),
                 })
                 .collect(),
         }
+    }
+
+    #[test]
+    fn runs_tell_their_day_and_no_paths() {
+        for (started_s, expected) in [
+            (0, "1970-01-01"),
+            (951_782_400, "2000-02-29"),
+            (1_798_761_599, "2026-12-31"),
+            (1_798_761_600, "2027-01-01"),
+        ] {
+            assert_eq!(Run { started_s, ..run(&[]) }.date(), expected);
+        }
+        let words = ["/home/a/bin/ferrovia", "bench", "mpi", "--lib", "old=/x", "-o", "/tmp/run.jsonl", "a b"];
+        let run = Run { command: words.map(str::to_owned).to_vec(), ..run(&[]) };
+        assert_eq!(run.shown_command(), "ferrovia bench mpi --lib old=/x -o run.jsonl 'a b'");
     }
 
     #[test]
@@ -447,6 +493,7 @@ pub(crate) mod tests {
         let schema = jsonschema::validator_for(&schema).unwrap();
         let mut run = run(&["a"]);
         run.environment = Environment::captured(&[("commit".to_owned(), "abc".to_owned())]);
+        run.libraries[0].settings.insert("FERROVIA_SPIN".into(), "7".into());
         let rate = Row { unit: "MB/s".into(), ..row(8) };
         let failure = Failure { test: "idle".into(), library: "b".into(), ranks: 2, reason: "none".into() };
         for record in

@@ -2,7 +2,7 @@
 
 use crate::measure;
 use crate::record::{Record, Records, Row, Summary};
-use crate::suite::Suite;
+use crate::suite::{FABRIC, Suite};
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
 use std::collections::BTreeMap;
@@ -95,7 +95,8 @@ fn csv(records: &Records, suite: &Suite) -> Result<String> {
     Ok(String::from_utf8(writer.into_inner()?)?)
 }
 
-/// Two columns, size and figure, under a heading of two lines, as scripts for the OSU micro-benchmarks expect them.
+/// Two columns, size and figure, under a heading of two lines, as scripts for the OSU micro-benchmarks expect them; a
+/// message rate has three, as theirs.
 fn osu(records: &Records, suite: &Suite) -> String {
     let mut text = String::new();
     let mut heading = String::new();
@@ -106,16 +107,22 @@ fn osu(records: &Records, suite: &Suite) -> String {
             let new =
                 format!("# OSU-compatible: {} ({library}, {} ranks) {parameters}", title(suite, &row.test), row.ranks);
             if new != heading {
+                let group = suite.tests.get(suite.position(&row.test)).map_or("", |test| test.group.as_str());
                 let column = match row.unit.as_str() {
-                    "us" => "Latency (us)",
-                    "MB/s" => "Bandwidth (MB/s)",
-                    "/s" => "Messages/s",
-                    other => other,
+                    "us" if matches!(group, "collectives" | "nonblocking") => "Avg Latency(us)".to_owned(),
+                    "us" => "Latency (us)".to_owned(),
+                    "MB/s" => "Bandwidth (MB/s)".to_owned(),
+                    "/s" => format!("MB/s{:>22}", "Messages/s"),
+                    other => other.to_owned(),
                 };
                 let _ = writeln!(text, "\n{}\n# {:<8}{column:>22}", new.trim_end(), "Size");
                 heading = new;
             }
-            let _ = writeln!(text, "{:<10}{:>22.2}", row.bytes, summary.median);
+            let _ = write!(text, "{:<10}", row.bytes);
+            if row.unit == "/s" {
+                let _ = write!(text, "{:>22.2}", summary.median * row.bytes as f64 * 1e-6);
+            }
+            let _ = writeln!(text, "{:>22.2}", summary.median);
         }
     }
     text
@@ -123,7 +130,7 @@ fn osu(records: &Records, suite: &Suite) -> String {
 
 /// What a test measures, from the suite; its name if the suite does not know it.
 pub fn title<'a>(suite: &'a Suite, test: &'a str) -> &'a str {
-    suite.tests.iter().find(|known| known.name == test).map_or(test, |known| known.title.as_str())
+    suite.tests.get(suite.position(test)).map_or(test, |known| known.title.as_str())
 }
 
 /// One table a test and unit; rows are ranks, sizes and parameters, columns libraries.
@@ -136,11 +143,22 @@ pub fn tables(records: &Records, suite: &Suite, markdown: bool, long: bool) -> S
         let _ = writeln!(text, "A cache line from one process to another takes {} us.", shown(line));
     }
     text.push_str(&tables_of(records, suite, markdown, long));
-    let libraries = records.libraries();
-    if libraries.len() > 1 {
-        let _ = write!(text, "\n{}", standing(&records.rows(suite), &libraries));
+    if let Some(standing) = standing(records, suite) {
+        let _ = write!(text, "\n{standing}");
     }
     text
+}
+
+/// The rows in which libraries are rivals; devices and variants of one library are not. And the names of the rivals.
+pub fn rivalry(records: &Records, suite: &Suite) -> (Vec<(Row, BTreeMap<String, Summary>)>, Vec<String>) {
+    let rows: Vec<_> = records.rows(suite).into_iter().filter(|(row, _)| !row.test.starts_with(FABRIC)).collect();
+    let varied = |name: &String| {
+        let mut all = records.runs.iter().flat_map(|run| &run.libraries);
+        all.any(|library| library.name == *name && !library.settings.is_empty())
+    };
+    let takes_part = |name: &String| rows.iter().any(|(_, by_library)| by_library.contains_key(name));
+    let names = records.libraries().into_iter().filter(|name| takes_part(name) && !varied(name)).collect();
+    (rows, names)
 }
 
 /// The tables alone.
@@ -148,14 +166,18 @@ pub fn tables_of(records: &Records, suite: &Suite, markdown: bool, long: bool) -
     let mut text = String::new();
     let libraries = records.libraries();
     let rows = records.rows(suite);
+    let (_, rivals) = rivalry(records, suite);
     let mut start = 0;
     while start < rows.len() {
         let first = &rows[start].0;
         let same = |row: &Row| row.test == first.test && row.unit == first.unit;
         let end = start + rows[start..].iter().take_while(|(row, _)| same(row)).count();
+        let present = |name: &&String| rows[start..end].iter().any(|(_, by_library)| by_library.contains_key(*name));
+        let libraries: Vec<String> = libraries.iter().filter(present).cloned().collect();
+        let rivals: &[String] = if first.test.starts_with(FABRIC) { &[] } else { &rivals };
         let mark = if markdown { "## " } else { "" };
         let _ = writeln!(text, "\n{mark}{} — {} ({})\n", first.test, title(suite, &first.test), first.unit);
-        let _ = writeln!(text, "{}", table(records, suite, &rows[start..end], &libraries, markdown));
+        let _ = writeln!(text, "{}", table(records, suite, &rows[start..end], &libraries, rivals, markdown));
         if long {
             let _ = writeln!(text, "\n{}", details(&rows[start..end], &libraries, markdown));
         }
@@ -179,7 +201,15 @@ fn new_table(markdown: bool, heading: Vec<String>, left: usize) -> Table {
     table
 }
 
-fn table(records: &Records, suite: &Suite, rows: &Rows, libraries: &[String], markdown: bool) -> Table {
+/// `libraries`: one column each; `rivals`: those of them that the first is compared with, itself among them.
+fn table(
+    records: &Records,
+    suite: &Suite,
+    rows: &Rows,
+    libraries: &[String],
+    rivals: &[String],
+    markdown: bool,
+) -> Table {
     let has_parameters = rows.iter().any(|(row, _)| !row.parameters.is_empty());
     let floors: Vec<Option<f64>> = rows.iter().map(|(row, _)| measure::floor_of(records, suite, row)).collect();
     let has_floor = floors.iter().any(Option::is_some);
@@ -191,7 +221,7 @@ fn table(records: &Records, suite: &Suite, rows: &Rows, libraries: &[String], ma
     if has_floor {
         heading.extend(["floor".to_owned(), format!("{} : floor", libraries[0])]);
     }
-    if libraries.len() > 1 {
+    if rivals.len() > 1 {
         heading.push("ahead of best peer".into());
     }
     let mut table = new_table(markdown, heading, if has_parameters { 2 } else { usize::MAX });
@@ -207,8 +237,8 @@ fn table(records: &Records, suite: &Suite, rows: &Rows, libraries: &[String], ma
             cells.push(floor.map_or_else(String::new, shown));
             cells.push(ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")));
         }
-        if libraries.len() > 1 {
-            cells.push(ahead(row, by_library, libraries).map_or_else(String::new, |(ratio, _)| format!("{ratio:.2}")));
+        if rivals.len() > 1 {
+            cells.push(ahead(row, by_library, rivals).map_or_else(String::new, |(ratio, _)| format!("{ratio:.2}")));
         }
         table.add_row(cells);
     }
@@ -268,8 +298,12 @@ pub fn ahead<'a>(row: &Row, by_library: &BTreeMap<String, Summary>, libraries: &
     ratios.min_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-/// In how many rows the first library is behind, and the worst of them.
-pub fn standing(rows: &Rows, libraries: &[String]) -> String {
+/// In how many rows the first library is behind, and the worst of them; nothing where there is no rival.
+pub fn standing(records: &Records, suite: &Suite) -> Option<String> {
+    let (rows, libraries) = &rivalry(records, suite);
+    if libraries.len() < 2 {
+        return None;
+    }
     let mut ratios: Vec<(f64, &str, &Row)> = rows
         .iter()
         .filter_map(|(row, by_library)| ahead(row, by_library, libraries).map(|(ratio, peer)| (ratio, peer, row)))
@@ -282,7 +316,7 @@ pub fn standing(rows: &Rows, libraries: &[String]) -> String {
     for (ratio, peer, row) in behind.iter().take(5) {
         let _ = writeln!(text, "- {row}: {ratio:.2} of {peer}");
     }
-    text
+    Some(text)
 }
 
 /// Three or four digits that matter.
@@ -337,6 +371,18 @@ mod tests {
         let text = osu(&records(), &suite);
         assert!(text.lines().any(|line| line.split_whitespace().eq(["8", "2.00"])), "{text}");
         assert!(text.contains("\n# Size"), "{text}");
+        let mut rates = Records::default();
+        rates.add(Record::Run(run(&["A"])));
+        for (test, unit) in [("rate", "/s"), ("allreduce", "us")] {
+            let row = Row { test: test.into(), unit: unit.into(), ..row(8) };
+            let mut point = point("A", row, 0, &[500.0]);
+            point.median = 2_000_000.0;
+            rates.add(Record::Point(point));
+        }
+        let text = osu(&rates, &suite);
+        assert!(text.lines().any(|line| line.split_whitespace().eq(["#", "Size", "MB/s", "Messages/s"])), "{text}");
+        assert!(text.lines().any(|line| line.split_whitespace().eq(["8", "16.00", "2000000.00"])), "{text}");
+        assert!(text.contains("Avg Latency(us)"), "{text}");
         let text = json_lines(&records()).unwrap();
         assert_eq!(text.lines().count(), 1 + 7);
     }

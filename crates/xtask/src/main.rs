@@ -1,4 +1,4 @@
-//! What a person working on Ferrovia types: `cargo xtask {install,test,demo,bench,tidy,docs,ci}`.
+//! What a person working on Ferrovia types: `cargo xtask {install,test,demo,bench,performance,tidy,docs,ci}`.
 //!
 //! Floor: faces. Uses no other crate of the workspace; it builds and runs them as a user would.
 //!
@@ -19,6 +19,7 @@ mod demo;
 mod docs;
 mod install;
 mod paths;
+mod performance;
 mod test;
 mod tidy;
 
@@ -47,6 +48,8 @@ enum Task {
     Test(test::Options),
     /// Compare Ferrovia with MPICH, Intel MPI and Open MPI in one run
     Bench(bench::Options),
+    /// Measure, and write docs/PERFORMANCE.md
+    Performance(performance::Options),
     /// Check what can be checked without running anything: floors, forms, lengths, words
     Tidy,
     /// Write docs/CONFIG.md and docs/CONFORMANCE.md from the registry, the library and the test lists
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Task::Demo => demo::run(),
         Task::Test(options) => test::run(&options),
         Task::Bench(options) => bench::run(&options),
+        Task::Performance(options) => performance::run(&options),
         Task::Tidy => tidy::run(),
         Task::Docs => docs::run(),
         Task::Ci => ci::run(),

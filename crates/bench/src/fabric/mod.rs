@@ -171,6 +171,7 @@ fn run_record(options: &Options, devices: &[String], seed: u64) -> Run {
                 name: name.clone(),
                 path: String::new(),
                 modified_s: 0,
+                version: String::new(),
                 settings: BTreeMap::new(),
             })
             .collect(),

@@ -23,6 +23,9 @@ pub struct Options {
     /// Its heading
     #[arg(long, default_value = "Performance")]
     title: String,
+    /// What is to be said about the figures, in Markdown; stands in front of the tables of a Markdown report
+    #[arg(long, value_name = "FILE")]
+    remarks: Option<PathBuf>,
 }
 
 /// Reads all files and writes the report.
@@ -35,9 +38,14 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         records.append(Records::read(file)?);
     }
     let suite = Suite::everything()?;
+    let remarks = options
+        .remarks
+        .as_ref()
+        .map(|path| std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display())));
+    let remarks = remarks.transpose()?;
     let text = match options.output.extension().and_then(|extension| extension.to_str()) {
         Some("html" | "htm") => page::page(&options.title, &records, &suite),
-        Some("md") => markdown::document(&options.title, &records, &suite),
+        Some("md") => markdown::document(&options.title, remarks.as_deref(), &records, &suite),
         _ => bail!("{} ends in neither .html nor .md", options.output.display()),
     };
     std::fs::write(&options.output, text).with_context(|| format!("cannot write {}", options.output.display()))?;

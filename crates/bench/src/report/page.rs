@@ -49,18 +49,26 @@ fn circumstances(text: &mut String, records: &Records, suite: &Suite) {
         for (name, value) in &run.environment.notes {
             let _ = write!(text, "; {} {}", escaped(name), escaped(value));
         }
-        let _ = writeln!(text, "; seed {}. <code>{}</code></p>", run.seed, escaped(&run.command.join(" ")));
+        let _ = write!(text, "; {}; seed {}. <code>{}</code>", run.date(), run.seed, escaped(&run.shown_command()));
+        for library in &run.libraries {
+            let settings = library.settings.iter().map(|(name, value)| format!("{name}={value}"));
+            let told: Vec<String> =
+                (!library.version.is_empty()).then(|| library.version.clone()).into_iter().chain(settings).collect();
+            if !told.is_empty() {
+                let _ = write!(text, "<br>{}: {}", escaped(&library.name), escaped(&told.join(", ")));
+            }
+        }
+        text.push_str("</p>\n");
     }
-    let (rows, libraries) = (records.rows(suite), records.libraries());
-    if libraries.len() > 1 {
-        let _ = writeln!(text, "<pre class=\"standing\">{}</pre>", escaped(&table::standing(&rows, &libraries)));
+    if let Some(standing) = table::standing(records, suite) {
+        let _ = writeln!(text, "<pre class=\"standing\">{}</pre>", escaped(&standing));
     }
 }
 
 fn legend(text: &mut String, records: &Records, figures: &[Figure]) {
     text.push_str("<p class=\"legend\">");
     for (index, library) in records.libraries().iter().enumerate() {
-        let _ = write!(text, "<span class=\"key s{}\">{}</span> ", index % 6, escaped(library));
+        let _ = write!(text, "<span class=\"key s{}\">{}</span> ", index % plot::COLOURS, escaped(library));
     }
     if figures.iter().flat_map(|figure| &figure.series).any(|series| series.index.is_none()) {
         text.push_str("<span class=\"key floor\">floor of the machine</span>");

@@ -10,6 +10,8 @@ const LEFT: f64 = 62.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 44.0;
+/// Colours of lines; the page's style has as many.
+pub const COLOURS: usize = 8;
 /// Most labels along the lower axis.
 const LABELS_MAX: usize = 9;
 
@@ -99,7 +101,7 @@ pub fn svg(figure: &Figure) -> String {
     );
     axes(&mut text, figure, &up, &across, &positions);
     for series in &figure.series {
-        let class = series.index.map_or_else(|| "floor".to_owned(), |index| format!("s{}", index % 6));
+        let class = series.index.map_or_else(|| "floor".to_owned(), |index| format!("s{}", index % COLOURS));
         line(&mut text, &class, &series.points, &up, &across);
     }
     text.push_str("</svg>");

@@ -1,6 +1,6 @@
 //! The command `ferrovia`: what it says is well formed and true of the installation it belongs to.
 
-use super::{Case, Workshop};
+use super::{Case, Verdict, Workshop};
 use crate::command::Program;
 use crate::install::installed;
 use crate::paths;
@@ -25,6 +25,8 @@ pub fn cases() -> Vec<Case> {
         Case::new("ferrovia/bench-wrong-data", bench_finds_wrong_data),
         Case::new("ferrovia/bench-fabric", bench_fabric),
         Case::new("ferrovia/bench-files", bench_files),
+        Case::new("ferrovia/bench-delay", bench_finds_delay),
+        Case::that_may_skip("ferrovia/bench-page", bench_page),
     ]
 }
 
@@ -235,4 +237,67 @@ fn bench_files(workshop: &Workshop) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A library that is slower is told from itself, by the commands that a script would use. The delay is ten times each
+/// sample's own time, so that no machine is too noisy.
+fn bench_finds_delay(workshop: &Workshop) -> Result<()> {
+    workshop.installation()?;
+    let folder = tempfile::tempdir()?;
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    for (name, delay) in [("a.jsonl", "0"), ("b.jsonl", "1000")] {
+        let words = ["mpi", "latency", "--sizes", "8", "--inject-delay", delay, "--output", &file(name)];
+        let run = installed("ferrovia").arg("bench").args(words).args(["--lib", "ours", "--repetitions", "6"]);
+        run.args(["--seconds", "0.001", "--samples", "10", "--no-floor"]).run_successfully()?;
+    }
+    let compare =
+        |a: &str, b: &str| installed("ferrovia").args(["bench", "compare", "--json", &file(a), &file(b)]).run();
+    for (a, b, code, verdict) in [("a.jsonl", "b.jsonl", 1, "slower"), ("b.jsonl", "a.jsonl", 0, "faster")] {
+        let finished = compare(a, b)?;
+        if finished.code() != Some(code) || !finished.stdout.contains(&format!("\"verdict\":\"{verdict}\"")) {
+            return Err(finished.complain(format!("expected status {code} and {verdict}")));
+        }
+    }
+    Ok(())
+}
+
+/// The page of a report in a real browser: [`page_check.js`](page_check.js) says what is looked at.
+fn bench_page(workshop: &Workshop) -> Result<Verdict> {
+    workshop.installation()?;
+    let found = |name: &&str| {
+        Program::new("sh").arg("-c").arg(format!("command -v {name}")).run().is_ok_and(|end| end.success())
+    };
+    let Some(browser) = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(found) else {
+        return Ok(Verdict::Skipped("there is no Chromium".to_owned()));
+    };
+    let folder = tempfile::tempdir()?;
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let short = ["--repetitions", "2", "--seconds", "0.001", "--samples", "10", "--output", &file("run.jsonl")];
+    let variant = ["--lib", "ours", "--variant", "small:FERROVIA_CHANNEL=16K", "--sizes", "8,1024,8192"];
+    let bench = |words: &[&str]| installed("ferrovia").arg("bench").args(words).args(short);
+    bench(&["mpi", "latency", "bandwidth"]).args(variant).run_successfully()?;
+    bench(&["fabric", "latency", "--device", "shm,tcp,sim", "--sizes", "8,1024"]).run_successfully()?;
+    installed("ferrovia").args(["bench", "report", &file("run.jsonl"), "-o", &file("page.html")]).run_successfully()?;
+    let page = serde_json::to_string(&std::fs::read_to_string(file("page.html"))?)?.replace("</", "<\\/");
+    for (dark, scheme) in [(false, "1"), (true, "0")] {
+        let script = include_str!("page_check.js");
+        let call = format!("lookAt({page}, {{ floors: 3, ratios: 20, dark: {dark} }})");
+        let text = format!("<!doctype html><meta charset=\"utf-8\"><body><script>{script}\n{call};</script></body>");
+        std::fs::write(file("look.html"), text)?;
+        let words = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--dump-dom"];
+        let quiet = ["--disable-background-networking", "--disable-component-update", "--disable-sync"];
+        let program = Program::new(browser).args(words).args(quiet).arg("--virtual-time-budget=20000");
+        let program = program.arg(format!("--blink-settings=preferredColorScheme={scheme}"));
+        let program =
+            program.arg(format!("--user-data-dir={}", file(scheme))).arg(format!("file://{}", file("look.html")));
+        let finished = program.limit(Duration::from_secs(120)).run_successfully()?;
+        let verdict =
+            finished.stdout.rsplit_once("<pre id=\"verdict\">").and_then(|(_, rest)| rest.split_once("</pre>"));
+        match verdict {
+            Some(("[]", _)) => {}
+            Some((complaints, _)) => bail!("prefers dark: {dark}: {complaints}"),
+            None => bail!("the browser came to no verdict: {}", finished.stderr),
+        }
+    }
+    Ok(Verdict::Passed)
 }

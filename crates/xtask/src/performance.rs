@@ -1,0 +1,104 @@
+//! `cargo xtask performance`: measures, and writes `docs/PERFORMANCE.md` and a page with pictures from the records.
+
+use crate::command::Program;
+use crate::install::{self, installed};
+use crate::paths;
+use crate::test::interoperation::install_peers;
+use anyhow::{Result, bail};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Most time for a whole run.
+const RUN_LIMIT: Duration = Duration::from_secs(24 * 3600);
+
+/// The tests over all libraries, in short.
+const TESTS: [&str; 19] = [
+    "latency",
+    "bandwidth",
+    "bidirectional",
+    "rate",
+    "overlap",
+    "barrier",
+    "bcast",
+    "allreduce",
+    "alltoall",
+    "ibcast",
+    "iallreduce",
+    "threads",
+    "unexpected",
+    "posted",
+    "oversubscription",
+    "startup",
+    "memory",
+    "idle",
+    "datatype",
+];
+
+/// How long to measure.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Every test and kernel, with more processes, for about two hours instead of ten minutes
+    #[arg(long)]
+    long: bool,
+    /// Write the documents from the records of the last run
+    #[arg(long)]
+    no_run: bool,
+    /// Measure the library in target/prefix as it is
+    #[arg(long)]
+    no_install: bool,
+}
+
+/// Measures, unless told not to, and writes.
+pub fn run(options: &Options) -> Result<()> {
+    if !options.no_install {
+        install::run(&paths::prefix())?;
+    }
+    if !options.no_run {
+        install_peers()?;
+        measure(options)?;
+    }
+    let files: Vec<PathBuf> = ["mpi", "app", "fabric"].map(records).into_iter().filter(|file| file.is_file()).collect();
+    if files.is_empty() {
+        bail!("there are no records under {}", folder().display());
+    }
+    let page = folder().join("index.html");
+    for output in [paths::root().join("docs/PERFORMANCE.md"), page.clone()] {
+        let report = installed("ferrovia").args(["bench", "report"]).args(&files).arg("-o").arg(output);
+        report.arg("--remarks").arg(paths::root().join("bench/remarks.md")).run_openly()?;
+    }
+    println!("docs/PERFORMANCE.md; with pictures: {}", page.display());
+    Ok(())
+}
+
+fn measure(options: &Options) -> Result<()> {
+    std::fs::create_dir_all(folder())?;
+    let commit = Program::new("git").args(["rev-parse", "--short=12", "HEAD"]).run_successfully()?;
+    let note = format!("commit={}", commit.stdout.trim());
+    let bench = |level: &str, words: &[&str]| -> Result<()> {
+        let file = records(level);
+        if file.is_file() {
+            std::fs::remove_file(&file)?;
+        }
+        let program = installed("ferrovia").args(["bench", level]).args(words).args(["--note", &note]).arg("--output");
+        let finished = program.arg(&file).limit(RUN_LIMIT).run_openly();
+        // A job that failed is a record as well: what there is is written down, and the document says what is missing.
+        if file.is_file() { Ok(()) } else { finished }
+    };
+    if options.long {
+        bench("mpi", &["all", "-r", "7", "--limit", "60", "--budget", "5400"])?;
+        bench("app", &["all", "-r", "7", "--limit", "60", "--budget", "1200"])?;
+        return bench("fabric", &["all", "-r", "7", "--seconds", "0.05"]);
+    }
+    let short = ["-r", "5", "--seconds", "0.05", "--samples", "400", "--limit", "20", "--budget", "440"];
+    bench("mpi", &TESTS.iter().chain(&short).copied().collect::<Vec<_>>())?;
+    bench("app", &["all", "-r", "3", "--seconds", "0.05", "--limit", "20", "--budget", "40"])?;
+    bench("fabric", &["latency", "bandwidth", "costs", "-r", "3", "--seconds", "0.02"])
+}
+
+fn folder() -> PathBuf {
+    paths::target().join("performance")
+}
+
+fn records(level: &str) -> PathBuf {
+    folder().join(format!("{level}.jsonl"))
+}
