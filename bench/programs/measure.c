@@ -102,11 +102,12 @@ void close_results(void) {
     }
 }
 
-/* The time of one sample: `count` operations, and the injected delay. */
+/* The time of one sample: `count` operations, and the injected delay. Rank 0 alone is delayed: the others wait for it,
+ * and a delay in proportion to what they waited would grow from sample to sample. */
 static double timed(operation *run, long count, double start) {
     run(count);
     double end = now();
-    if (options.delay > 0) {
+    if (options.delay > 0 && rank == 0) {
         double until = end + (end - start) * options.delay;
         while (end < until) end = now();
     }
