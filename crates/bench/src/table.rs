@@ -150,7 +150,7 @@ pub fn tables(records: &Records, suite: &Suite, markdown: bool, long: bool) -> S
 }
 
 /// The rows in which libraries are rivals; devices and variants of one library are not. And the names of the rivals.
-pub fn rivalry(records: &Records, suite: &Suite) -> (Vec<(Row, BTreeMap<String, Summary>)>, Vec<String>) {
+pub fn rivalry(records: &Records, suite: &Suite) -> (Vec<RowOfAll>, Vec<String>) {
     let rows: Vec<_> = records.rows(suite).into_iter().filter(|(row, _)| !row.test.starts_with(FABRIC)).collect();
     let varied = |name: &String| {
         let mut all = records.runs.iter().flat_map(|run| &run.libraries);
@@ -186,7 +186,9 @@ pub fn tables_of(records: &Records, suite: &Suite, markdown: bool, long: bool) -
     text
 }
 
-type Rows = [(Row, BTreeMap<String, Summary>)];
+/// A row and what every library has of it.
+pub type RowOfAll = (Row, BTreeMap<String, Summary>);
+type Rows = [RowOfAll];
 
 fn new_table(markdown: bool, heading: Vec<String>, left: usize) -> Table {
     let mut table = Table::new();
