@@ -76,6 +76,24 @@ static void face(void) {
     for (long i = 0; i < (long)edge * edge; i++) add_piece((i * edge + edge - 1) * 8, 8);
 }
 
+/* The face of the cube between: rows of doubles, one from each plane. */
+static void rows(void) {
+    int edge = 1;
+    while ((long)(edge + 1) * (edge + 1) * 8 <= bytes) edge++;
+    int sizes[3] = {edge, edge, edge}, part[3] = {edge, 1, edge}, start[3] = {0, edge - 1, 0};
+    MPI_Type_create_subarray(3, sizes, part, start, MPI_ORDER_C, MPI_DOUBLE, &type);
+    for (long i = 0; i < edge; i++) add_piece((i * edge + edge - 1) * edge * 8, edge * 8L);
+}
+
+/* The face of the cube that is one plane of memory, the last. */
+static void plane(void) {
+    int edge = 1;
+    while ((long)(edge + 1) * (edge + 1) * 8 <= bytes) edge++;
+    int sizes[3] = {edge, edge, edge}, part[3] = {1, edge, edge}, start[3] = {edge - 1, 0, 0};
+    MPI_Type_create_subarray(3, sizes, part, start, MPI_ORDER_C, MPI_DOUBLE, &type);
+    add_piece((long)(edge - 1) * edge * edge * 8, (long)edge * edge * 8);
+}
+
 static void ping_pong(long count) {
     for (long i = 0; i < count; i++) {
         if (rank == 0) {
@@ -135,29 +153,184 @@ static const struct {
     const char *name;
     void (*make)(void);
 } patterns[] = {
-    {"contiguous", contiguous}, {"columns", columns}, {"doubling", doubling}, {"scattered", scattered}, {"face", face}};
+    {"contiguous", contiguous}, {"columns", columns}, {"doubling", doubling}, {"scattered", scattered},
+    {"face", face},             {"rows", rows},       {"plane", plane}};
 
-static void both_ways(const char *pattern, long asked) {
-    static const struct {
-        const char *name;
-        operation *run;
-    } ways[] = {{"datatype", ping_pong}, {"by-hand", ping_pong_by_hand}};
-    for (int way = 0; way < 2; way++) {
-        char text[96];
-        check(ways[way].run);
-        struct samples samples = measure(ways[way].run, ROOT, 0);
-        check(ways[way].run);
-        snprintf(text, sizeof text, "\"pattern\":\"%s\",\"way\":\"%s\"", pattern, ways[way].name);
-        record("datatype", asked, text, "us", 0.5, 0, samples);
+static int window;
+
+/* Messages without waiting for each, then a reply. */
+static void stream(long count) {
+    static MPI_Request requests[256];
+    unsigned char done = 0;
+    if (rank > 1) return;
+    for (long i = 0; i < count; i++) {
+        for (int w = 0; w < window; w++)
+            if (rank == 0) MPI_Isend(out, 1, type, 1, 2, MPI_COMM_WORLD, &requests[w]);
+            else MPI_Irecv(in, 1, type, 0, 2, MPI_COMM_WORLD, &requests[w]);
+        MPI_Waitall(window, requests, MPI_STATUSES_IGNORE);
+        if (rank == 0) MPI_Recv(&done, 1, MPI_BYTE, 1, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        else MPI_Send(&done, 1, MPI_BYTE, 0, 3, MPI_COMM_WORLD);
     }
 }
 
-static void datatype(void) {
+/* The same packed by hand: each message in memory of its own, as the program must keep it until it has left. */
+static void stream_by_hand(long count) {
+    static MPI_Request requests[256];
+    unsigned char done = 0, *packed = rank == 0 ? packed_out : packed_in;
+    if (rank > 1) return;
+    for (long i = 0; i < count; i++) {
+        for (int w = 0; w < window; w++) {
+            if (rank == 0) {
+                copy_pieces(packed + w * bytes, out, 0);
+                MPI_Isend(packed + w * bytes, bytes, MPI_BYTE, 1, 2, MPI_COMM_WORLD, &requests[w]);
+            } else MPI_Irecv(packed + w * bytes, bytes, MPI_BYTE, 0, 2, MPI_COMM_WORLD, &requests[w]);
+        }
+        for (int w = 0; w < window; w++) {
+            MPI_Wait(&requests[w], MPI_STATUS_IGNORE);
+            if (rank == 1) copy_pieces(packed + w * bytes, in, 1);
+        }
+        if (rank == 0) MPI_Recv(&done, 1, MPI_BYTE, 1, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        else MPI_Send(&done, 1, MPI_BYTE, 0, 3, MPI_COMM_WORLD);
+    }
+}
+
+/* Everybody sends an element to everybody. */
+static void exchange(long count) {
+    for (long i = 0; i < count; i++) MPI_Alltoall(out, 1, type, in, 1, type, MPI_COMM_WORLD);
+}
+
+static void exchange_by_hand(long count) {
+    for (long i = 0; i < count; i++) {
+        for (int peer = 0; peer < size; peer++) copy_pieces(packed_out + peer * bytes, out + peer * span, 0);
+        MPI_Alltoall(packed_out, bytes, MPI_BYTE, packed_in, bytes, MPI_BYTE, MPI_COMM_WORLD);
+        for (int peer = 0; peer < size; peer++) copy_pieces(packed_in + peer * bytes, in + peer * span, 1);
+    }
+}
+
+static void pack(long count) {
+    for (long i = 0; i < count; i++) {
+        int position = 0;
+        MPI_Pack(out, 1, type, packed_out, bytes, &position, MPI_COMM_SELF);
+    }
+}
+
+static void unpack(long count) {
+    for (long i = 0; i < count; i++) {
+        int position = 0;
+        MPI_Unpack(packed_out, bytes, &position, in, 1, type, MPI_COMM_SELF);
+    }
+}
+
+static void pack_by_hand(long count) {
+    for (long i = 0; i < count; i++) {
+        copy_pieces(packed_out, out, 0);
+        __asm__ volatile("" ::"r"(packed_out) : "memory");
+    }
+}
+
+static void unpack_by_hand(long count) {
+    for (long i = 0; i < count; i++) {
+        copy_pieces(packed_out, in, 1);
+        __asm__ volatile("" ::"r"(in) : "memory");
+    }
+}
+
+static void copy_bytes(long count) {
+    for (long i = 0; i < count; i++) {
+        memcpy(packed_in, packed_out, bytes);
+        __asm__ volatile("" ::"r"(packed_in) : "memory");
+    }
+}
+
+/* What was packed and unpacked is what was there, and nothing else. */
+static void check_pack(void) {
+    fill(out, span, 0, 0);
+    memset(in, 0x5a, span);
+    pack(1);
+    unpack(1);
+    for (long p = 0, at = 0; p < piece_count; at += lengths[p++])
+        for (long i = 0; i < lengths[p]; i++) {
+            need(packed_out[at + i] == out[offsets[p] + i], "MPI_Pack", at + i);
+            need(in[offsets[p] + i] == out[offsets[p] + i], "MPI_Unpack", at + i);
+        }
+}
+
+/* Each element of an exchange has arrived where it belongs. */
+static void check_exchange(operation *run) {
+    for (int peer = 0; peer < size; peer++) fill(out + peer * span, span, rank, peer);
+    memset(in, 0x5a, size * span);
+    run(1);
+    unsigned char *theirs = malloc(span);
+    for (int peer = 0; peer < size; peer++) {
+        fill(theirs, span, peer, rank);
+        for (long p = 0; p < piece_count; p++)
+            need(!memcmp(in + peer * span + offsets[p], theirs + offsets[p], lengths[p]), "an exchange of structs", p);
+    }
+    free(theirs);
+}
+
+struct way {
+    const char *name;
+    operation *run;
+};
+
+/* Measures the ways one after the other; `amount` bytes an operation make a rate of the time. */
+static void each_way(const char *test, const char *pattern, const struct way *ways, enum who who, double each,
+                     double amount) {
+    for (; ways->name; ways++) {
+        char text[128];
+        struct samples samples = measure(ways->run, who, 0);
+        int length = snprintf(text, sizeof text, "\"pattern\":\"%s\",\"way\":\"%s\"", pattern, ways->name);
+        if (amount > 0 && window > 0) snprintf(text + length, sizeof text - length, ",\"window\":%d", window);
+        record(test, bytes, text, amount > 0 ? "MB/s" : "us", each, amount, samples);
+    }
+}
+
+static void latencies(const char *pattern) {
+    static const struct way ways[] = {{"datatype", ping_pong}, {"by-hand", ping_pong_by_hand}, {NULL, NULL}};
+    for (const struct way *way = ways; way->name; way++) check(way->run);
+    each_way("datatype", pattern, ways, ROOT, 0.5, 0);
+    check(ping_pong);
+}
+
+static void bandwidths(const char *pattern) {
+    static const struct way ways[] = {{"datatype", stream}, {"by-hand", stream_by_hand}, {NULL, NULL}};
+    window = (int)parameter("window", 32);
+    if (window < 1 || window > 256) window = 32;
+    check(ping_pong);
+    each_way("datatype-bandwidth", pattern, ways, ALL, 1, (double)window * bytes);
+    check(ping_pong);
+}
+
+static void exchanges(const char *pattern) {
+    static const struct way ways[] = {{"datatype", exchange}, {"by-hand", exchange_by_hand}, {NULL, NULL}};
+    /* Elements lie one behind the other. */
+    MPI_Datatype sized;
+    MPI_Type_create_resized(type, 0, span, &sized);
+    MPI_Type_free(&type);
+    type = sized;
+    MPI_Type_commit(&type);
+    for (const struct way *way = ways; way->name; way++) check_exchange(way->run);
+    each_way("datatype-alltoall", pattern, ways, ALL, 1, 0);
+    check_exchange(exchange);
+}
+
+static void packs(const char *pattern) {
+    static const struct way ways[] = {
+        {"pack", pack}, {"pack-by-hand", pack_by_hand}, {"unpack", unpack}, {"unpack-by-hand", unpack_by_hand},
+        {"memcpy", copy_bytes}, {NULL, NULL}};
+    check_pack();
+    each_way("datatype-pack", pattern, ways, ROOT, 1, 0);
+    check_pack();
+}
+
+/* Every pattern asked for in every size: `run` is called with the type made and the memory laid out for `blocks`
+ * elements and `messages` packed ones. */
+static void each_pattern(void (*run)(const char *pattern), int blocks, int messages) {
     const char *wanted = parameter_text("pattern", "contiguous,columns,doubling,scattered,face");
     for (int s = 0; s < options.size_count; s++)
         for (size_t p = 0; p < sizeof patterns / sizeof *patterns; p++) {
-            const char *found = strstr(wanted, patterns[p].name);
-            if (!found) continue;
+            if (!strstr(wanted, patterns[p].name)) continue;
             bytes = options.sizes[s];
             piece_count = span = 0;
             patterns[p].make();
@@ -165,12 +338,35 @@ static void datatype(void) {
             int packed;
             MPI_Type_size(type, &packed);
             bytes = packed;
-            buffers(span);
-            packed_out = realloc(packed_out, bytes);
-            packed_in = realloc(packed_in, bytes);
-            both_ways(patterns[p].name, bytes);
+            buffers(span * blocks);
+            packed_out = realloc(packed_out, bytes * messages);
+            packed_in = realloc(packed_in, bytes * messages);
+            memset(packed_out, 1, bytes * messages);
+            memset(packed_in, 1, bytes * messages);
+            run(patterns[p].name);
             MPI_Type_free(&type);
         }
 }
 
-const struct test datatype_tests[] = {{"datatype", datatype, 0}, {NULL, NULL, 0}};
+static void datatype(void) {
+    each_pattern(latencies, 1, 1);
+}
+
+static void datatype_bandwidth(void) {
+    each_pattern(bandwidths, 1, 256);
+}
+
+static void datatype_alltoall(void) {
+    each_pattern(exchanges, size, size);
+}
+
+static void datatype_pack(void) {
+    each_pattern(packs, 1, 1);
+}
+
+const struct test datatype_tests[] = {
+    {"datatype", datatype, 0},
+    {"datatype-bandwidth", datatype_bandwidth, 0},
+    {"datatype-alltoall", datatype_alltoall, 0},
+    {"datatype-pack", datatype_pack, 0},
+    {NULL, NULL, 0}};
