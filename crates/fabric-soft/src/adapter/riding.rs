@@ -3,8 +3,8 @@
 //! Where a packet of its own is dear (a system call), the acknowledgement of a short request is held back while the peer
 //! is usually answered at once with a request of ours, which then carries it. It goes alone as soon as a poll finds
 //! nothing, before its owner sleeps, when several are held, or when an answer that cannot wait follows. Whether it is
-//! worth while is learnt from how soon the last ones were followed: who computes between two calls is not made to hold
-//! up its peers.
+//! worth while is learnt from how soon the last ones were followed, so who computes between two calls holds up a peer
+//! at most once, when it begins to: the completion of one short request then waits for the next call.
 
 use std::time::Duration;
 
