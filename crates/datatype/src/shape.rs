@@ -1,8 +1,10 @@
 //! A type map in closed form: size, bounds, layout and signature, and how they combine.
 //!
-//! Bounds follow the standard to the letter: the lower and upper bound of a type without explicit bounds come from its
-//! data, the upper one rounded so that the extent is a multiple of the strictest alignment; explicit bounds
-//! (`MPI_Type_create_resized`, arrays) stick, and then only they count. MPI: §5.1.1, §5.1.7
+//! Bounds follow the standard: the lower and upper bound of a type without explicit bounds come from its data, the
+//! upper one rounded so that the extent is a multiple of the strictest alignment; explicit bounds
+//! (`MPI_Type_create_resized`, arrays) stick, and then only they count. What the standard leaves without meaning is a
+//! part at a place that breaks its alignment: such a part occupies its whole extent, as it would in an array of it, so
+//! that the whole is never narrower than its parts side by side. MPI: §5.1.1, §5.1.7
 
 use crate::basic::Basic;
 use crate::error::TypeError;
@@ -23,6 +25,8 @@ pub(crate) struct Data {
     pub alignment: u64,
     pub true_lb: i64,
     pub true_ub: i64,
+    /// Where the data ends, and the padding of parts at places that break their alignment.
+    pub end: i64,
     pub bytes: Placed<Bytes>,
     pub signature: Signature,
     /// The one predefined type of all leaves, if there is but one.
@@ -63,7 +67,7 @@ impl Shape {
         };
         let signature = if basic.extent() as u64 == size { Signature::Uniform(basic) } else { signature };
         let alignment = basic.alignment();
-        let data = Data { size, alignment, true_lb: 0, true_ub, bytes, signature, uniform: Some(basic) };
+        let data = Data { size, alignment, true_lb: 0, true_ub, end: true_ub, bytes, signature, uniform: Some(basic) };
         Shape { data: Some(data), marks: None }
     }
 
@@ -80,12 +84,7 @@ impl Shape {
         match (self.marks, &self.data) {
             (Some(marks), _) => Ok(marks),
             (None, None) => Ok((0, 0)),
-            (None, Some(data)) => {
-                let extent = sub(data.true_ub, data.true_lb, "extent")? as u64;
-                let extent = extent.checked_next_multiple_of(data.alignment).and_then(|e| i64::try_from(e).ok());
-                let extent = extent.ok_or(TypeError::Overflow { what: "extent" })?;
-                Ok((data.true_lb, add(data.true_lb, extent, "upper bound")?))
-            }
+            (None, Some(data)) => Ok((data.true_lb, data.padded_end()?)),
         }
     }
 
@@ -124,13 +123,14 @@ impl Shape {
         let size = packed(data.size, count)?;
         let true_lb = add(low, data.true_lb, "true lower bound")?;
         let true_ub = add(high, data.true_ub, "true upper bound")?;
-        sub(true_ub, true_lb, "true extent")?;
+        let end = data.end_of_turns(displacement, count, stride_bytes)?;
+        sub(end, true_lb, "true extent")?;
         let bytes = data.bytes.repeated(count, stride_bytes)?.shifted(displacement);
         let signature = match &data.signature {
             Signature::Uniform(basic) => Signature::Uniform(*basic),
             Signature::Mixed(runs) => Signature::Mixed(runs.repeated(count, stride_bytes)?.shifted(displacement)),
         };
-        let data = Data { size, true_lb, true_ub, bytes, signature, ..*data };
+        let data = Data { size, true_lb, true_ub, end, bytes, signature, ..*data };
         Ok(Shape { data: Some(data), marks })
     }
 
@@ -155,6 +155,7 @@ impl Shape {
                     alignment: data.alignment,
                     true_lb: add(low, data.true_lb, "true lower bound")?,
                     true_ub: add(high, data.true_ub, "true upper bound")?,
+                    end: data.end_of_turns(block.displacement, block.count, extent)?,
                     uniform: data.uniform,
                     gapless: matches!(data.signature, Signature::Uniform(_)),
                 };
@@ -168,19 +169,41 @@ impl Shape {
             sub(ub, lb, "extent")?;
         }
         let Some(sum) = sum else { return Ok(Shape { data: None, marks }) };
-        sub(sum.true_ub, sum.true_lb, "true extent")?;
+        sub(sum.end, sum.true_lb, "true extent")?;
         let bytes = sequence_trees(blocks.clone(), |data| data.bytes.clone())?;
         let signature = match sum.uniform {
             Some(basic) if sum.gapless => Signature::Uniform(basic),
             _ => Signature::Mixed(sequence_trees(blocks, Data::runs)?),
         };
-        let Sum { size, alignment, true_lb, true_ub, uniform, .. } = sum;
-        let data = Data { size, alignment, true_lb, true_ub, bytes, signature, uniform };
+        let Sum { size, alignment, true_lb, true_ub, end, uniform, .. } = sum;
+        let data = Data { size, alignment, true_lb, true_ub, end, bytes, signature, uniform };
         Ok(Shape { data: Some(data), marks })
     }
 }
 
 impl Data {
+    /// Where an element ends in an array of this type.
+    fn padded_end(&self) -> Result<i64, TypeError> {
+        let extent = sub(self.end, self.true_lb, "extent")? as u64;
+        let extent = extent.checked_next_multiple_of(self.alignment).and_then(|e| i64::try_from(e).ok());
+        add(self.true_lb, extent.ok_or(TypeError::Overflow { what: "extent" })?, "upper bound")
+    }
+
+    /// The greatest end of `count` copies, of which those that break their alignment bring their padding.
+    fn end_of_turns(&self, displacement: i64, count: u64, stride_bytes: i64) -> Result<i64, TypeError> {
+        let (low, high) = turns(displacement, count, stride_bytes)?;
+        let (alignment, step) = (self.alignment as i64, stride_bytes.unsigned_abs().max(1));
+        let (end, padded) = (self.end, self.padded_end()?);
+        // A copy one alignment below the highest ends below it even with its padding.
+        let mut greatest = add(high, end, "true upper bound")?;
+        for way in (low..=high).rev().step_by(step as usize).take_while(|way| high - way < alignment) {
+            if way % alignment != 0 {
+                greatest = greatest.max(add(way, padded, "upper bound")?);
+            }
+        }
+        Ok(greatest)
+    }
+
     /// The layout as runs of predefined types.
     pub fn runs(&self) -> Placed<Run> {
         match &self.signature {
@@ -199,6 +222,7 @@ struct Sum {
     alignment: u64,
     true_lb: i64,
     true_ub: i64,
+    end: i64,
     uniform: Option<Basic>,
     gapless: bool,
 }
@@ -211,6 +235,7 @@ impl Sum {
             alignment: self.alignment.max(next.alignment),
             true_lb: self.true_lb.min(next.true_lb),
             true_ub: self.true_ub.max(next.true_ub),
+            end: self.end.max(next.end),
             uniform: self.uniform.filter(|_| self.uniform == next.uniform),
             gapless: self.gapless && next.gapless,
         })

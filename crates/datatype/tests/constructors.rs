@@ -32,9 +32,14 @@ fn a_struct_is_padded_to_its_strictest_alignment() -> Result<(), TypeError> {
     assert_eq!((padded.size(), bounds(&padded)), (9, (0, 16, 0, 9)));
     let inner = Datatype::create_struct(&[1, 1], &[1, 4], &[char, int()])?;
     assert_eq!(bounds(&inner), (1, 8, 1, 7));
-    // The padding of a part is not data: it does not count for the whole.
+    // The padding of a part is not data: it does not count for the whole,
     let outer = Datatype::create_struct(&[1, 1], &[0, 0], &[inner, int()])?;
     assert_eq!(bounds(&outer), (0, 8, 0, 8));
+    // unless the part stands where its alignment is broken: then it needs the room it has in an array.
+    let rows = Datatype::hvector(3, 4, 25, &int())?;
+    assert_eq!(bounds(&rows), (0, 68, 0, 66));
+    let planes = Datatype::hvector(2, 3, 4 * 68 + 1, &rows)?;
+    assert_eq!(bounds(&planes), (0, 480, 0, 4 * 68 + 1 + 2 * 68 + 66));
     Ok(())
 }
 

@@ -11,6 +11,8 @@ pub enum Entry {
     LowerMark(i64),
     /// The upper bound is here.
     UpperMark(i64),
+    /// The padding of a part ends here, which stands where its alignment is broken.
+    Padding(i64),
 }
 
 #[derive(Clone, Debug, Default)]
@@ -36,6 +38,9 @@ impl Model {
         for turn in 0..count {
             let way = displacement + turn * (old.ub() - old.lb());
             self.entries.extend(old.entries.iter().map(|entry| entry.moved(way)));
+            if old.data().count() > 0 && way % old.alignment() != 0 {
+                self.entries.push(Entry::Padding(way + old.padded_end()));
+            }
         }
     }
 
@@ -64,14 +69,23 @@ impl Model {
             Entry::UpperMark(at) => Some(*at),
             _ => None,
         });
-        marks.max().unwrap_or_else(|| {
-            let alignment = self.data().map(|(basic, ..)| basic.alignment()).max().unwrap_or(1) as i64;
-            let mut ub = self.true_ub();
-            while (ub - self.true_lb()) % alignment != 0 {
-                ub += 1;
-            }
-            ub
-        })
+        marks.max().unwrap_or_else(|| self.padded_end())
+    }
+
+    fn alignment(&self) -> i64 {
+        self.data().map(|(basic, ..)| basic.alignment()).max().unwrap_or(1) as i64
+    }
+
+    fn padded_end(&self) -> i64 {
+        let padding = self.entries.iter().filter_map(|entry| match entry {
+            Entry::Padding(at) => Some(*at),
+            _ => None,
+        });
+        let mut ub = padding.max().unwrap_or(i64::MIN).max(self.true_ub());
+        while (ub - self.true_lb()) % self.alignment() != 0 {
+            ub += 1;
+        }
+        ub
     }
 
     pub fn true_lb(&self) -> i64 {
@@ -139,6 +153,7 @@ impl Entry {
             Entry::Data { basic, leaf, displacement } => Entry::Data { basic, leaf, displacement: displacement + way },
             Entry::LowerMark(at) => Entry::LowerMark(at + way),
             Entry::UpperMark(at) => Entry::UpperMark(at + way),
+            Entry::Padding(at) => Entry::Padding(at + way),
         }
     }
 }
