@@ -34,14 +34,20 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// A start of `schedule` as the next collective operation on `comm`.
+    /// A start of `schedule` on `comm`, whose messages have `tag` and those behind it.
     #[inline]
-    pub fn new(world: &World, comm: &Comm, schedule: Arc<Schedule>, arguments: &Arguments) -> Result<Running> {
+    pub fn new(
+        world: &World,
+        comm: &Comm,
+        schedule: Arc<Schedule>,
+        arguments: &Arguments,
+        tag: i32,
+    ) -> Result<Running> {
         let temps = match schedule.temps() {
             [] => Temps::new(),
             temps => allocate(world, comm, temps, arguments)?,
         };
-        Ok(Running { execution: Execution::new(schedule), temps, tag: comm.next_collective_tag() })
+        Ok(Running { execution: Execution::new(schedule), temps, tag })
     }
 
     /// Does what can be done now; `call` is named in errors.

@@ -5,8 +5,9 @@
 //! it to the operations in flight, persistent ones keep it for their starts.
 //!
 //! **Invariants**
-//! - Each start takes the next sequence number of its communicator; its messages carry it as their
-//!   tag, so any number of collectives run at once without meeting.
+//! - Each call takes the next number of its communicator and [`Sequence`]; its messages carry it as their tag, so any
+//!   number of collectives run at once without meeting. All starts of a persistent one have the same tag: one start is
+//!   complete before the next, and messages between two processes do not overtake each other.
 //! - No borrow is held while a reduction of the user's runs.
 //!
 //! MPI: §6
@@ -25,7 +26,7 @@ use std::task::Poll;
 
 use collectives::{BuildError, Cache, Call, Place, Schedule, Selection};
 
-use crate::communicator::Comm;
+use crate::communicator::{Comm, Sequence};
 use crate::error::Result;
 use crate::request::{Request, Template};
 use crate::world::World;
@@ -57,7 +58,9 @@ impl World {
             return result;
         }
         let call = arguments.names()[0];
-        let mut running = Running::new(self, comm, schedule_of(comm, arguments)?, arguments)?;
+        let schedule = schedule_of(comm, arguments)?;
+        let tag = comm.next_collective_tag(Sequence::Blocking);
+        let mut running = Running::new(self, comm, schedule, arguments, tag)?;
         self.wait_until(|world| match running.advance(world, comm, arguments, call) {
             Poll::Ready(result) => Some(result),
             Poll::Pending => None,
@@ -73,7 +76,8 @@ impl World {
     pub fn start_collective(&self, comm: &Arc<Comm>, arguments: Arguments) -> Result<Request> {
         let call = arguments.names()[1];
         let schedule = schedule_of(comm, &arguments)?;
-        let request = self.run_in_background(comm, schedule, arguments, call)?;
+        let tag = comm.next_collective_tag(Sequence::Nonblocking);
+        let request = self.run_in_background(comm, schedule, arguments, tag, call)?;
         self.progress();
         Ok(request)
     }
@@ -87,7 +91,8 @@ impl World {
     pub fn collective_init(&self, comm: &Arc<Comm>, arguments: Arguments) -> Result<Request> {
         let call = arguments.names()[2];
         let schedule = schedule_of(comm, &arguments)?;
-        Ok(Request::persistent(comm, Template::Collective { schedule, arguments }, call))
+        let tag = comm.next_collective_tag(Sequence::Persistent);
+        Ok(Request::persistent(comm, Template::Collective { schedule, arguments, tag }, call))
     }
 
     /// Puts a collective among the operations in flight; the next poll advances it.
@@ -96,9 +101,10 @@ impl World {
         comm: &Arc<Comm>,
         schedule: Arc<Schedule>,
         arguments: Arguments,
+        tag: i32,
         call: &'static str,
     ) -> Result<Request> {
-        let running = Running::new(self, comm, schedule, &arguments)?;
+        let running = Running::new(self, comm, schedule, &arguments, tag)?;
         let background = Background { running, comm: Arc::clone(comm), arguments, call };
         let key = self.operations.start(Box::new(background));
         Ok(Request::operation(key, Arc::clone(comm), call))

@@ -16,7 +16,7 @@ use engine::{RequestId, SendMode, Source, TagPattern};
 
 use super::arguments::{Arguments, Buffer, Reduction};
 use super::host::blame;
-use crate::communicator::Comm;
+use crate::communicator::{Comm, Sequence};
 use crate::error::{ErrorClass, Result};
 use crate::world::{World, engine_error};
 
@@ -91,7 +91,8 @@ impl World {
         incoming: Option<RecvBuf>,
         call: &'static str,
     ) -> Result<()> {
-        let (peer, context, tag) = (comm.participant(1 - comm.rank()), comm.collective(), comm.next_collective_tag());
+        let (peer, context) = (comm.participant(1 - comm.rank()), comm.collective());
+        let tag = comm.next_collective_tag(Sequence::Blocking);
         let mut engine = self.engine.borrow_mut();
         let mut sending = None;
         if let Some(buf) = outgoing

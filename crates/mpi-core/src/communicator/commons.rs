@@ -6,6 +6,7 @@ use collectives::Selection;
 use datatype::{Basic, Datatype};
 
 use super::context_ids::ContextIds;
+use super::inbox::Strays;
 use crate::partitioned::TagPool;
 
 /// The context ids of this process and its choice of collective algorithms.
@@ -16,6 +17,7 @@ pub(crate) struct Commons {
     /// The type of plain bytes.
     pub byte: Arc<Datatype>,
     partition_tags: Mutex<TagPool>,
+    strays: Mutex<Strays>,
 }
 
 impl Commons {
@@ -26,7 +28,13 @@ impl Commons {
             selection: Arc::new(selection),
             byte: Datatype::predefined(Basic::Byte),
             partition_tags: Mutex::default(),
+            strays: Mutex::default(),
         }
+    }
+
+    /// Messages of creations without a parent that were received under another name.
+    pub fn strays(&self) -> MutexGuard<'_, Strays> {
+        self.strays.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The tags of partitions on their way to this process.

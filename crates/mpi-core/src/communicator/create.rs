@@ -7,10 +7,11 @@ use std::task::Poll;
 
 use engine::ContextId;
 
-use super::Comm;
 use super::agreement::Agreement;
 use super::context_ids::CommId;
+use super::inbox::Label;
 use super::tree::Tree;
+use super::{Comm, Sequence};
 use crate::constants::TAG_UB;
 use crate::environment::ErrorHandler;
 use crate::error::{ErrorClass, Result};
@@ -74,7 +75,8 @@ impl World {
         let copy = self.unsettled_copy(comm, info);
         copy.attributes.copy_from(&comm.attributes, comm)?;
         let copy = Arc::new(copy);
-        let agreement = Agreement::new(comm.collective_tree(), &self.commons);
+        let tree = comm.tree(comm.collective(), comm.next_collective_tag(Sequence::Nonblocking));
+        let agreement = Agreement::new(tree, &self.commons);
         let duplication = Duplication { agreement, copy: Arc::clone(&copy) };
         let key = self.operations.start(Box::new(duplication));
         self.progress();
@@ -94,7 +96,7 @@ impl World {
         if comm.is_inter() {
             return self.create_between(comm, group);
         }
-        let tag = comm.next_collective_tag();
+        let tag = comm.next_collective_tag(Sequence::Blocking);
         self.create_in(comm, group, tag)
     }
 
@@ -129,7 +131,10 @@ impl World {
         }
         let Some(rank) = group.rank() else { return Ok(None) };
         let new = Comm::new(Arc::clone(group), &self.commons, comm.error_handler());
-        self.agree(&new, Tree { group: Arc::clone(group), rank, context: comm.collective(), tag, bridge: None })?;
+        self.agree(
+            &new,
+            Tree { group: Arc::clone(group), rank, context: comm.collective(), tag, label: None, bridge: None },
+        )?;
         Ok(Some(Arc::new(new)))
     }
 
@@ -151,8 +156,7 @@ impl World {
         let Some(rank) = group.rank() else { return Ok(None) };
         let new = Comm::new(Arc::clone(group), &self.commons, error_handler);
         new.set_info(info);
-        let (context, tag) = bootstrap(name);
-        self.agree(&new, Tree { group: Arc::clone(group), rank, context, tag, bridge: None })?;
+        self.agree(&new, bootstrap(group, rank, name))?;
         Ok(Some(Arc::new(new)))
     }
 
@@ -224,21 +228,28 @@ impl World {
 }
 
 impl Comm {
-    /// The tree of all members, of both groups if there are two, for the next collective operation.
+    /// The tree of all members, of both groups if there are two, for the next blocking collective operation.
     pub(super) fn collective_tree(&self) -> Tree {
-        self.tree(self.collective(), self.next_collective_tag())
+        self.tree(self.collective(), self.next_collective_tag(Sequence::Blocking))
     }
 
     /// The tree of all members, of both groups if there are two, on a borrowed context.
     pub(super) fn tree(&self, context: ContextId, tag: i32) -> Tree {
         if !self.is_inter() {
-            return Tree { group: Arc::clone(self.group()), rank: self.rank(), context, tag, bridge: None };
+            return Tree {
+                group: Arc::clone(self.group()),
+                rank: self.rank(),
+                context,
+                tag,
+                label: None,
+                bridge: None,
+            };
         }
         let (first, second) = self.halves();
         let own = self.group().peer(self.rank());
         let group = Group::new(first.peers().chain(second.peers()).collect(), own);
         let rank = group.rank().expect("this process is in one of the two groups");
-        Tree { group: Arc::new(group), rank, context, tag, bridge: None }
+        Tree { group: Arc::new(group), rank, context, tag, label: None, bridge: None }
     }
 }
 
@@ -262,12 +273,13 @@ pub(super) fn ready<T>(poll: Poll<T>) -> Option<T> {
     }
 }
 
-/// Context and tag of creations of this name, which have no communicator beforehand.
-pub(super) fn bootstrap(name: &str) -> (ContextId, i32) {
-    (BOOTSTRAP.collective(), tag_of_name(name))
+/// The tree for a creation of this name, which has no communicator beforehand.
+pub(super) fn bootstrap(group: &Arc<Group>, rank: u32, name: &str) -> Tree {
+    let (context, tag) = (BOOTSTRAP.collective(), tag_of_name(name));
+    Tree { group: Arc::clone(group), rank, context, tag, label: Some(Label::new(name)), bridge: None }
 }
 
-/// A tag for the creations of this name (FNV-1a, folded to the tags there are).
+/// A tag for the creations of this name (FNV-1a, folded to the tags there are); other names may have the same.
 fn tag_of_name(name: &str) -> i32 {
     let hash = name
         .bytes()

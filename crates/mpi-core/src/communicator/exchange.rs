@@ -31,7 +31,7 @@ impl World {
         for from in (0..size).filter(|from| *from != rank) {
             let peer = comm.peer_of(from as u32);
             let mut inbox = Inbox::default();
-            packets[from] = self.wait_until(|world| ready(inbox.poll(world, tree.pattern(peer))))?;
+            packets[from] = self.wait_until(|world| ready(inbox.poll(world, tree.pattern(peer), None)))?;
         }
         for id in sends {
             let completion = self.wait_for(id);

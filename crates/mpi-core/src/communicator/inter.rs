@@ -82,15 +82,15 @@ impl World {
             return ErrorClass::Group.fail("this process is not a member of local_group");
         };
         let leader = leader_rank(local, local_leader, "local_leader")?;
-        let (context, tag) = bootstrap(name);
+        let tree = bootstrap(local, rank, name);
         let bridge = match remote.filter(|_| leader == rank) {
             None => None,
             Some((remote, remote_leader)) => {
                 let peer = remote.peer(leader_rank(remote, remote_leader, "remote_leader")?);
-                Some(Bridge::new(peer, context, tag, self.peer()))
+                Some(Bridge::new(peer, tree.context, tree.tag, self.peer()))
             }
         };
-        let tree = Tree { group: Arc::clone(local), rank, context, tag, bridge: None }.led_by(leader, bridge);
+        let tree = tree.led_by(leader, bridge);
         let new = self.connect(local, tree, error_handler)?;
         new.set_info(info);
         Ok(Arc::new(new))

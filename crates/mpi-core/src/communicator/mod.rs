@@ -3,8 +3,8 @@
 //! **Invariants**
 //! - A communicator lives, and its context id with it, until the user has freed it *and* every
 //!   request on it has completed: requests hold it by reference count.
-//! - Members call collective operations in the same order, so a sequence number counted by each on
-//!   its own names the same operation everywhere.
+//! - Members call collective operations of one [`Sequence`] in the same order, so a number counted by each on its own
+//!   names the same operation everywhere.
 //!
 //! - `peers` are the processes that ranks in messages name: those of `group`, or of the other group of
 //!   an intercommunicator. The two groups of an intercommunicator share no process.
@@ -69,7 +69,8 @@ pub struct Comm {
     /// Who is meant by ranks in messages.
     peers: Arc<Group>,
     is_inter: bool,
-    collective_count: AtomicU32,
+    /// How many collective operations of each [`Sequence`] there were.
+    collective_counts: [AtomicU32; 3],
     schedules: OnceLock<Box<ScheduleCache>>,
     topology: OnceLock<Arc<Topology>>,
     details: Mutex<Details>,
@@ -92,8 +93,21 @@ struct Details {
 const CREATION_TAGS: i32 = TAG_UB + 1;
 /// Tags from here up to those of [`TagPool`](crate::partitioned::TagPool) open partitioned communication.
 const GREETING_TAGS: i32 = 2 * CREATION_TAGS;
-/// Number of collective operations after which their tags repeat.
-const SEQUENCES: u32 = (TAG_UB as u32 + 1) / TAG_OFFSETS_MAX;
+/// Number of collective operations of one sequence after which their tags repeat.
+const SEQUENCE_TURNS: u32 = (TAG_UB as u32 + 1) / (4 * TAG_OFFSETS_MAX);
+
+/// Collective operations that members call in the same order. Those of different sequences never meet, so that a
+/// program which orders a blocking operation and a non-blocking one differently on its ranks works as it does elsewhere,
+/// and persistent ones can be started in any order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sequence {
+    /// Calls that return when the operation is done.
+    Blocking,
+    /// Calls that start an operation.
+    Nonblocking,
+    /// Calls that make an operation which is started later, any number of times.
+    Persistent,
+}
 
 impl Comm {
     pub(crate) fn predefined_world(rank: PeerId, size: u32, commons: &Arc<Commons>) -> Arc<Comm> {
@@ -141,7 +155,7 @@ impl Comm {
             group,
             peers,
             is_inter,
-            collective_count: AtomicU32::new(0),
+            collective_counts: Default::default(),
             schedules: OnceLock::new(),
             topology: OnceLock::new(),
             details: Mutex::new(Details { name: None, info: None, error_handler, attached: AttachedBuffer::default() }),
@@ -270,16 +284,16 @@ impl Comm {
 
     /// The first tag of the next collective operation; it may use `TAG_OFFSETS_MAX` from there.
     #[inline]
-    pub(crate) fn next_collective_tag(&self) -> i32 {
+    pub(crate) fn next_collective_tag(&self, sequence: Sequence) -> i32 {
         // Relaxed: calls on one communicator are ordered by the user, as the standard demands.
-        let sequence = self.collective_count.fetch_add(1, Ordering::Relaxed) % SEQUENCES;
-        (sequence * TAG_OFFSETS_MAX) as i32
+        let turn = self.collective_counts[sequence as usize].fetch_add(1, Ordering::Relaxed) % SEQUENCE_TURNS;
+        ((sequence as u32 * SEQUENCE_TURNS + turn) * TAG_OFFSETS_MAX) as i32
     }
 
-    /// Number of collective operations this process has started here; it repeats after 2³².
+    /// Number of collective operations this process has called for here; of each kind it repeats after 2³².
     pub fn collectives_started(&self) -> u64 {
         // Relaxed: a number to look at.
-        self.collective_count.load(Ordering::Relaxed).into()
+        self.collective_counts.iter().map(|count| u64::from(count.load(Ordering::Relaxed))).sum()
     }
 
     /// True if operands of reductions may not change places, so that results are the same to the bit.

@@ -25,7 +25,7 @@ use crate::error::{ErrorClass, Result};
 use crate::group::Group;
 use crate::world::{World, engine_error};
 
-use super::inbox::Inbox;
+use super::inbox::{Inbox, Label};
 
 /// A group seen as a tree, and where its messages go.
 #[derive(Clone)]
@@ -35,6 +35,8 @@ pub(crate) struct Tree {
     pub rank: u32,
     pub context: ContextId,
     pub tag: i32,
+    /// What the messages bring with them where the tag alone does not tell whose they are.
+    pub label: Option<Label>,
     /// At rank 0 of a tree that is joined to another.
     pub bridge: Option<Bridge>,
 }
@@ -156,7 +158,7 @@ impl TreeRound {
 
     fn advance_up(&mut self, world: &World, child: usize, decide: &mut Decide<'_>) -> Poll<Result<()>> {
         if let Some(peer) = self.children.get(child) {
-            return match self.inbox.poll(world, self.tree.pattern(*peer)) {
+            return match self.inbox.poll(world, self.tree.pattern(*peer), self.tree.label.as_ref()) {
                 Poll::Ready(Ok(records)) => {
                     self.bytes.extend_from_slice(&records);
                     self.stage = Stage::Up(child + 1);
@@ -187,7 +189,7 @@ impl TreeRound {
     fn advance_crossing(&mut self, world: &World, decide: &mut Decide<'_>) -> Poll<Result<()>> {
         let bridge = self.tree.bridge.expect("only a bridge is crossed");
         let pattern = (Source::Peer(bridge.peer), bridge.context, TagPattern::Exact(bridge.tag));
-        match self.inbox.poll(world, pattern) {
+        match self.inbox.poll(world, pattern, self.tree.label.as_ref()) {
             Poll::Ready(Ok(others)) => {
                 self.bytes = decide(&self.bytes, &others)?;
                 Poll::Ready(self.start_spreading(world))
@@ -199,7 +201,7 @@ impl TreeRound {
 
     fn advance_down(&mut self, world: &World) -> Poll<Result<()>> {
         let parent = self.tree.parent().expect("the root decides and does not wait");
-        match self.inbox.poll(world, self.tree.pattern(parent)) {
+        match self.inbox.poll(world, self.tree.pattern(parent), self.tree.label.as_ref()) {
             Poll::Ready(Ok(answer)) => {
                 self.bytes = answer;
                 Poll::Ready(self.start_spreading(world))
@@ -237,6 +239,10 @@ impl TreeRound {
     }
 
     fn send_on(&mut self, world: &World, peer: PeerId, context: ContextId, tag: i32, bytes: Vec<u8>) -> Result<()> {
+        let bytes = match &self.tree.label {
+            Some(label) => label.framed(&bytes),
+            None => bytes,
+        };
         let buf = SendBuf::from_owned(bytes.into_boxed_slice());
         let mut engine = world.engine.borrow_mut();
         if !engine.try_send(peer, context, tag, &buf) {

@@ -35,6 +35,7 @@ pub(crate) enum Template {
     Collective {
         schedule: Arc<Schedule>,
         arguments: Arguments,
+        tag: i32,
     },
     Partitioned(Partitioned),
     /// Communication with `PROC_NULL`.
@@ -96,8 +97,8 @@ impl World {
                 let buf = elements.memory.recv(0, elements.count, &elements.datatype);
                 self.start_receive(comm, *source, *from, *tag, buf, call)?
             }
-            Template::Collective { schedule, arguments } => {
-                self.run_in_background(comm, Arc::clone(schedule), arguments.clone(), call)?
+            Template::Collective { schedule, arguments, tag } => {
+                self.run_in_background(comm, Arc::clone(schedule), arguments.clone(), *tag, call)?
             }
             Template::Partitioned(partitioned) => partitioned.start(self, comm, call),
             Template::Nothing(status) => Request::finished(*status, call),
