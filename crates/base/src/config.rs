@@ -90,6 +90,17 @@ impl Default for DatatypeSettings {
     }
 }
 
+/// What happens on errors until a program has chosen for itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InitialErrors {
+    /// All processes end.
+    Fatal,
+    /// The processes of the communicator end.
+    Abort,
+    /// The call returns.
+    Return,
+}
+
 /// Which adapter, port, GID and partition to use for RDMA; `None` leaves it to us.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct VerbsChoice {
@@ -186,6 +197,8 @@ pub struct Config {
     pub reproducible: bool,
     /// Numbers that tell the communicators of a job apart; each process deals out an equal part of them.
     pub context_ids_max: u32,
+    /// What happens on errors in `MPI_COMM_WORLD` and `MPI_COMM_SELF`, and before there is any, at the beginning.
+    pub initial_errors: InitialErrors,
     /// How much is said on standard error.
     pub log: Level,
     /// Print message and protocol counters of every rank at finalize.
@@ -219,6 +232,7 @@ impl Default for Config {
             collectives: String::new(),
             reproducible: false,
             context_ids_max: CONTEXT_IDS_MAX,
+            initial_errors: InitialErrors::Fatal,
             log: Level::Warn,
             stats: false,
         }
@@ -714,6 +728,29 @@ pub const VARIABLES: &[Variable] = &[
             Some(())
         },
         show: |config| u8::from(config.reproducible).to_string(),
+    },
+    Variable {
+        name: "FERROVIA_INITIAL_ERRHANDLER",
+        values: "mpi_errors_are_fatal | mpi_errors_abort | mpi_errors_return",
+        help: "Error handler that MPI_COMM_WORLD and MPI_COMM_SELF begin with, and that errors outside of MPI meet; \
+               mpiexec sets it for -initial-errhandler.",
+        set: |config, text| {
+            config.initial_errors = match text {
+                "mpi_errors_are_fatal" => InitialErrors::Fatal,
+                "mpi_errors_abort" => InitialErrors::Abort,
+                "mpi_errors_return" => InitialErrors::Return,
+                _ => return None,
+            };
+            Some(())
+        },
+        show: |config| {
+            match config.initial_errors {
+                InitialErrors::Fatal => "mpi_errors_are_fatal",
+                InitialErrors::Abort => "mpi_errors_abort",
+                InitialErrors::Return => "mpi_errors_return",
+            }
+            .into()
+        },
     },
     Variable {
         name: "FERROVIA_LOG",

@@ -4,12 +4,13 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
 use base::Config;
-use base::config::{CrossMemory, DeviceChoice};
+use base::config::{CrossMemory, DeviceChoice, InitialErrors};
 use base::log::{Level, Log};
 use collectives::Selection;
 use engine::{Engine, WaitPolicy};
 use fabric::PeerIndex;
 use fabric_soft::shm::{Segment, SegmentServer, Shape, ShmPeers, join, probe_cross_memory};
+use mpi_core::environment::Predefined;
 use mpi_core::{ProcessManager, ThreadLevel, World};
 
 use crate::manager::Manager;
@@ -94,6 +95,11 @@ impl Job {
         selection.apply(&config.collectives)?;
         let world = World::new(engine, Box::new(manager), thread_level, selection);
         world.limit_context_ids(config.context_ids_max);
+        world.set_initial_error_handler(match config.initial_errors {
+            InitialErrors::Fatal => Predefined::Fatal,
+            InitialErrors::Abort => Predefined::Abort,
+            InitialErrors::Return => Predefined::Return,
+        });
         Ok(world)
     }
 }

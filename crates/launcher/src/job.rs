@@ -13,6 +13,8 @@ use crate::{LaunchError, binding, hosts};
 
 /// The variable that marks every process of a job; nested jobs carry all marks, separated by dots.
 pub(crate) const JOB_VARIABLE: &str = "FERROVIA_JOB";
+/// The setting of the library that `--initial-errhandler` stands for.
+const INITIAL_ERRORS_VARIABLE: &str = "FERROVIA_INITIAL_ERRHANDLER";
 
 /// Variables of other launchers that would mislead a rank of ours.
 const FOREIGN_PREFIXES: [&str; 5] = ["PMI_", "PMIX_", "OMPI_COMM_WORLD_", "MPI_LOCAL", "HYDI_CONTROL_FD"];
@@ -130,6 +132,9 @@ fn environment(request: &Request, section: &Section, job: &str) -> Result<Vec<(O
         if let Some(value) = value.or_else(|| std::env::var_os(&name)) {
             set(&mut env, &name, &value)?;
         }
+    }
+    if let Some(handler) = &section.initial_errhandler {
+        set(&mut env, OsStr::new(INITIAL_ERRORS_VARIABLE), OsStr::new(handler))?;
     }
     if let Some(lib) = library_folder(section) {
         append_path(&mut env, "LD_LIBRARY_PATH", &lib)?;

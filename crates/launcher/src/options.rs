@@ -77,6 +77,11 @@ pub(crate) struct Section {
     #[arg(long, value_name = "DIR")]
     pub lib: Option<PathBuf>,
 
+    /// Error handler the ranks begin with
+    #[arg(long, value_name = "HANDLER",
+          value_parser = ["mpi_errors_are_fatal", "mpi_errors_abort", "mpi_errors_return"])]
+    pub initial_errhandler: Option<String>,
+
     /// Begins every line of output with [rank]
     #[arg(short = 'l', long = "tag-output", alias = "prepend-rank")]
     pub tag_output: bool,

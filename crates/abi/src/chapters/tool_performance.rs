@@ -17,7 +17,9 @@ fn class_value(class: PerformanceClass) -> c_int {
     match class {
         PerformanceClass::Level => MPI_T_PVAR_CLASS_LEVEL,
         PerformanceClass::HighWatermark => MPI_T_PVAR_CLASS_HIGHWATERMARK,
+        PerformanceClass::LowWatermark => MPI_T_PVAR_CLASS_LOWWATERMARK,
         PerformanceClass::Counter => MPI_T_PVAR_CLASS_COUNTER,
+        PerformanceClass::Timer => MPI_T_PVAR_CLASS_TIMER,
     }
 }
 
@@ -58,8 +60,7 @@ pub(crate) fn t_pvar_get_info(
 }
 
 pub(crate) fn t_pvar_get_index(face: &Face, name: &CStr, var_class: i32, pvar_index: OptionalOut<i32>) -> Result<()> {
-    let classes = [PerformanceClass::Level, PerformanceClass::HighWatermark, PerformanceClass::Counter];
-    let class = classes.into_iter().find(|class| class_value(*class) == var_class);
+    let class = PerformanceClass::ALL.into_iter().find(|class| class_value(*class) == var_class);
     pvar_index.set(tool(face).performance_index(&name.to_string_lossy(), class)?);
     Ok(())
 }

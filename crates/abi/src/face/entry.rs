@@ -9,6 +9,7 @@ use std::mem::ManuallyDrop;
 use std::sync::{Arc, Once};
 
 use base::GateGuard;
+use base::config::InitialErrors;
 use mpi_core::environment::{ErrorHandler, ObjectKind, Predefined, Subject, Verdict, processor_name};
 use mpi_core::{Comm, Error, ErrorClass, Result, Session, World};
 
@@ -352,9 +353,12 @@ fn not_running(process: &'static Process, call: &'static Call) -> c_int {
     without_handler(process, &ErrorClass::Other.error(why).within(call.name))
 }
 
-/// Outside of the world model there may be no object whose handler could be asked: errors are fatal.
+/// Outside of the world model there may be no object whose handler could be asked: the initial one is.
 #[cold]
 fn without_handler(process: &'static Process, error: &Error) -> c_int {
+    if boot::configuration().is_ok_and(|config| config.initial_errors == InitialErrors::Return) {
+        return process.registry.record(error);
+    }
     let why = match process.has_sessions() {
         true => "it belongs to no communicator and no session, so the process ends",
         false => "MPI is not running, so the process ends",

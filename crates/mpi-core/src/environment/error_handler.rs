@@ -51,6 +51,17 @@ pub enum Predefined {
     Return,
 }
 
+impl Predefined {
+    /// Its name as a value of `mpi_initial_errhandler`.
+    pub fn key(self) -> &'static str {
+        match self {
+            Predefined::Fatal => "mpi_errors_are_fatal",
+            Predefined::Abort => "mpi_errors_abort",
+            Predefined::Return => "mpi_errors_return",
+        }
+    }
+}
+
 /// What a face does after a handler has been asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {

@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 
+use super::Predefined;
 use crate::info::Info;
 use crate::world::{ThreadLevel, World};
 
@@ -28,6 +29,8 @@ pub struct Launch {
     pub working_directory: Option<PathBuf>,
     /// Name of the machine.
     pub host: Option<String>,
+    /// The error handler of the predefined communicators at the beginning.
+    pub initial_error_handler: Option<Predefined>,
     /// The thread level that was granted, or can be.
     pub thread_level: Option<ThreadLevel>,
 }
@@ -48,6 +51,7 @@ impl Launch {
     pub fn within(mut self, world: &World) -> Self {
         self.process_count = Some(world.comm_world().size());
         self.thread_level = Some(world.thread_level());
+        self.initial_error_handler = world.comm_world().error_handler().as_predefined();
         self.host = Some(world.process_manager().processor_name());
         self
     }
@@ -67,6 +71,7 @@ impl Launch {
             ("host", self.host.clone()),
             ("arch", Some(std::env::consts::ARCH.to_owned())),
             ("wdir", directory),
+            ("mpi_initial_errhandler", self.initial_error_handler.map(|which| which.key().to_owned())),
             ("thread_level", self.thread_level.map(|level| level.name().to_owned())),
             ("num_nodes", self.node_count.map(|count| count.to_string())),
             ("mpi_memory_alloc_kinds", Some(super::MEMORY_KINDS.to_owned())),
@@ -84,9 +89,11 @@ mod tests {
         let mut launch = Launch::of_this_process(None);
         launch.process_count = Some(4);
         launch.thread_level = Some(ThreadLevel::Multiple);
+        launch.initial_error_handler = Some(Predefined::Abort);
         let info = launch.info();
         assert_eq!(info.value("maxprocs").as_deref(), Some("4"));
         assert_eq!(info.value("thread_level").as_deref(), Some("MPI_THREAD_MULTIPLE"));
+        assert_eq!(info.value("mpi_initial_errhandler").as_deref(), Some("mpi_errors_abort"));
         assert!(info.value("command").is_some() && info.value("wdir").is_some() && info.value("host").is_some());
         assert_eq!(info.value("num_nodes"), None);
     }

@@ -43,7 +43,7 @@ pub const CATEGORIES: [Category; 5] = [
         help: "Collective operations.",
         parts: &["collective", "operations", "reproducible"],
     },
-    Category { name: "waiting", help: "What a thread does while it waits.", parts: &["spin", "yield"] },
+    Category { name: "waiting", help: "What a thread does while it waits.", parts: &["spin", "yield", "asleep"] },
     Category { name: "general", help: "What belongs to no other category.", parts: &[] },
 ];
 

@@ -23,8 +23,23 @@ pub enum PerformanceClass {
     Level,
     /// The most there was.
     HighWatermark,
+    /// The least there was.
+    LowWatermark,
     /// How often something happened.
     Counter,
+    /// How long something took, in nanoseconds.
+    Timer,
+}
+
+impl PerformanceClass {
+    /// Every class.
+    pub const ALL: [PerformanceClass; 5] = [
+        PerformanceClass::Level,
+        PerformanceClass::HighWatermark,
+        PerformanceClass::LowWatermark,
+        PerformanceClass::Counter,
+        PerformanceClass::Timer,
+    ];
 }
 
 /// One variable; its values are 64-bit unsigned integers.
@@ -46,8 +61,12 @@ enum Source {
     Engine(&'static Counter),
     /// Something a world can be asked.
     World(fn(&World) -> u64),
+    /// Something of a world that only grows.
+    Total(fn(&World) -> u64),
     /// The most unexpected bytes since the handle was reset.
     UnexpectedWatermark,
+    /// What that left of the budget for them.
+    RoomWatermark,
     /// Something a communicator can be asked.
     Comm(fn(&Comm) -> u64),
 }
@@ -63,13 +82,18 @@ impl PerformanceVariable {
         match self.source {
             Source::Engine(counter) => counter.kind == CounterKind::Peak,
             Source::World(_) => true,
-            Source::UnexpectedWatermark | Source::Comm(_) => false,
+            Source::Total(_) | Source::UnexpectedWatermark | Source::RoomWatermark | Source::Comm(_) => false,
         }
     }
 
     /// True if handles run all the time: they can be neither started nor stopped.
     pub fn is_continuous(&self) -> bool {
-        self.class != PerformanceClass::Counter
+        !matches!(self.class, PerformanceClass::Counter | PerformanceClass::Timer)
+    }
+
+    /// True if a handle remembers how high the unexpected bytes have been.
+    fn is_watermark(&self) -> bool {
+        matches!(self.source, Source::UnexpectedWatermark | Source::RoomWatermark)
     }
 }
 
@@ -118,6 +142,20 @@ pub(super) fn variables() -> Vec<PerformanceVariable> {
             source: Source::UnexpectedWatermark,
         },
         PerformanceVariable {
+            name: "unexpected_room_watermark".to_owned(),
+            help: "Least bytes of the budget for unexpected data that were free since the handle was reset.",
+            class: PerformanceClass::LowWatermark,
+            verbosity: Verbosity::TunerBasic,
+            source: Source::RoomWatermark,
+        },
+        PerformanceVariable {
+            name: "time_asleep".to_owned(),
+            help: "Nanoseconds that threads of this process have slept while they waited for others.",
+            class: PerformanceClass::Timer,
+            verbosity: Verbosity::UserBasic,
+            source: Source::Total(World::asleep_ns),
+        },
+        PerformanceVariable {
             name: "collectives_started".to_owned(),
             help: "Collective operations that this process has started on a communicator.",
             class: PerformanceClass::Counter,
@@ -143,7 +181,7 @@ pub(super) struct PerformanceHandle {
     variable: usize,
     comm: Option<Weak<Comm>>,
     is_running: bool,
-    /// What was counted until it was last started or stopped; of a watermark, the mark.
+    /// What was counted until it was last started or stopped; of both watermarks, the most unexpected bytes.
     value: u64,
     /// Where the counter stood when it was started.
     begin: u64,
@@ -243,7 +281,7 @@ impl Tool {
         let index = index as usize;
         let handle = PerformanceHandle { session, variable: index, comm, is_running, value: 0, begin: 0 };
         let key = state.handles.insert(handle);
-        if matches!(variable.source, Source::UnexpectedWatermark) {
+        if variable.is_watermark() {
             self.restart_watermark(&mut state, key, world);
         }
         Ok(encode(Kind::Performance, key))
@@ -315,14 +353,19 @@ impl Tool {
         let now = self.source_value(&state, key, world)?;
         let variable = state.handles.get(key).map_or(0, |entry| entry.variable);
         match self.performance[variable].source {
-            Source::UnexpectedWatermark => self.fold_watermarks(&mut state, world),
+            Source::UnexpectedWatermark | Source::RoomWatermark => self.fold_watermarks(&mut state, world),
             Source::World(_) => return Ok(now),
             Source::Engine(counter) if counter.kind == CounterKind::Peak => return Ok(now),
-            Source::Engine(_) | Source::Comm(_) => {}
+            Source::Engine(_) | Source::Total(_) | Source::Comm(_) => {}
         }
         let Some(entry) = state.handles.get(key) else { return Err(no_such(handle, ErrorClass::ToolInvalidHandle)) };
-        let is_counting = entry.is_running && !self.performance[entry.variable].is_continuous();
-        Ok(if is_counting { entry.value.wrapping_add(now.wrapping_sub(entry.begin)) } else { entry.value })
+        let variable = &self.performance[entry.variable];
+        let is_counting = entry.is_running && !variable.is_continuous();
+        Ok(match variable.source {
+            Source::RoomWatermark => budget(&state).saturating_sub(entry.value),
+            _ if is_counting => entry.value.wrapping_add(now.wrapping_sub(entry.begin)),
+            _ => entry.value,
+        })
     }
 
     /// Sets the value of a handle.
@@ -337,8 +380,10 @@ impl Tool {
         let mut state = self.state.borrow_mut();
         let now = self.source_value(&state, key, world)?;
         self.fold_watermarks(&mut state, world);
+        let budget = budget(&state);
         if let Some(entry) = state.handles.get_mut(key) {
-            (entry.value, entry.begin) = (value, now);
+            let is_room = matches!(self.performance[entry.variable].source, Source::RoomWatermark);
+            (entry.value, entry.begin) = (if is_room { budget.saturating_sub(value) } else { value }, now);
         }
         Ok(())
     }
@@ -360,7 +405,7 @@ impl Tool {
             let now = self.source_value(&state, key, world)?;
             let Some(entry) = state.handles.get_mut(key) else { continue };
             (entry.value, entry.begin) = (0, now);
-            if matches!(self.performance[entry.variable].source, Source::UnexpectedWatermark) {
+            if self.performance[entry.variable].is_watermark() {
                 self.restart_watermark(&mut state, key, world);
             }
         }
@@ -372,8 +417,8 @@ impl Tool {
         let Some(entry) = state.handles.get(key) else { return Ok(0) };
         Ok(match self.performance[entry.variable].source {
             Source::Engine(counter) => world.map_or(0, |world| (counter.value)(&world.engine.borrow().stats())),
-            Source::World(value) => world.map_or(0, value),
-            Source::UnexpectedWatermark => 0,
+            Source::World(value) | Source::Total(value) => world.map_or(0, value),
+            Source::UnexpectedWatermark | Source::RoomWatermark => 0,
             Source::Comm(value) => match entry.comm.as_ref().and_then(Weak::upgrade) {
                 Some(comm) => value(&comm),
                 None => return ErrorClass::ToolInvalidHandle.fail("the communicator of the handle has been freed"),
@@ -381,18 +426,18 @@ impl Tool {
         })
     }
 
-    /// Lets every handle of the watermark know how high the level has been.
+    /// Lets every handle of a watermark know how high the level has been.
     fn fold_watermarks(&self, state: &mut State, world: Option<&World>) {
         let Some(world) = world else { return };
         let peak = world.engine.borrow_mut().take_unexpected_peak();
         for (_, entry) in state.handles.iter_mut() {
-            if matches!(self.performance[entry.variable].source, Source::UnexpectedWatermark) {
+            if self.performance[entry.variable].is_watermark() {
                 entry.value = entry.value.max(peak);
             }
         }
     }
 
-    /// From now on a handle of the watermark knows the level of now only.
+    /// From now on a handle of a watermark knows the level of now only.
     fn restart_watermark(&self, state: &mut State, key: SlabKey, world: Option<&World>) {
         self.fold_watermarks(state, world);
         let level = world.map_or(0, |world| world.engine.borrow().unexpected_bytes());
@@ -434,6 +479,11 @@ impl Tool {
             None => Ok(handles_of(&self.state.borrow(), self.session(session)?)),
         }
     }
+}
+
+/// How many unexpected bytes may be held, as the settings stand.
+fn budget(state: &State) -> u64 {
+    state.settings.unexpected_max_bytes as u64
 }
 
 fn handles_of(state: &State, session: SlabKey) -> Vec<SlabKey> {

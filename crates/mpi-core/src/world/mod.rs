@@ -25,6 +25,7 @@ use datatype::Scratch;
 use engine::{Completion, Engine, EngineError, Event, EventKind, PeerId, RequestId, Waiter};
 
 use crate::communicator::{Comm, Commons};
+use crate::environment::{ErrorHandler, Predefined};
 use crate::error::{Error, ErrorClass};
 use crate::point_to_point::{AttachedBuffer, BufferOwner};
 use crate::request::InFlight;
@@ -88,6 +89,8 @@ pub struct World {
     gate: Gate,
     /// Threads of this process that pause inside a wait. Changed inside the gate only.
     pausing: Cell<u32>,
+    /// How long threads of this process have slept while they waited.
+    asleep_ns: Cell<u64>,
     /// Polls in a row, of calls that do not wait, that found nothing.
     fruitless_count: Cell<u32>,
     /// Called after polls while events of the engine are watched.
@@ -120,6 +123,7 @@ impl World {
             orphans: RefCell::default(),
             gate: Gate::new(thread_level == ThreadLevel::Multiple),
             pausing: Cell::new(0),
+            asleep_ns: Cell::new(0),
             fruitless_count: Cell::new(0),
             watcher: Cell::new(None),
             thread_level,
@@ -135,6 +139,15 @@ impl World {
     #[inline]
     pub fn enter(&self) -> GateGuard<'_> {
         self.gate.enter()
+    }
+
+    /// Chooses the error handler that the predefined communicators begin with.
+    ///
+    /// MPI: §11.8.4 `mpi_initial_errhandler`
+    pub fn set_initial_error_handler(&self, which: Predefined) {
+        for comm in [&self.comm_world, &self.comm_self] {
+            comm.set_error_handler(ErrorHandler::predefined(which));
+        }
     }
 
     /// The communicator of all processes.

@@ -14,6 +14,7 @@
 use engine::Pause;
 
 use super::World;
+use crate::tool::ticks;
 
 /// Polls in a row that may find nothing before what is waited for is looked at all the same.
 const UNASKED_MAX: u32 = 8;
@@ -91,11 +92,22 @@ impl World {
                     if moved {
                         self.waiter.withdraw(ticket);
                     } else {
-                        self.pause(|| self.waiter.sleep(ticket));
+                        let mut slept = 0;
+                        self.pause(|| {
+                            let since = ticks();
+                            self.waiter.sleep(ticket);
+                            slept = ticks() - since;
+                        });
+                        self.asleep_ns.set(self.asleep_ns.get() + slept);
                     }
                 }
             }
         }
+    }
+
+    /// How long threads of this process have slept in waits so far.
+    pub(crate) fn asleep_ns(&self) -> u64 {
+        self.asleep_ns.get()
     }
 
     /// Runs `rest` with the gate released.

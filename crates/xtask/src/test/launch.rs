@@ -14,6 +14,7 @@ pub fn cases() -> Vec<Case> {
     vec![
         Case::new("launch/arguments-and-directory", arguments_and_directory).quick(true),
         Case::new("launch/environment", environment),
+        Case::new("launch/initial-errhandler", initial_errhandler),
         Case::new("launch/several-programs", several_programs).quick(true),
         Case::new("launch/standard-input", standard_input),
         Case::new("launch/output-whole-and-complete", |workshop| output(workshop, false)).quick(true),
@@ -68,6 +69,23 @@ fn environment(workshop: &Workshop) -> Result<()> {
         .with(|command| command.env("SURROUNDINGS_VALUE", "mine"))
         .run_saying("No Errors")?;
     expect_all(&inherited, &surroundings(&inherited), 2, "value=mine ")
+}
+
+/// The handler that ranks begin with is chosen when they are started.
+fn initial_errhandler(workshop: &Workshop) -> Result<()> {
+    let program = workshop.program("initial_errhandler")?;
+    let handler = "-initial-errhandler";
+    Job::launched(installed("mpiexec").args(["-n", "2", handler, "mpi_errors_return"]).arg(&program))
+        .run_saying("No Errors")?;
+    let fatal = Job::of(1).with(|command| command.args([handler, "mpi_errors_are_fatal"]).arg(&program)).run()?;
+    if fatal.success() || !fatal.said().contains("MPI_Comm_rank") {
+        return Err(fatal.complain("the first error should have ended the program"));
+    }
+    let unknown = Job::of(1).with(|command| command.args([handler, "none"]).arg(&program)).run()?;
+    if unknown.success() || !unknown.said().contains("mpi_errors_abort") {
+        return Err(unknown.complain("the handlers that there are should have been named"));
+    }
+    Ok(())
 }
 
 fn several_programs(workshop: &Workshop) -> Result<()> {
