@@ -4,7 +4,7 @@
 
 #![allow(clippy::too_many_arguments, reason = "the parameters of the calls")]
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
 use std::sync::Arc;
 
 use datatype::{
@@ -14,8 +14,8 @@ use mpi_core::constants::UNDEFINED;
 use mpi_core::{Comm, Error, ErrorClass, Result};
 
 use crate::constants::{
-    MPI_ORDER_C, MPI_ORDER_FORTRAN, MPI_TYPECLASS_COMPLEX, MPI_TYPECLASS_INTEGER, MPI_TYPECLASS_REAL,
-    MPIX_TYPECLASS_LOGICAL,
+    MPI_COMBINER_F90_COMPLEX, MPI_COMBINER_F90_INTEGER, MPI_COMBINER_F90_REAL, MPI_ORDER_C, MPI_ORDER_FORTRAN,
+    MPI_TYPECLASS_COMPLEX, MPI_TYPECLASS_INTEGER, MPI_TYPECLASS_REAL, MPIX_TYPECLASS_LOGICAL,
 };
 use crate::face::{CountInOut, CountOut, Counts, Face, Handle, InOutHandle, Out, OutArray, OutHandle, StringOut};
 
@@ -163,15 +163,33 @@ pub(crate) fn type_dup(face: &Face, oldtype: &Arc<Datatype>, newtype: OutHandle<
 }
 
 pub(crate) fn type_create_f90_real(face: &Face, p: i32, r: i32, newtype: OutHandle<Datatype>) -> Result<()> {
-    give(face, newtype, Datatype::f90_real(defined(p), defined(r)))
+    give_parametric(face, &newtype, [MPI_COMBINER_F90_REAL, p, r], || Datatype::f90_real(defined(p), defined(r)))
 }
 
 pub(crate) fn type_create_f90_complex(face: &Face, p: i32, r: i32, newtype: OutHandle<Datatype>) -> Result<()> {
-    give(face, newtype, Datatype::f90_complex(defined(p), defined(r)))
+    give_parametric(face, &newtype, [MPI_COMBINER_F90_COMPLEX, p, r], || Datatype::f90_complex(defined(p), defined(r)))
 }
 
 pub(crate) fn type_create_f90_integer(face: &Face, r: i32, newtype: OutHandle<Datatype>) -> Result<()> {
-    give(face, newtype, Datatype::f90_integer(i64::from(r)))
+    give_parametric(face, &newtype, [MPI_COMBINER_F90_INTEGER, r, 0], || Datatype::f90_integer(i64::from(r)))
+}
+
+/// A type of Fortran that is made once for its parameters, since the program cannot free it.
+fn give_parametric(
+    face: &Face,
+    newtype: &OutHandle<Datatype>,
+    parameters: [c_int; 3],
+    make: impl FnOnce() -> std::result::Result<Arc<Datatype>, TypeError>,
+) -> Result<()> {
+    let known = face.process().parametric_types.borrow().get(&parameters).cloned();
+    if let Some(datatype) = known {
+        newtype.show(face, &datatype);
+        return Ok(());
+    }
+    let datatype = make().map_err(type_error)?;
+    newtype.set(face, Arc::clone(&datatype))?;
+    face.process().parametric_types.borrow_mut().insert(parameters, datatype);
+    Ok(())
 }
 
 pub(crate) fn type_match_size(face: &Face, typeclass: i32, size: i32, datatype: OutHandle<Datatype>) -> Result<()> {
@@ -208,6 +226,9 @@ pub(crate) fn type_commit(_face: &Face, datatype: InOutHandle<Datatype>) -> Resu
 }
 
 pub(crate) fn type_free(face: &Face, datatype: InOutHandle<Datatype>) -> Result<()> {
+    if datatype.object().is_predefined() && !datatype.is_predefined() {
+        return ErrorClass::Type.fail("the datatype is one of MPI_Type_create_f90_…, which cannot be freed");
+    }
     if !datatype.is_predefined() {
         face.process().type_attributes.delete_all(datatype.object())?;
     }

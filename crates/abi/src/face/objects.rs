@@ -288,6 +288,11 @@ impl<K: Object> OutHandle<K> {
         Ok(())
     }
 
+    /// Gives the program the handle it has of `value` once more, without a new reference.
+    pub fn show(&self, face: &Face, value: &K::Value) {
+        self.write(face.shown_handle::<K>(value).value);
+    }
+
     /// Writes the null handle.
     pub fn set_null(&self) {
         self.write(K::NULL);

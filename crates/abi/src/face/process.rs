@@ -1,6 +1,7 @@
 //! Everything this process owns, in the one static of the project.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -40,6 +41,8 @@ pub struct Process {
     pub type_attributes: AttributeTable<Datatype>,
     /// The tool interface.
     pub tool: Tool,
+    /// The types of `MPI_Type_create_f90_…` by combiner and parameters.
+    pub(crate) parametric_types: RefCell<HashMap<[i32; 3], Arc<Datatype>>>,
     /// What a Fortran program has told of its compiler.
     pub(crate) fortran_booleans: Cell<Option<FortranBooleans>>,
     /// Taken by calls that are legal at any time, from any thread, while the world's gate is no lock.
@@ -90,6 +93,7 @@ impl Process {
             type_keys: Keys::new(FIRST_TYPE_KEY),
             type_attributes: AttributeTable::default(),
             tool: Tool::new(|world| Process::this().tool.deliver(world)),
+            parametric_types: RefCell::default(),
             fortran_booleans: Cell::new(None),
             early_gate: Gate::new(true),
             comms: Table::new(Kind::Comm, MPI_COMM_NULL, 3),
