@@ -297,37 +297,29 @@ fn chapter(name: &str) -> Result<usize> {
 }
 
 fn tests(page: &mut String) -> Result<()> {
-    page.push_str("## Tests\n\nEach line is a program or a module, with the numbers of ranks it runs on.\n\n");
+    page.push_str("## Tests\n\nNumbers in brackets are numbers of ranks.\n\n");
     page.push_str("Self-checking C programs (`tests/c`):\n\n");
     let mut programs: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for entry in list::read(&paths::root().join("tests/c/list.txt"))? {
-        let ranks = entry.ranks().iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        let ranks = ranks(&entry);
         programs.entry(entry.name).or_default().push(ranks);
     }
     let shown: Vec<String> = programs.iter().map(|(name, ranks)| format!("`{name}` ({})", ranks.join("; "))).collect();
     writeln!(page, "{}.\n", shown.join(", "))?;
-    page.push_str("Modules of mpi4py's own test suite:\n\n");
-    let (out, within): (Vec<_>, Vec<_>) =
-        list::read(&paths::root().join("tests/python/mpi4py.txt"))?.into_iter().partition(|entry| entry.name == "-");
-    let shown: Vec<String> = within
-        .iter()
-        .map(|entry| {
-            let ranks = entry.ranks().iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-            let without: Vec<&str> = entry.all("without").collect();
-            let without = if without.is_empty() { String::new() } else { format!("; without {}", without.join(", ")) };
-            format!("`{}` ({ranks}{without})", entry.name)
-        })
-        .collect();
-    writeln!(page, "{}.\n", shown.join(", "))?;
-    if !out.is_empty() {
-        page.push_str("Not in scope so far:\n\n");
-        for entry in &out {
-            let (module, why) = entry.words.split_first().context("a line out of scope names its module")?;
-            writeln!(page, "- `{module}`: {}", why.join(" "))?;
-        }
-        page.push('\n');
+    let (out, within): (Vec<_>, Vec<_>) = test::python_list()?.into_iter().partition(|entry| entry.name == "-");
+    let ranks: Vec<String> = within.iter().filter(|entry| entry.name == "all").map(ranks).collect();
+    writeln!(page, "mpi4py's own test suite, the whole in one start ({}), but for:\n", ranks.join("; "))?;
+    for entry in &out {
+        let (pattern, why) = entry.words.split_first().context("a line out of scope says what it leaves out")?;
+        writeln!(page, "- `{pattern}`: {}", why.join(" "))?;
     }
+    page.push('\n');
     Ok(())
+}
+
+/// The rank counts of an entry, as they are listed.
+fn ranks(entry: &list::Entry) -> String {
+    entry.ranks().iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// How the tests ended when they were run last, by kind.

@@ -218,3 +218,4 @@ pub fn python_with_mpi4py() -> Result<PathBuf> {
 }
 
 pub use examples::rust_example;
+pub use python::list as python_list;

@@ -1,5 +1,5 @@
-//! mpi4py from PyPI, built from its source distribution against the installed `mpicc`, and the modules
-//! of its own test suite that `tests/python/mpi4py.txt` puts in scope.
+//! mpi4py from PyPI, built from its source distribution against the installed `mpicc`, and its own test suite, run as
+//! `tests/python/mpi4py.txt` says.
 
 use super::mpi::Job;
 use super::{Case, list};
@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const MPI4PY: &str = "mpi4py==4.1.2";
-const BUILD_TOOLS: [&str; 4] = ["setuptools", "wheel", "cython", "numpy"];
+/// What builds it, and what its tests use where it is there.
+const PACKAGES: [&str; 7] = ["setuptools", "wheel", "cython", "numpy", "cffi", "pyyaml", "dill"];
 
 /// A virtual environment with mpi4py, and the suite that came with it.
 #[derive(Clone)]
@@ -21,33 +22,60 @@ pub struct Environment {
     suite: PathBuf,
 }
 
-/// One case per module and rank count.
+/// One case per line and rank count.
 pub fn cases() -> Result<Vec<Case>> {
     let mut cases = vec![Case::new("python/build", |workshop| workshop.python().map(drop))];
-    for entry in list::read(&paths::root().join("tests/python/mpi4py.txt"))? {
-        if entry.name == "-" {
-            continue; // out of scope; the line says why
-        }
+    let (left_out, run): (Vec<_>, Vec<_>) = list()?.into_iter().partition(|entry| entry.name == "-");
+    let patterns: Vec<String> = left_out.iter().filter_map(|entry| entry.words.first().cloned()).collect();
+    for entry in run {
         let limit = Duration::from_secs(entry.last("limit").map_or(Ok(120), str::parse)?);
-        let skips: Vec<String> = entry.all("without").map(str::to_owned).collect();
+        let around = entry.has("no_files").then(|| paths::root().join("tests/python/no_files.py"));
+        let at_least: u32 = entry.last("at_least").map_or(Ok(1), str::parse)?;
         for ranks in entry.ranks() {
-            let (module, skips) = (entry.name.clone(), skips.clone());
-            let case = Case::new(format!("python/{module}-{ranks}"), move |workshop| {
+            let arguments = match entry.name.as_str() {
+                "all" => patterns.iter().flat_map(|pattern| excluding(pattern)).collect(),
+                module => vec![module.to_owned()],
+            };
+            let around = around.clone();
+            let case = Case::new(format!("python/{}-{ranks}", entry.name), move |workshop| {
                 let environment = workshop.python()?;
-                let excluded = skips.iter().flat_map(|name| ["-x", name.as_str()]);
                 let finished = Job::of(ranks)
-                    .with(|command| command.arg(&environment.python).arg(environment.suite.join("main.py")).arg("-q"))
-                    .with(|command| command.args(excluded).arg(&module).limit(limit))
+                    .with(|command| command.arg(&environment.python).args(&around))
+                    .with(|command| command.arg(environment.suite.join("main.py")).arg("-q").args(&arguments))
+                    .with(|command| command.limit(limit))
                     .run()?;
-                if finished.success() && finished.stderr.contains("\nOK") {
-                    return Ok(());
+                let counts = counts(&finished.stderr);
+                if !finished.success() || !finished.stderr.contains("\nOK") {
+                    return Err(finished.complain("the tests did not all pass"));
                 }
-                Err(finished.complain("the module's own tests did not all pass"))
+                if counts.len() != ranks as usize || counts.iter().any(|count| *count < at_least) {
+                    return Err(finished.complain(format!("{ranks} ranks ran {counts:?} tests, not {at_least} each")));
+                }
+                Ok(())
             });
             cases.push(case.quick(entry.has("quick")));
         }
     }
     Ok(cases)
+}
+
+/// How the suite is run.
+pub fn list() -> Result<Vec<list::Entry>> {
+    list::read(&paths::root().join("tests/python/mpi4py.txt"))
+}
+
+/// The arguments by which the suite's main program leaves something out.
+fn excluding(pattern: &str) -> [String; 2] {
+    match pattern.starts_with("test_") {
+        true => ["-e".to_owned(), format!("^{pattern}[.]py")],
+        false => ["-x".to_owned(), pattern.to_owned()],
+    }
+}
+
+/// The numbers in the lines `Ran NUMBER tests in …`, one of each rank.
+fn counts(output: &str) -> Vec<u32> {
+    let count = |line: &str| line.strip_prefix("Ran ")?.split(' ').next()?.parse().ok();
+    output.lines().filter_map(count).collect()
 }
 
 /// Makes the environment; the slow build of mpi4py happens again only when `mpi.h` or `mpicc` changed.
@@ -63,8 +91,8 @@ pub fn prepare() -> Result<Environment> {
         println!("Building {MPI4PY} against the installed mpicc (some minutes, only when mpi.h changes)");
         if !python.is_file() {
             Program::new("python3").args(["-m", "venv"]).arg(folder.join("venv")).run_successfully()?;
-            pip(&python).args(["install", "-q"]).args(BUILD_TOOLS).run_successfully()?;
         }
+        pip(&python).args(["install", "-q"]).args(PACKAGES).run_successfully()?;
         let source = source(&python, &folder)?;
         pip(&python)
             .args(["install", "-q", "--force-reinstall", "--no-deps", "--no-build-isolation", "--no-cache-dir"])
@@ -104,5 +132,19 @@ fn stamp(prefix: &Path) -> Result<String> {
     let hash = text
         .iter()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
-    Ok(format!("{MPI4PY} {} {hash:016x}", prefix.display()))
+    Ok(format!("{MPI4PY} {} {hash:016x} {}", prefix.display(), PACKAGES.join(" ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_are_counted_and_left_out() {
+        assert_eq!(counts("x\nRan 12 tests in 0.1s\n\nOK\nRan 1 test in 2s\nRan away\n"), [12, 1]);
+        assert_eq!(excluding("test_io"), ["-e", "^test_io[.]py"]);
+        assert_eq!(excluding("TestMyFile"), ["-x", "TestMyFile"]);
+        let entries = list().unwrap();
+        assert!(entries.iter().any(|entry| entry.name == "all" && entry.ranks() == [1, 2, 3, 4, 5]));
+    }
 }
