@@ -32,6 +32,33 @@ static int sharers(const char *kind, int split_type)
     return size;
 }
 
+/* The unguided kind: those that share a piece of the highest level which divides everybody; the level is named. */
+static void unguided(int is_divided)
+{
+    MPI_Info hints;
+    MPI_Comm comm, guided;
+    char kind[64] = "";
+    int length = sizeof kind, flag = 0, result = MPI_UNEQUAL;
+    OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_UNGUIDED, world_rank, MPI_INFO_NULL, &comm));
+    CHECK((comm != MPI_COMM_NULL) == is_divided);
+    if (comm == MPI_COMM_NULL)
+        return;
+    OK(MPI_Comm_get_info(comm, &hints));
+    OK(MPI_Info_get_string(hints, "mpi_hw_resource_type", &length, kind, &flag));
+    OK(MPI_Info_free(&hints));
+    CHECK(flag);
+    OK(MPI_Info_create(&hints));
+    OK(MPI_Info_set(hints, "mpi_hw_resource_type", kind));
+    OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_GUIDED, world_rank, hints, &guided));
+    OK(MPI_Info_free(&hints));
+    OK(MPI_Comm_compare(comm, guided, &result));
+    CHECK(result == MPI_CONGRUENT);
+    OK(MPI_Comm_size(comm, &length));
+    CHECK(length < world_size);
+    OK(MPI_Comm_free(&guided));
+    OK(MPI_Comm_free(&comm));
+}
+
 static void bind(int from, int count)
 {
     cpu_set_t set;
@@ -63,7 +90,9 @@ int main(int argc, char **argv)
         for (int rank = 0; rank < world_size; rank++)
             expected += rank % count == world_rank % count;
         CHECK(sharers("hwloc://PU", MPI_COMM_TYPE_HW_GUIDED) == expected);
+        unguided(count > 1 && world_size > 1);
         CHECK(sched_setaffinity(0, sizeof before, &before) == 0);
+        unguided(0);
         CHECK(is_restricted("hwloc://PU") == (count == 1));
         CHECK(sharers("hwloc://PU", MPI_COMM_TYPE_HW_GUIDED) == (count == 1 ? world_size : 0));
     }

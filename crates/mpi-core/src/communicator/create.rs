@@ -120,7 +120,7 @@ impl World {
             return ErrorClass::Group
                 .fail(format!("the group contains world rank {stranger}, which is not in the local group of {inter}"));
         }
-        self.split_by(inter, group.rank().map(|_| 0), group.rank().unwrap_or(0) as i32, false)
+        self.split_by(inter, group.rank().map(|_| 0), group.rank().unwrap_or(0) as i32)
     }
 
     fn create_in(&self, comm: &Arc<Comm>, group: &Arc<Group>, tag: i32) -> Result<Option<Arc<Comm>>> {

@@ -14,6 +14,7 @@ use super::context_ids::{CommId, Proposal};
 use super::create::ready;
 use super::tree::{Tree, TreeRound};
 use crate::constants::UNDEFINED;
+use crate::environment::Hardware;
 use crate::error::{ErrorClass, Result};
 use crate::group::Group;
 use crate::info::Info;
@@ -28,7 +29,7 @@ pub enum SplitType {
     Shared,
     /// The kind of resource the hints name.
     HardwareGuided,
-    /// Whatever level of the hardware splits the communicator.
+    /// The highest level of the hardware that splits the communicator.
     HardwareUnguided,
     /// The kind of resource the hints name, of whatever sort.
     ResourceGuided,
@@ -48,6 +49,21 @@ struct Record {
 const RECORD_BYTES: usize = 18;
 /// Pieces of hardware of one kind are numbered below this.
 const INSTANCES_MAX: u64 = 1 << 16;
+/// The hint that names a kind of hardware.
+const RESOURCE_TYPE: &str = "mpi_hw_resource_type";
+/// Kinds of hardware, from those that hold others to those that are held.
+const LEVELS: [&str; 8] = [
+    "mpi_shared_memory",
+    "hwloc://Package",
+    "hwloc://NUMANode",
+    "hwloc://Die",
+    "hwloc://L3Cache",
+    "hwloc://L2Cache",
+    "hwloc://Core",
+    "hwloc://PU",
+];
+/// A piece of one level in a message: whether there is one, and its number.
+const PIECE_BYTES: usize = 9;
 
 impl World {
     /// One new communicator per colour, ranks ordered by key and then by old rank; `None` for a
@@ -65,13 +81,14 @@ impl World {
             0.. => Some(colour as u64),
             _ => return ErrorClass::Arg.fail(format!("colour {colour} is neither MPI_UNDEFINED nor at least 0")),
         };
-        self.split_by(comm, colour, key, false)
+        self.split_by(comm, colour, key)
     }
 
     /// New communicators of processes that have something in common.
     ///
-    /// The guided kinds give a communicator to processes restricted to one piece of the hardware the
-    /// hints name, the unguided kind where nodes split the communicator.
+    /// The guided kinds give a communicator to processes restricted to one piece of the hardware the hints name. The
+    /// unguided kind finds the highest level by itself at which not all processes share a piece, and names it in the
+    /// hints of the new communicator.
     ///
     /// Collective.
     ///
@@ -86,19 +103,12 @@ impl World {
         key: i32,
         info: Option<&Arc<Info>>,
     ) -> Result<Option<Arc<Comm>>> {
-        let node = self.process_manager().node_key();
         let hint = |name| info.and_then(|info| info.value(name));
-        let guided = || match hint("mpi_hw_resource_type").as_deref() {
-            Some("mpi_shared_memory" | "node" | "machine") => Some(node),
-            Some(kind) => {
-                let instance = self.process_manager().hardware().instance(kind);
-                instance.map(|instance| node.wrapping_mul(INSTANCES_MAX).wrapping_add(instance.into()))
-            }
-            None => None,
-        };
+        let guided = || self.piece_of(&self.process_manager().hardware(), &hint(RESOURCE_TYPE)?);
         let colour = match kind {
             SplitType::Undefined => None,
-            SplitType::Shared | SplitType::HardwareUnguided => Some(node),
+            SplitType::HardwareUnguided => return self.split_by_hardware(comm, key, info),
+            SplitType::Shared => Some(self.process_manager().node_key()),
             SplitType::HardwareGuided => guided(),
             SplitType::ResourceGuided => match hint("mpi_pset_name").as_deref() {
                 Some("mpi://WORLD") => Some(0),
@@ -106,21 +116,43 @@ impl World {
                 _ => guided(),
             },
         };
-        let new = self.split_by(comm, colour, key, kind == SplitType::HardwareUnguided)?;
+        let new = self.split_by(comm, colour, key)?;
         if let Some(new) = &new {
             new.set_info(info.cloned());
         }
         Ok(new)
     }
 
-    /// The split proper. If `must_divide`, a split that leaves everybody together gives nothing.
-    pub(crate) fn split_by(
-        &self,
-        comm: &Arc<Comm>,
-        colour: Option<u64>,
-        key: i32,
-        must_divide: bool,
-    ) -> Result<Option<Arc<Comm>>> {
+    /// A number for the piece of this kind that this process is restricted to, the same for no other piece anywhere.
+    fn piece_of(&self, hardware: &Hardware, kind: &str) -> Option<u64> {
+        let node = self.process_manager().node_key();
+        if matches!(kind, "mpi_shared_memory" | "node" | "machine") {
+            return Some(node);
+        }
+        let instance = hardware.instance(kind)?;
+        Some(node.wrapping_mul(INSTANCES_MAX).wrapping_add(instance.into()))
+    }
+
+    /// All tell each other their pieces of every level, and split by the first that divides them.
+    fn split_by_hardware(&self, comm: &Arc<Comm>, key: i32, info: Option<&Arc<Info>>) -> Result<Option<Arc<Comm>>> {
+        let hardware = self.process_manager().hardware();
+        let pieces = LEVELS.map(|kind| self.piece_of(&hardware, kind));
+        let mut round =
+            TreeRound::gather(comm.collective_tree(), pieces.iter().flat_map(|p| encode_piece(*p)).collect());
+        let mut decide = |records: &[u8], _: &[u8]| Ok(records.to_vec());
+        let table = self.wait_until(|world| ready(round.advance(world, &mut decide)))?;
+        let Some(level) = dividing_level(&table) else { return Ok(None) };
+        let new = self.split_by(comm, pieces[level], key)?;
+        if let Some(new) = &new {
+            let hints = info.map_or_else(Info::new, |info| info.duplicate());
+            hints.set(RESOURCE_TYPE, LEVELS[level])?;
+            new.set_info(Some(Arc::new(hints)));
+        }
+        Ok(new)
+    }
+
+    /// The split proper.
+    pub(crate) fn split_by(&self, comm: &Arc<Comm>, colour: Option<u64>, key: i32) -> Result<Option<Arc<Comm>>> {
         let offer = if colour.is_some() && comm.size() > 1 && !comm.is_inter() {
             self.commons.ids.propose().ok()
         } else {
@@ -132,15 +164,14 @@ impl World {
         let table = self.wait_until(|world| ready(round.advance(world, &mut decide)))?;
         let records = decode(&table, tree.group.size())?;
         if comm.is_inter() {
-            return self.split_between(comm, &records, colour, must_divide, tree);
+            return self.split_between(comm, &records, colour, tree);
         }
         let members = colour.map_or_else(Vec::new, |colour| members_of(&records, colour));
         let leads = members.first().is_some_and(|(rank, _)| *rank == comm.rank());
-        let divides = !must_divide || members.len() < comm.size() as usize;
-        if let Some(offer) = offer.filter(|offer| !leads || members.len() == 1 || !divides || offer.is_recycled) {
+        if let Some(offer) = offer.filter(|offer| !leads || members.len() == 1 || offer.is_recycled) {
             self.commons.ids.withdraw(offer);
         }
-        if members.is_empty() || !divides {
+        if members.is_empty() {
             return Ok(None);
         }
         let peers = members.iter().map(|(rank, _)| comm.peer_of(*rank)).collect();
@@ -170,7 +201,6 @@ impl World {
         comm: &Comm,
         records: &[Record],
         colour: Option<u64>,
-        must_divide: bool,
         tree: Tree,
     ) -> Result<Option<Arc<Comm>>> {
         let Some(colour) = colour else { return Ok(None) };
@@ -181,8 +211,7 @@ impl World {
             Arc::new(comm.group().of_peers(peers))
         };
         let (first, second) = (part(first, first_records), part(second, second_records));
-        let divides = !must_divide || ((first.size() + second.size()) as usize) < records.len();
-        if first.size() == 0 || second.size() == 0 || !divides {
+        if first.size() == 0 || second.size() == 0 {
             return Ok(None);
         }
         let (own, other) = if first.rank().is_some() { (first, second) } else { (second, first) };
@@ -190,6 +219,23 @@ impl World {
         self.agree(&new, new.tree(tree.context, tree.tag))?;
         Ok(Some(Arc::new(new)))
     }
+}
+
+fn encode_piece(piece: Option<u64>) -> [u8; PIECE_BYTES] {
+    let mut bytes = [0; PIECE_BYTES];
+    bytes[0] = piece.is_some().into();
+    bytes[1..].copy_from_slice(&piece.unwrap_or(0).to_le_bytes());
+    bytes
+}
+
+/// The first level at which some process has a piece that not all have, by the pieces of all processes.
+fn dividing_level(table: &[u8]) -> Option<usize> {
+    let rows = table.chunks_exact(LEVELS.len() * PIECE_BYTES);
+    (0..LEVELS.len()).find(|level| {
+        let mut pieces = rows.clone().map(|row| &row[level * PIECE_BYTES..(level + 1) * PIECE_BYTES]);
+        let first = pieces.next();
+        pieces.any(|piece| Some(piece) != first)
+    })
 }
 
 /// Ranks of one colour in their new order, with what they said.
@@ -247,6 +293,22 @@ mod tests {
         let table: Vec<u8> = records.iter().flat_map(|r| r.encode()).collect();
         assert_eq!(decode(&table, 3).unwrap(), records);
         assert!(decode(&table, 2).is_err());
+    }
+
+    #[test]
+    fn the_highest_level_that_divides_is_found() {
+        let row =
+            |pieces: [Option<u64>; LEVELS.len()]| pieces.iter().flat_map(|p| encode_piece(*p)).collect::<Vec<u8>>();
+        let same = [Some(1), Some(2), None, None, None, None, None, None];
+        let mut other = same;
+        assert_eq!(dividing_level(&row(same)), None);
+        assert_eq!(dividing_level(&[row(same), row(other)].concat()), None);
+        other[7] = Some(0);
+        assert_eq!(dividing_level(&[row(same), row(other)].concat()), Some(7));
+        other[1] = Some(3);
+        assert_eq!(dividing_level(&[row(other), row(other), row(same)].concat()), Some(1));
+        other[0] = None;
+        assert_eq!(dividing_level(&[row(same), row(other)].concat()), Some(0));
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl World {
     /// MPI: §8.5.7 `MPI_Cart_sub`
     pub fn cart_sub(&self, comm: &Arc<Comm>, remain: &[bool]) -> Result<Arc<Comm>> {
         let (colour, dimensions, rank) = comm.cartesian()?.sub(remain);
-        let new = self.split_by(comm, Some(colour), rank as i32, false)?;
+        let new = self.split_by(comm, Some(colour), rank as i32)?;
         let new = new.expect("every process of a grid is in one of its parts");
         new.set_topology(Topology::Cartesian(Cartesian::new(dimensions, new.rank())));
         Ok(new)
