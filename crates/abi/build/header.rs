@@ -139,16 +139,25 @@ fn aliases(text: &mut String, standard: &Standard) {
 fn functions(text: &mut String, standard: &Standard) {
     text.push('\n');
     for function in &standard.functions {
-        line(text, &format!("{};", function.prototype));
+        line(text, &format!("{};", declared(&function.prototype)));
     }
     text.push('\n');
     for function in &standard.functions {
-        line(text, &format!("{};", function.prototype.replacen(" MPI_", " PMPI_", 1)));
+        line(text, &format!("{};", declared(&function.prototype).replacen(" MPI_", " PMPI_", 1)));
     }
     text.push_str("\n/* Removed from the standard by MPI 3.0; not every library with this ABI has them. */\n");
     for removed in REMOVED {
         line(text, &format!("{};", removed.prototype));
     }
+}
+
+/// A prototype as the header has it: weights may be `MPI_UNWEIGHTED`, which points to no memory, and compilers warn of
+/// that where an array is declared.
+fn declared(prototype: &str) -> String {
+    let weights = ["weights", "sourceweights", "destweights"];
+    weights
+        .iter()
+        .fold(prototype.to_owned(), |text, name| text.replace(&format!("int {name}[]"), &format!("int *{name}")))
 }
 
 fn define(text: &mut String, name: &str, value: &str) {
