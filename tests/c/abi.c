@@ -27,9 +27,17 @@ int main(int argc, char **argv)
     OK(MPI_Abi_get_fortran_booleans(sizeof(int), &yes, &no, &is_set));
     CHECK(is_set && yes == 1 && no == 0);
     start(&argc, &argv);
+    OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
     OK(MPI_Abi_get_fortran_info(&info));
-    if (info != MPI_INFO_NULL)
+    if (info != MPI_INFO_NULL) {
+        int code = MPI_Abi_set_fortran_info(info); /* what it says itself is no news */
+        CHECK(code == MPI_SUCCESS || class_of(code) == MPI_ERR_ABI);
         OK(MPI_Info_free(&info));
+    }
+    OK(MPI_Info_create(&info));
+    OK(MPI_Info_set(info, "mpi_integer_size", "3"));
+    CHECK(class_of(MPI_Abi_set_fortran_info(info)) == MPI_ERR_ABI);
+    OK(MPI_Info_free(&info));
     OK(MPI_Comm_get_parent(&parent));
     CHECK(parent == MPI_COMM_NULL);
     return finish();

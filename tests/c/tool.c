@@ -146,7 +146,7 @@ static void all_pvars(void)
         CHECK(type == MPI_UNSIGNED_LONG_LONG && enumeration == MPI_T_ENUM_NULL);
         OK(MPI_T_pvar_get_index(name, var_class, &found));
         CHECK(found == i);
-        IS(MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_TIMER, &found), MPI_T_ERR_INVALID_NAME);
+        IS(MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_STATE, &found), MPI_T_ERR_INVALID_NAME);
         OK(MPI_Initialized(&running));
         OK(MPI_Finalized(&ended));
         if (bind == MPI_T_BIND_MPI_COMM) {
