@@ -2,7 +2,8 @@
  * fail or undo themselves, empty groups and arrays, requests that are nothing. Errors leave everything usable. */
 #include "check.h"
 
-#define FAILS(call, error_class) check_fact(class_of(call) == (error_class), #call " is " #error_class, __FILE__, __LINE__)
+#define FAILS(call, error_class) \
+    check_fact(class_of(call) == (error_class), #call " is " #error_class, __FILE__, __LINE__)
 
 enum { n = 20000 };
 
@@ -240,7 +241,8 @@ static void odd_graphs(void)
     MPI_Comm graph;
     int size = world_size, sources[2] = {world_rank, world_rank}, weights[2] = {7, world_rank + 1}, in = -1, out = -1;
     int weighted = -1, from[2], from_weights[2], to[2], to_weights[2], mine = world_rank, got[2] = {-1, -1};
-    OK(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 2, sources, weights, 2, sources, weights, MPI_INFO_NULL, 0, &graph));
+    OK(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 2, sources, weights, 2, sources, weights, MPI_INFO_NULL, 0,
+                                      &graph));
     OK(MPI_Dist_graph_neighbors_count(graph, &in, &out, &weighted));
     CHECK(in == 2 && out == 2 && weighted);
     OK(MPI_Dist_graph_neighbors(graph, 2, from, from_weights, 2, to, to_weights));
@@ -259,7 +261,8 @@ static void odd_graphs(void)
         rays[i] = i;
         costs[i] = 10 + i;
     }
-    OK(MPI_Dist_graph_create(MPI_COMM_WORLD, world_rank == 0, (int[]){0}, &size, rays, costs, MPI_INFO_NULL, 0, &graph));
+    OK(MPI_Dist_graph_create(MPI_COMM_WORLD, world_rank == 0, (int[]){0}, &size, rays, costs, MPI_INFO_NULL, 0,
+                             &graph));
     OK(MPI_Dist_graph_neighbors_count(graph, &in, &out, &weighted));
     CHECK(in == 1 && out == (world_rank == 0 ? size : 0) && weighted);
     OK(MPI_Dist_graph_neighbors(graph, 1, from, from_weights, 0, NULL, NULL));

@@ -2,7 +2,8 @@
  * active, cancelled and probed messages, generalized requests that fail, and errors inside of what goes on. */
 #include "check.h"
 
-#define FAILS(call, error_class) check_fact(class_of(call) == (error_class), #call " is " #error_class, __FILE__, __LINE__)
+#define FAILS(call, error_class) \
+    check_fact(class_of(call) == (error_class), #call " is " #error_class, __FILE__, __LINE__)
 
 enum { n = 30000 };
 
@@ -79,7 +80,8 @@ static void truncated_among_others(void)
     for (int i = 0; i < 3; i++)
         OK(MPI_Irecv(in[i], i == 1 ? few : n, MPI_INT, left, 10 + i, comm, &requests[i]));
     for (int i = 0; i < 3; i++)
-        OK(MPI_Sendrecv(out[i], n, MPI_INT, right, 10 + i, NULL, 0, MPI_INT, MPI_PROC_NULL, 0, comm, MPI_STATUS_IGNORE));
+        OK(MPI_Sendrecv(out[i], n, MPI_INT, right, 10 + i, NULL, 0, MPI_INT, MPI_PROC_NULL, 0, comm,
+                        MPI_STATUS_IGNORE));
     code = MPI_Waitall(3, requests, statuses);
     CHECK(class_of(code) == MPI_ERR_IN_STATUS && class_of(statuses[1].MPI_ERROR) == MPI_ERR_TRUNCATE);
     CHECK(statuses[0].MPI_ERROR == MPI_SUCCESS && in[0][n - 1] == n - 1 - left && in[2][n - 1] == n - 1 - left);

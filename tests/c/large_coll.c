@@ -103,7 +103,8 @@ static void reductions(int root)
             MPI_Ireduce_c(in, out, n, MPI_INT, op, root, comm, &request),
             MPI_Reduce_init_c(in, out, n, MPI_INT, op, root, TAIL));
     COMPARE(MPI_Allreduce(in, out, n, MPI_INT, op, comm), MPI_Allreduce_c(in, out, n, MPI_INT, op, comm),
-            MPI_Iallreduce_c(in, out, n, MPI_INT, op, comm, &request), MPI_Allreduce_init_c(in, out, n, MPI_INT, op, TAIL));
+            MPI_Iallreduce_c(in, out, n, MPI_INT, op, comm, &request),
+            MPI_Allreduce_init_c(in, out, n, MPI_INT, op, TAIL));
     COMPARE(MPI_Scan(in, out, n, MPI_INT, op, comm), MPI_Scan_c(in, out, n, MPI_INT, op, comm),
             MPI_Iscan_c(in, out, n, MPI_INT, op, comm, &request), MPI_Scan_init_c(in, out, n, MPI_INT, op, TAIL));
     COMPARE(MPI_Exscan(in, out, n, MPI_INT, op, comm), MPI_Exscan_c(in, out, n, MPI_INT, op, comm),
@@ -170,8 +171,8 @@ static void neighbours(void)
     int left = (rank + size - 1) % size, right = (rank + 1) % size;
     int sources[] = {left, right}, destinations[] = {right, left}, gathered[] = {left, right};
     MPI_Comm before = comm;
-    OK(MPI_Dist_graph_create_adjacent(before, 2, sources, MPI_UNWEIGHTED, 2, destinations, MPI_UNWEIGHTED, MPI_INFO_NULL,
-                                      0, &comm));
+    OK(MPI_Dist_graph_create_adjacent(before, 2, sources, MPI_UNWEIGHTED, 2, destinations, MPI_UNWEIGHTED,
+                                      MPI_INFO_NULL, 0, &comm));
     COMPARE(MPI_Neighbor_allgather(SEND, RECV, comm), MPI_Neighbor_allgather_c(SEND, RECV, comm),
             MPI_Ineighbor_allgather_c(SEND, RECV, comm, &request), MPI_Neighbor_allgather_init_c(SEND, RECV, TAIL));
     COMPARE(MPI_Neighbor_alltoall(SEND, RECV, comm), MPI_Neighbor_alltoall_c(SEND, RECV, comm),

@@ -1,5 +1,5 @@
-/* The large-count forms of point-to-point calls: every mode, blocking, non-blocking and persistent, matched, partitioned
- * and buffered by owner. Messages go round a ring, tag by tag. */
+/* The large-count forms of point-to-point calls: every mode, blocking, non-blocking and persistent, matched,
+ * partitioned and buffered by owner. Messages go round a ring, tag by tag. */
 #include "check.h"
 
 enum { n = 600, room = 1 << 18 };

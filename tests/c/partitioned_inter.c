@@ -1,5 +1,5 @@
-/* Partitioned communication between two groups: ranks are those of the other group, tags and contexts are kept apart from
- * plain messages, and either side may be ready first. */
+/* Partitioned communication between two groups: ranks are those of the other group, tags and contexts are kept apart
+ * from plain messages, and either side may be ready first. */
 #include "check.h"
 
 enum { parts = 5, each = 300, rounds = 3 };

@@ -6,7 +6,7 @@ mod values;
 
 use std::time::Duration;
 
-pub use self::choices::{CrossMemory, LargeCopy, RegistrationScheme, Rendezvous};
+pub use self::choices::{CrossMemory, InitialErrors, LargeCopy, RegistrationScheme, Rendezvous, VerbsChoice};
 use self::values::{adapter, auto, bytes, flag, partition, seconds};
 use crate::log::Level;
 
@@ -88,32 +88,6 @@ impl Default for DatatypeSettings {
     fn default() -> Self {
         Self { scheme: DatatypeScheme::Auto, segment_unpack: true, list_post: true }
     }
-}
-
-/// What happens on errors until a program has chosen for itself.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum InitialErrors {
-    /// All processes end.
-    Fatal,
-    /// The processes of the communicator end.
-    Abort,
-    /// The call returns.
-    Return,
-}
-
-/// Which adapter, port, GID and partition to use for RDMA; `None` leaves it to us.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct VerbsChoice {
-    /// The adapter's name.
-    pub device: Option<String>,
-    /// The port's number, from 1.
-    pub port: Option<u8>,
-    /// Index into the port's GID table.
-    pub gid_index: Option<u32>,
-    /// The partition key, with or without its membership bit.
-    pub partition: Option<u16>,
-    /// The longest packet, in bytes, where the port's own is longer.
-    pub mtu_bytes: Option<u32>,
 }
 
 /// How sockets to other hosts are used.
@@ -735,22 +709,10 @@ pub const VARIABLES: &[Variable] = &[
         help: "Error handler that MPI_COMM_WORLD and MPI_COMM_SELF begin with, and that errors outside of MPI meet; \
                mpiexec sets it for -initial-errhandler.",
         set: |config, text| {
-            config.initial_errors = match text {
-                "mpi_errors_are_fatal" => InitialErrors::Fatal,
-                "mpi_errors_abort" => InitialErrors::Abort,
-                "mpi_errors_return" => InitialErrors::Return,
-                _ => return None,
-            };
+            config.initial_errors = InitialErrors::from_name(text)?;
             Some(())
         },
-        show: |config| {
-            match config.initial_errors {
-                InitialErrors::Fatal => "mpi_errors_are_fatal",
-                InitialErrors::Abort => "mpi_errors_abort",
-                InitialErrors::Return => "mpi_errors_return",
-            }
-            .into()
-        },
+        show: |config| config.initial_errors.name().into(),
     },
     Variable {
         name: "FERROVIA_LOG",

@@ -47,3 +47,44 @@ pub enum RegistrationScheme {
     /// Registered for every message.
     Off,
 }
+
+/// What happens on errors until a program has chosen for itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InitialErrors {
+    /// All processes end.
+    Fatal,
+    /// The processes of the communicator end.
+    Abort,
+    /// The call returns.
+    Return,
+}
+
+impl InitialErrors {
+    const ALL: [(Self, &'static str); 3] =
+        [(Self::Fatal, "mpi_errors_are_fatal"), (Self::Abort, "mpi_errors_abort"), (Self::Return, "mpi_errors_return")];
+
+    /// As users write it.
+    pub(super) fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(one, _)| *one == self).map_or("", |(_, name)| name)
+    }
+
+    /// What users wrote.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, one)| *one == name).map(|(value, _)| *value)
+    }
+}
+
+/// Which adapter, port, GID and partition to use for RDMA; `None` leaves it to us.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct VerbsChoice {
+    /// The adapter's name.
+    pub device: Option<String>,
+    /// The port's number, from 1.
+    pub port: Option<u8>,
+    /// Index into the port's GID table.
+    pub gid_index: Option<u32>,
+    /// The partition key, with or without its membership bit.
+    pub partition: Option<u16>,
+    /// The longest packet, in bytes, where the port's own is longer.
+    pub mtu_bytes: Option<u32>,
+}
