@@ -28,6 +28,7 @@ mod hardware;
 mod local;
 mod manager;
 mod pair;
+mod protocols;
 mod report;
 mod start;
 mod tuples;
@@ -37,6 +38,7 @@ pub use devices::{DeviceReport, devices};
 pub use hardware::hardware;
 pub use local::local_engines;
 pub use pair::{DEVICES, SimulatedTime, open_simulated, open_together};
+pub use protocols::{ProtocolReport, protocols};
 pub use start::{Job, configuration, configuration_with, connect, start};
 
 /// What kept a world from starting. Each is one line for the user.

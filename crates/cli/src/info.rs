@@ -18,6 +18,9 @@ pub struct Options {
     /// Which devices carry RDMA here: what they can do, or why they are not used
     #[arg(long)]
     fabric: bool,
+    /// Which protocol carries messages of which size, on which device, and the settings that change it
+    #[arg(long)]
+    protocols: bool,
     /// The same as JSON
     #[arg(long)]
     json: bool,
@@ -70,6 +73,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     } else if options.fabric {
         let devices = crate::fabric::devices()?;
         if options.json { print_json(&devices)? } else { crate::fabric::print(&devices) }
+    } else if options.protocols {
+        let protocols = crate::protocols::protocols()?;
+        if options.json { print_json(&protocols)? } else { crate::protocols::print(&protocols) }
     } else {
         let summary = summary()?;
         if options.json { print_json(&summary)? } else { print_summary(&summary) }
@@ -160,6 +166,7 @@ fn print_summary(summary: &Summary) {
     println!("\nferrovia info --config    every setting");
     println!("ferrovia info --coverage  which procedures are implemented");
     println!("ferrovia info --fabric    which devices carry RDMA here");
+    println!("ferrovia info --protocols which protocol carries which message");
     println!("ferrovia doctor           what stands in the way on this machine");
 }
 

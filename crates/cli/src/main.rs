@@ -12,6 +12,7 @@ mod doctor;
 mod fabric;
 mod info;
 mod library;
+mod protocols;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

@@ -17,6 +17,7 @@ pub mod link;
 pub mod registration;
 pub mod rendezvous;
 pub mod schemes;
+pub mod table;
 pub mod tupleq;
 pub mod verbs_channel;
 pub mod wire;

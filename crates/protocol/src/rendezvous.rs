@@ -12,6 +12,7 @@
 //! processes are in the library; *staged* costs two copies and works where the kernel forbids the others and for
 //! data that is not in one piece.
 
+use base::Config;
 use base::config::{LargeCopy, Rendezvous};
 
 /// The sizes at which protocols change, in bytes.
@@ -69,6 +70,18 @@ pub enum Reach {
 }
 
 impl Thresholds {
+    /// The sizes as configured, where a record of the fast path takes up to `record_max_bytes`.
+    pub fn configured(config: &Config, record_max_bytes: usize) -> Self {
+        Self {
+            eager_max_bytes: config.eager_max_bytes.min(record_max_bytes),
+            cross_memory_min_bytes: config.cross_memory_min_bytes as u64,
+            shared_min_bytes: config.shared_copy_min_bytes as u64,
+            read_step_bytes: 256 << 10,
+            large_copy: config.large_copy,
+            rendezvous: config.rendezvous,
+        }
+    }
+
     /// The plan for a message of `len_bytes` from a peer of this `reach`; `in_one_piece` on both sides and registered.
     pub fn plan(&self, len_bytes: u64, in_one_piece: bool, reach: Reach) -> CopyPlan {
         if !in_one_piece
