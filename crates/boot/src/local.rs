@@ -9,12 +9,14 @@ use fabric_soft::shm::{Segment, Shape, ShmPeers};
 use crate::start::cross_memory;
 use crate::{BootError, connected, open_together, tuples};
 
+/// Tests run beside each other.
+const POLICY: WaitPolicy = WaitPolicy { spin_count: 8, yield_count: 8 };
+
 /// `count` engines that reach each other over the device of `config`, each to be used by a thread of its own.
 ///
 /// # Errors
 /// When the system has no memory for the segment, or there is no such device.
 pub fn local_engines(count: u32, config: &Config) -> Result<Vec<Engine>, BootError> {
-    let policy = WaitPolicy { spin_count: 8, yield_count: 8 };
     let device = match config.device {
         DeviceChoice::Auto | DeviceChoice::Shm => None,
         DeviceChoice::ShmVerbs => Some("shm"),
@@ -23,14 +25,14 @@ pub fn local_engines(count: u32, config: &Config) -> Result<Vec<Engine>, BootErr
     };
     if let Some(device) = device {
         let contexts = open_together(device, count, config).map_err(BootError::NoDevice)?;
-        return connected::together(contexts, config, policy);
+        return connected::together(contexts, config, POLICY);
     }
     let segment = Segment::create(Shape { process_count: count, channel_bytes: config.channel_bytes, arena_bytes: 0 })?;
     let queues = tuples::setup(config).map(|_| tuples::segment(count)).transpose()?;
     (0..count)
         .map(|me| {
             let peers = ShmPeers::join(segment.clone(), PeerIndex(me), cross_memory(config))?;
-            let mut engine = Engine::new(Box::new(peers), config, policy)?;
+            let mut engine = Engine::new(Box::new(peers), config, POLICY)?;
             if let (Some(setup), Some(queues)) = (tuples::setup(config), &queues) {
                 engine.use_tuple_queues(tuples::adapter(queues.clone(), me, config)?, setup)?;
             }

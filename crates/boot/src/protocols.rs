@@ -3,7 +3,7 @@
 use base::Config;
 use protocol::Thresholds;
 use protocol::rendezvous::Reach;
-use protocol::table::{Row, rows};
+use protocol::table::{Between, Row, rows};
 
 use crate::start::cross_memory;
 
@@ -22,9 +22,19 @@ pub fn protocols(config: &Config) -> Vec<ProtocolReport> {
     let thresholds = Thresholds::configured(config, lockfree::block::payload_max_bytes(config.channel_bytes));
     let (reach, note) = match cross_memory(config) {
         Ok(()) => {
-            (Reach::Works, "the first long message from a peer is read, to see whether the kernel allows it".into())
+            (Reach::Works, "the first long message from a peer is read, to see whether the kernel allows it; data in pieces goes by FERROVIA_DATATYPE_SCHEME, and tuple queues (FERROVIA_RENDEZVOUS) come before any of this".into())
         }
         Err(why) => (Reach::Refused, format!("nothing is copied straight between processes: {why}")),
     };
-    vec![ProtocolReport { device: "shm", note, rows: rows(&thresholds, reach) }]
+    let over_verbs = |device, prefers_reads| ProtocolReport {
+        device,
+        note: "peers are reached over connections, and channels are buffers of one pool".into(),
+        rows: rows(&thresholds, Between::Verbs { prefers_reads }),
+    };
+    vec![
+        ProtocolReport { device: "shm", note, rows: rows(&thresholds, Between::Mapped(reach)) },
+        over_verbs("shm-verbs", reach == Reach::Works),
+        over_verbs("tcp", false),
+        over_verbs("verbs", true),
+    ]
 }

@@ -18,6 +18,7 @@ const SETTINGS: &[&str] = &[
     "FERROVIA_POOL",
     "FERROVIA_CREDITS",
     "FERROVIA_TUPLE",
+    "FERROVIA_DATATYPE",
 ];
 
 /// The whole answer.

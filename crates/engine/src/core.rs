@@ -25,7 +25,7 @@ use crate::request::{
     State, Tag, TagPattern,
 };
 use crate::scattered::Held;
-use crate::stats::{PeerStats, Stats};
+use crate::stats::{Holdings, PeerStats, Stats};
 use crate::transfer::Transfer;
 use crate::tuples::{TupleSetup, Tuples};
 use crate::wait::{WaitPolicy, Waiter};
@@ -101,14 +101,7 @@ pub(crate) struct Core {
 fn thresholds(config: &Config, port: Option<&Port>) -> Thresholds {
     let block_max = lockfree::block::payload_max_bytes(config.channel_bytes);
     let record_max = port.map_or(block_max, |port| port.payload_max_bytes().min(block_max));
-    Thresholds {
-        eager_max_bytes: config.eager_max_bytes.min(record_max),
-        cross_memory_min_bytes: config.cross_memory_min_bytes as u64,
-        shared_min_bytes: config.shared_copy_min_bytes as u64,
-        read_step_bytes: 256 << 10,
-        large_copy: config.large_copy,
-        rendezvous: config.rendezvous,
-    }
+    Thresholds::configured(config, record_max)
 }
 
 /// Bytes packed at a time on their way into shared memory.
@@ -228,6 +221,21 @@ impl Engine {
     /// What went to and came from each peer that was sent something, in order of their numbers.
     pub fn peer_stats(&self) -> impl Iterator<Item = (PeerId, PeerStats)> {
         (0..).zip(&self.core.peers).filter_map(|(id, peer)| Some((id, peer.as_ref()?.traffic)))
+    }
+
+    /// What is held at this moment.
+    pub fn holdings(&self) -> Holdings {
+        let core = &self.core;
+        Holdings {
+            requests: core.requests.len(),
+            unexpected_messages: core.unexpected.len(),
+            unexpected_bytes: core.unexpected_bytes,
+            matched_messages: core.matched.len(),
+            pending_sends: self.pending_sends(),
+            copies: core.copying.len() + core.helping.len(),
+            claim_cells: MappedArea::CLAIM_CELLS_MAX as usize - core.free_cells.len(),
+            registered_bytes: core.registrations.stats().bytes,
+        }
     }
 
     /// Gives up registered memory that is only kept for later messages.

@@ -36,7 +36,7 @@ pub use port::Port;
 pub use request::{
     Completion, ContextId, Envelope, MessageId, Outcome, PeerId, RequestId, SendMode, Source, Tag, TagPattern,
 };
-pub use stats::{Counter, CounterKind, PeerStats, Stats};
+pub use stats::{Counter, CounterKind, Holdings, PeerStats, Stats};
 pub use tuples::TupleSetup;
 pub use wait::{Backoff, Pause, Ticket, WaitPolicy, Waiter};
 pub use watch::{EVENTS_MAX, Event, EventKind};

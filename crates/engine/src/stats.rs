@@ -68,6 +68,27 @@ pub struct Stats {
     pub pool_bytes: u64,
 }
 
+/// What an engine holds at this moment; nothing at all once everything is over and received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Holdings {
+    /// Requests that are not over, or not fetched.
+    pub requests: usize,
+    /// Messages that came before their receive.
+    pub unexpected_messages: usize,
+    /// Their bytes.
+    pub unexpected_bytes: usize,
+    /// Messages that a matched probe took and nobody has received.
+    pub matched_messages: usize,
+    /// Sends whose data others still need, peers with records that wait for room, messages that leave piece by piece.
+    pub pending_sends: usize,
+    /// Long messages that this side copies, as receiver or for one.
+    pub copies: usize,
+    /// Cells by which two sides share a copy.
+    pub claim_cells: usize,
+    /// Bytes registered for peers.
+    pub registered_bytes: u64,
+}
+
 /// Counts of one process towards one of its peers since it started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PeerStats {

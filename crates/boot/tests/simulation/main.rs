@@ -1,0 +1,94 @@
+//! Engines of one process under random programs, in an order that a seed draws: who progresses, who sends, receives,
+//! probes or cancels next. What comes out is held against a naive oracle of MPI's matching, and nothing may be left.
+//!
+//! A failure names its seed; `SIMULATION_SEEDS=FIRST..LAST cargo test -p boot --test simulation` runs those.
+
+mod oracle;
+mod program;
+mod world;
+
+use std::ops::Range;
+
+use base::Config;
+use base::config::{LargeCopy, RegistrationScheme};
+
+use program::{Program, Random};
+use world::{Simulation, Totals};
+
+/// Seeds of an ordinary run.
+const MAPPED_SEEDS: Range<u64> = 0..200;
+
+/// The seeds that the environment asks for, or these.
+fn seeds(ordinary: &Range<u64>) -> Range<u64> {
+    let asked = std::env::var("SIMULATION_SEEDS").ok();
+    let range = asked.as_deref().and_then(|text| {
+        let (first, last) = text.split_once("..")?;
+        Some(first.parse().ok()?..last.parse().ok()?)
+    });
+    assert!(asked.is_none() || range.is_some(), "SIMULATION_SEEDS takes FIRST..LAST");
+    range.unwrap_or(ordinary.clone())
+}
+
+/// Thresholds, budgets and queues of one run: small ones, so that they are met.
+fn config(random: &mut Random) -> Config {
+    let mut config = Config {
+        channel_bytes: *random.one_of(&[8 << 10, 8 << 10, 64 << 10]),
+        eager_max_bytes: *random.one_of(&[0, 64, 1000, 16 << 10]),
+        unexpected_max_bytes: *random.one_of(&[0, 500, 4000, 64 << 20]),
+        large_copy: *random.one_of(&[LargeCopy::Both, LargeCopy::Read, LargeCopy::Staged]),
+        cross_memory_min_bytes: *random.one_of(&[0, 500, 32 << 10]),
+        shared_copy_min_bytes: *random.one_of(&[0, 2000, 64 << 10]),
+        registration_cache: *random.one_of(&[
+            RegistrationScheme::Interval,
+            RegistrationScheme::Dme,
+            RegistrationScheme::Off,
+        ]),
+        registration_cache_entries_max: *random.one_of(&[0, 2, 512]),
+        credits_initial: *random.one_of(&[1, 2, 8]),
+        pool_max_bytes: *random.one_of(&[0, 256 << 10, 64 << 20]),
+        ..Config::default()
+    };
+    config.bound();
+    config
+}
+
+/// Mostly a few ranks, now and then many.
+fn size(seed: u64, random: &mut Random, many: u32) -> u32 {
+    match seed % 100 {
+        99 => many,
+        49 => 64.min(many),
+        number if number % 10 == 5 => 16,
+        _ => 2 + random.below(5) as u32,
+    }
+}
+
+fn mapped(seed: u64) -> Totals {
+    let mut random = Random::new(seed);
+    let config = config(&mut random);
+    let size = size(seed, &mut random, 256);
+    let program = Program::draw(&mut random, size);
+    let engines = boot::local_engines(size, &config).expect("a segment");
+    Simulation::new(engines, program, random, format!("seed {seed}, {size} ranks, {config:?}")).run()
+}
+
+fn all(name: &str, ordinary: &Range<u64>, run: fn(u64) -> Totals) {
+    let (mut totals, seeds) = (Totals::default(), seeds(ordinary));
+    for seed in seeds.clone() {
+        match std::panic::catch_unwind(|| run(seed)) {
+            Ok(of_this) => totals.add(&of_this),
+            Err(_) => panic!("seed {seed} fails; SIMULATION_SEEDS={seed}..{} with test {name} runs it", seed + 1),
+        }
+    }
+    println!("{} seeds: {totals:?}", seeds.end - seeds.start);
+    if seeds == *ordinary {
+        // What never took place was not tested.
+        for (what, count) in totals.rows() {
+            assert!(count > 10, "{what} took place {count} times: {totals:?}");
+        }
+    }
+}
+
+#[test]
+fn over_mapped_memory() {
+    all("over_mapped_memory", &MAPPED_SEEDS, mapped);
+}
