@@ -247,8 +247,8 @@ fn bench_finds_delay(workshop: &Workshop) -> Result<()> {
     let file = |name: &str| folder.path().join(name).display().to_string();
     for (name, delay) in [("a.jsonl", "0"), ("b.jsonl", "1000")] {
         let words = ["mpi", "latency", "--sizes", "8", "--inject-delay", delay, "--output", &file(name)];
-        let run = installed("ferrovia").arg("bench").args(words).args(["--lib", "ours", "--repetitions", "6"]);
-        run.args(["--seconds", "0.001", "--samples", "10", "--no-floor"]).run_successfully()?;
+        let run = installed("ferrovia").arg("bench").args(words).args(["--lib", "ours", "--repetitions", "10"]);
+        run.args(["--seconds", "0.01", "--samples", "100", "--no-floor"]).run_successfully()?;
     }
     let compare =
         |a: &str, b: &str| installed("ferrovia").args(["bench", "compare", "--json", &file(a), &file(b)]).run();
