@@ -1,4 +1,4 @@
-/* Short collectives between two processes, which go without a schedule, beside those that do not. */
+/* Short collectives between two processes, first by schedules and then over boards, beside those that are not short. */
 #include "check.h"
 
 enum { longest = 2000 };

@@ -2,6 +2,7 @@
 //! the plain struct [`Config`] that is passed down.
 
 mod choices;
+#[macro_use]
 mod values;
 
 use std::time::Duration;
@@ -167,6 +168,8 @@ pub struct Config {
     pub yield_count: Option<u32>,
     /// Collective algorithms asked for by name, e.g. `allreduce=ring,bcast=binomial`.
     pub collectives: String,
+    /// Short collectives on one host may go through memory that all its processes see.
+    pub shared_collectives: bool,
     /// Reductions give equal bits for equal inputs, however they are called.
     pub reproducible: bool,
     /// Numbers that tell the communicators of a job apart; each process deals out an equal part of them.
@@ -204,6 +207,7 @@ impl Default for Config {
             spin_count: None,
             yield_count: None,
             collectives: String::new(),
+            shared_collectives: true,
             reproducible: false,
             context_ids_max: CONTEXT_IDS_MAX,
             initial_errors: InitialErrors::Fatal,
@@ -597,16 +601,11 @@ pub const VARIABLES: &[Variable] = &[
         },
         show: |config| config.tcp.interfaces.clone(),
     },
-    Variable {
-        name: "FERROVIA_TCP_CHECK",
-        values: "0 | 1",
-        help: "Whether each payload sent through a socket is followed by its CRC32C; payload is then copied once more.",
-        set: |config, text| {
-            config.tcp.check_payloads = flag(text)?;
-            Some(())
-        },
-        show: |config| u8::from(config.tcp.check_payloads).to_string(),
-    },
+    switch!(
+        "FERROVIA_TCP_CHECK",
+        tcp.check_payloads,
+        "Whether each payload sent through a socket is followed by its CRC32C; payload is then copied once more."
+    ),
     Variable {
         name: "FERROVIA_TCP_CONNECTIONS",
         values: "count, 1 to 16",
@@ -692,17 +691,18 @@ pub const VARIABLES: &[Variable] = &[
         },
         show: |config| config.context_ids_max.to_string(),
     },
-    Variable {
-        name: "FERROVIA_REPRODUCIBLE",
-        values: "0 | 1",
-        help: "Whether reductions on equally many ranks give equal bits for equal inputs, whatever the count, the root \
-               and the number of cores; slower for long buffers.",
-        set: |config, text| {
-            config.reproducible = flag(text)?;
-            Some(())
-        },
-        show: |config| u8::from(config.reproducible).to_string(),
-    },
+    switch!(
+        "FERROVIA_SHARED_COLLECTIVES",
+        shared_collectives,
+        "Whether short blocking collectives on one host, and allreduce of any length, go through memory that all \
+               their processes see, without messages."
+    ),
+    switch!(
+        "FERROVIA_REPRODUCIBLE",
+        reproducible,
+        "Whether reductions on equally many ranks give equal bits for equal inputs, whatever the count, the root \
+               and the number of cores; slower for long buffers."
+    ),
     Variable {
         name: "FERROVIA_INITIAL_ERRHANDLER",
         values: "mpi_errors_are_fatal | mpi_errors_abort | mpi_errors_return",
@@ -730,16 +730,11 @@ pub const VARIABLES: &[Variable] = &[
         },
         show: |config| format!("{:?}", config.log).to_lowercase(),
     },
-    Variable {
-        name: "FERROVIA_STATS",
-        values: "0 | 1",
-        help: "Print one table of message and protocol counters of all ranks, and their busiest pairs, at finalize.",
-        set: |config, text| {
-            config.stats = flag(text)?;
-            Some(())
-        },
-        show: |config| u8::from(config.stats).to_string(),
-    },
+    switch!(
+        "FERROVIA_STATS",
+        stats,
+        "Print one table of message and protocol counters of all ranks, and their busiest pairs, at finalize."
+    ),
 ];
 
 /// Names with our prefix that are not settings: the launcher talks to the library with them.

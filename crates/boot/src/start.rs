@@ -92,6 +92,7 @@ impl Job {
         let mut selection = Selection::default();
         selection.oversubscribed = manager.size() > core_count();
         selection.reproducible = config.reproducible;
+        selection.shared = config.shared_collectives;
         selection.apply(&config.collectives)?;
         let world = World::new(engine, Box::new(manager), thread_level, selection);
         world.limit_context_ids(config.context_ids_max);

@@ -147,6 +147,8 @@ pub struct Selection {
     /// number of elements, the root, or how many cores there are. Calls have to say that their operation
     /// does not commute.
     pub reproducible: bool,
+    /// Short blocking operations between processes of one host may go through memory that all of them see.
+    pub shared: bool,
     /// By collective and name, sorted.
     overrides: Vec<(Collective, &'static str)>,
 }

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod board;
 mod core;
 mod deliver;
 mod descriptor;
@@ -31,6 +32,9 @@ mod tuples;
 mod wait;
 mod watch;
 
+pub use crate::board::{
+    BOARD_PIECE_BYTES, BOARD_SHORT_BYTES, BOARD_STEP_BYTES, BOARDS_MAX, BoardOffer, BoardTable, GroupBoard,
+};
 pub use crate::core::Engine;
 pub use port::Port;
 pub use request::{

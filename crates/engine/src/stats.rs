@@ -32,6 +32,8 @@ pub struct Stats {
     pub unexpected_peak_bytes: u64,
     /// Times senders were held back because the budget was used up.
     pub held_back: u64,
+    /// Collectives that went over boards.
+    pub board_collectives: u64,
     /// Records that made no sense and were dropped.
     pub refused_records: u64,
     /// Long messages received of which one side was not in one piece, by scheme.
@@ -237,6 +239,11 @@ impl Stats {
         peak("registered bytes, peak", "Most bytes of buffers registered at once.", |stats| {
             stats.registrations.peak_bytes
         }),
+        total(
+            "collectives over boards",
+            "Collectives that went through memory all processes see, without messages.",
+            |stats| stats.board_collectives,
+        ),
         total("refused records", "Records that made no sense and were dropped.", |stats| stats.refused_records),
         total("tuple sends", "Messages sent to the queue of their tuple.", |stats| stats.tuple_sent),
         total("tuple hits", "Messages that found their receive in the queue of their tuple.", |stats| stats.tuple_hits),

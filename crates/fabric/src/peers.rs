@@ -159,11 +159,21 @@ pub enum MappedArea {
         /// Which, below [`MappedArea::CLAIM_CELLS_MAX`].
         cell: u32,
     },
+    /// Board number `board` of `owner`, where it shows a group of peers what it has.
+    Board {
+        /// In whose memory.
+        owner: PeerIndex,
+        /// Which, below [`MappedArea::BOARDS_MAX`].
+        board: u32,
+    },
 }
 
 impl MappedArea {
     /// Claim cells of one process.
     pub const CLAIM_CELLS_MAX: u32 = 64;
+
+    /// Boards of one process.
+    pub const BOARDS_MAX: u32 = 8;
 }
 
 /// Completion by notification instead of polling; see [`lockfree::Doorbell`] for the order of things.

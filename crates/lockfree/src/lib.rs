@@ -1,6 +1,6 @@
 //! Structures laid out over given, shared memory: the block between two processes, the doorbell a sleeper is
-//! woken by, the claim cell by which two processes share the copying of one message, entries that peers act on
-//! without asking their owner, and queues where receives and sends meet.
+//! woken by, the claim cell by which two processes share the copying of one message, the board on which a process shows
+//! a group what it has, entries that peers act on without asking their owner, and queues where receives and sends meet.
 //!
 //! Floor: ground. Uses `base`.
 //!
@@ -25,6 +25,7 @@
 //! ```
 
 pub mod block;
+pub mod board;
 pub mod claim;
 pub mod doorbell;
 pub mod meeting;
@@ -34,13 +35,14 @@ pub mod slots;
 pub mod streaming;
 
 pub use block::{BlockReceiver, BlockSender, Record};
+pub use board::Board;
 pub use claim::ClaimCell;
 pub use doorbell::{Barrier, Doorbell, Ticket};
 pub use meeting::Meeting;
 pub use published::{Engagement, PublishedTable};
 pub use shared::SharedMemory;
 pub use slots::{Slot, SlotMemory, SlotStore};
-pub use streaming::copy_to_shared;
+pub use streaming::{copy_to_rotating, copy_to_shared};
 
 /// Bytes of a cache line: what one transfer between two cores carries.
 pub const CACHE_LINE_BYTES: usize = 64;

@@ -21,6 +21,45 @@ pub fn copy_to_shared(into: &mut [u8], from: &[u8]) {
     }
 }
 
+/// Copies `from` to `into`, which another core is about to read, by ordinary stores; both have the same length. For
+/// memory that is used in turns and is larger than a core's own cache: its lines are with nobody, so fetching them is
+/// cheap, and the reader finds them nearer than in main memory. Written out, because the processor's own instruction for
+/// copies (`rep movsb`), which long copies else become, was measured at a third of the pace on such lines.
+///
+/// # Panics
+/// If the lengths differ.
+#[inline]
+pub fn copy_to_rotating(into: &mut [u8], from: &[u8]) {
+    if from.len() < STREAMING_MIN_BYTES {
+        into.copy_from_slice(from);
+    } else {
+        store(into, from);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn store(into: &mut [u8], from: &[u8]) {
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_storeu_si128};
+    assert_eq!(into.len(), from.len(), "a copy has one length");
+    let (targets, rest) = into.as_chunks_mut::<64>();
+    let (sources, last) = from.as_chunks::<64>();
+    for (target, source) in targets.iter_mut().zip(sources) {
+        let (target, source) = (target.as_mut_ptr().cast::<__m128i>(), source.as_ptr().cast::<__m128i>());
+        for at in 0..4 {
+            // SAFETY: 64 bytes of the source from here, read without alignment.
+            let value = unsafe { _mm_loadu_si128(source.add(at)) };
+            // SAFETY: 64 bytes of the target from here, written without alignment.
+            unsafe { _mm_storeu_si128(target.add(at), value) };
+        }
+    }
+    rest.copy_from_slice(last);
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn store(into: &mut [u8], from: &[u8]) {
+    into.copy_from_slice(from);
+}
+
 #[cfg(target_arch = "x86_64")]
 fn stream(into: &mut [u8], from: &[u8]) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
@@ -59,9 +98,12 @@ mod tests {
         for start in [0, 1, 15, 63, 64] {
             for len in [0, 1, 2047, 2048, 2049, 2111, 2112, 3000, 4096, 4097] {
                 let mut target = vec![0xaa; 5000];
-                copy_to_shared(&mut target[start..start + len], &source[3..3 + len]);
-                assert_eq!(target[start..start + len], source[3..3 + len], "{start} {len}");
-                assert!(target[..start].iter().chain(&target[start + len..]).all(|byte| *byte == 0xaa));
+                for copy in [copy_to_shared, copy_to_rotating] {
+                    target.fill(0xaa);
+                    copy(&mut target[start..start + len], &source[3..3 + len]);
+                    assert_eq!(target[start..start + len], source[3..3 + len], "{start} {len}");
+                    assert!(target[..start].iter().chain(&target[start + len..]).all(|byte| *byte == 0xaa));
+                }
             }
         }
     }

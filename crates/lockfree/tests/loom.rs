@@ -5,7 +5,7 @@
 
 use base::sync::Ordering;
 use lockfree::{
-    Barrier, BlockReceiver, BlockSender, ClaimCell, Doorbell, Engagement, PublishedTable, Record, SharedMemory,
+    Barrier, BlockReceiver, BlockSender, Board, ClaimCell, Doorbell, Engagement, PublishedTable, Record, SharedMemory,
 };
 use loom::thread;
 
@@ -131,5 +131,30 @@ fn nobody_acts_on_an_entry_whose_owner_found_nobody_engaged() {
             table.publish(1, 2, [11, 21, 31]);
         }
         peer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_step_on_a_board_is_read_before_it_is_overwritten() {
+    model(|| {
+        let [owner, reader] = [(); 2].map(|()| Board::new(SharedMemory::private(Board::FOOTPRINT)));
+        let (shown, finished) = (owner.clone(), reader.clone());
+        let reading = thread::spawn(move || {
+            // The ninth step stands where the first stood.
+            for step in [1u64, 9] {
+                while !shown.is_shown(step) {
+                    thread::yield_now();
+                }
+                assert!(shown.read(step, 0, 8, |bytes| assert_eq!(bytes, [step as u8; 8])));
+                finished.finish(step);
+            }
+        });
+        for step in [1u64, 9] {
+            while reader.finished() < Board::finished_before(step, 8) {
+                thread::yield_now();
+            }
+            owner.show(step, 8, reader.finished(), |space| space.fill(step as u8));
+        }
+        reading.join().unwrap();
     });
 }

@@ -2,6 +2,22 @@
 
 use std::time::Duration;
 
+/// A variable that is on or off.
+macro_rules! switch {
+    ($name:literal, $($field:ident).+, $help:literal) => {
+        Variable {
+            name: $name,
+            values: "0 | 1",
+            help: $help,
+            set: |config, text| {
+                config.$($field).+ = flag(text)?;
+                Some(())
+            },
+            show: |config| u8::from(config.$($field).+).to_string(),
+        }
+    };
+}
+
 /// A number of bytes with an optional K, M or G (powers of 1024).
 pub(super) fn bytes(text: &str) -> Option<usize> {
     let (digits, shift) = match text.chars().last()? {

@@ -6,7 +6,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use fabric::{FabricError, MappedArea, PeerIndex, SharedMemory};
-use lockfree::{Barrier, BlockSender, CACHE_LINE_BYTES, ClaimCell, Doorbell, Engagement, Meeting, PublishedTable};
+use lockfree::{
+    Barrier, BlockSender, Board, CACHE_LINE_BYTES, ClaimCell, Doorbell, Engagement, Meeting, PublishedTable,
+};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
@@ -78,8 +80,14 @@ impl Shape {
         (self.channels() + self.process_count as usize * self.channel_stride()).next_multiple_of(PAGE_BYTES)
     }
 
-    fn part_bytes(&self) -> usize {
+    fn boards(&self) -> usize {
         (self.arena() + self.arena_bytes).next_multiple_of(PAGE_BYTES)
+    }
+
+    const BOARD_BYTES: usize = Board::FOOTPRINT.next_multiple_of(PAGE_BYTES);
+
+    fn part_bytes(&self) -> usize {
+        self.boards() + MappedArea::BOARDS_MAX as usize * Self::BOARD_BYTES
     }
 
     fn segment_bytes(&self) -> usize {
@@ -258,6 +266,10 @@ impl Segment {
             }
             MappedArea::ClaimCell { owner, cell } if cell < MappedArea::CLAIM_CELLS_MAX => {
                 self.part(owner.0, Shape::CELLS + cell as usize * ClaimCell::FOOTPRINT, ClaimCell::FOOTPRINT)
+            }
+            MappedArea::Board { owner, board } if board < MappedArea::BOARDS_MAX => {
+                let offset = self.shape.boards() + board as usize * Shape::BOARD_BYTES;
+                self.part(owner.0, offset, Shape::BOARD_BYTES)
             }
             _ => None,
         }

@@ -24,7 +24,7 @@ type Temps = SmallVec<[Scratch; 2]>;
 
 /// Temporary memory kept for the next start: small pieces, a few of them.
 const SPARE_MAX: usize = 4;
-const SPARE_MAX_BYTES: u64 = 4096;
+const SPARE_MAX_BYTES: u64 = 16 << 10;
 
 /// One start of a collective.
 pub(crate) struct Running {

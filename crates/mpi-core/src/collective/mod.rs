@@ -13,8 +13,8 @@
 //! MPI: §6
 
 mod arguments;
+mod board;
 mod host;
-mod pair;
 mod plan;
 
 pub use arguments::{Arguments, Blocks, Buffer, Parts, Reduction};
@@ -54,7 +54,7 @@ impl World {
     ///
     /// MPI: §6
     pub fn collective(&self, comm: &Comm, arguments: &Arguments) -> Result<()> {
-        if let Some(result) = self.between_two(comm, arguments) {
+        if let Some(result) = self.on_boards(comm, arguments) {
             return result;
         }
         let call = arguments.names()[0];

@@ -4,18 +4,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use collectives::Selection;
 use datatype::{Basic, Datatype};
+use engine::BoardTable;
 
 use super::context_ids::ContextIds;
 use super::inbox::Strays;
 use crate::partitioned::TagPool;
 
 /// The context ids of this process and its choice of collective algorithms.
-#[derive(Debug)]
 pub(crate) struct Commons {
     pub ids: ContextIds,
     pub selection: Arc<Selection>,
     /// The type of plain bytes.
     pub byte: Arc<Datatype>,
+    /// Boards that groups of this host show things on.
+    pub boards: Arc<BoardTable>,
     partition_tags: Mutex<TagPool>,
     strays: Mutex<Strays>,
 }
@@ -27,6 +29,7 @@ impl Commons {
             ids: ContextIds::new(rank, size),
             selection: Arc::new(selection),
             byte: Datatype::predefined(Basic::Byte),
+            boards: Arc::default(),
             partition_tags: Mutex::default(),
             strays: Mutex::default(),
         }

@@ -12,6 +12,7 @@
 //! MPI: §7
 
 mod agreement;
+mod boards;
 mod commons;
 mod context_ids;
 mod create;
@@ -72,6 +73,7 @@ pub struct Comm {
     /// How many collective operations of each [`Sequence`] there were.
     collective_counts: [AtomicU32; 3],
     schedules: OnceLock<Box<ScheduleCache>>,
+    boards: boards::Boards,
     topology: OnceLock<Arc<Topology>>,
     details: Mutex<Details>,
     /// Values the user has attached.
@@ -157,6 +159,7 @@ impl Comm {
             is_inter,
             collective_counts: Default::default(),
             schedules: OnceLock::new(),
+            boards: boards::Boards::default(),
             topology: OnceLock::new(),
             details: Mutex::new(Details { name: None, info: None, error_handler, attached: AttachedBuffer::default() }),
             attributes: Attributes::default(),
@@ -315,6 +318,17 @@ impl Comm {
     pub(crate) fn chooses_freely(&self, collective: Collective) -> bool {
         !self.is_reproducible()
             && self.commons.selection.overrides().iter().all(|(overridden, _)| *overridden != collective)
+    }
+
+    /// True if collectives may go through memory that all processes of a host see.
+    #[inline]
+    pub(crate) fn may_share(&self) -> bool {
+        self.commons.selection.shared
+    }
+
+    /// True if processes outnumber processors.
+    pub(crate) fn is_oversubscribed(&self) -> bool {
+        self.commons.selection.oversubscribed
     }
 
     /// Schedules of collective operations used before.

@@ -56,11 +56,21 @@ impl World {
     pub fn wait_until<T>(&self, mut ready: impl FnMut(&World) -> Option<T>) -> T {
         match ready(self) {
             Some(value) => value,
-            None => self.wait_loop(&mut ready),
+            None => self.wait_loop(&mut ready, UNASKED_MAX),
         }
     }
 
-    fn wait_loop<T>(&self, ready: &mut dyn FnMut(&World) -> Option<T>) -> T {
+    /// As [`World::wait_until`], for what becomes true without anything moving in the engine and is quickly asked.
+    #[inline]
+    pub(crate) fn wait_closely<T>(&self, mut ready: impl FnMut(&World) -> Option<T>) -> T {
+        match ready(self) {
+            Some(value) => value,
+            None => self.wait_loop(&mut ready, 1),
+        }
+    }
+
+    /// `unasked_max`: polls in a row that may find nothing before what is waited for is looked at all the same.
+    fn wait_loop<T>(&self, ready: &mut dyn FnMut(&World) -> Option<T>, unasked_max: u32) -> T {
         let mut backoff = self.waiter.backoff();
         let mut unasked_count = 0;
         loop {
@@ -70,7 +80,7 @@ impl World {
                 if let Some(value) = ready(self) {
                     return value;
                 }
-                unasked_count = UNASKED_MAX;
+                unasked_count = unasked_max;
             }
             if moved {
                 backoff.reset();

@@ -1,0 +1,269 @@
+//! Boards of a group: its members show each other what they have, without messages.
+//!
+//! Where the processes of a group are mapped, a short collective needs no matching and no queues: each member writes a
+//! line of its own memory, and all others read it. A group takes one of a few boards of each of its members, the same
+//! one everywhere, and gives it back when it is dropped; see [`BoardTable`].
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base::sync::{AtomicU64, Ordering};
+use datatype::SendBuf;
+use fabric::{MappedArea, PeerIndex};
+use lockfree::Board;
+
+use crate::core::Engine;
+use crate::request::PeerId;
+
+/// Boards of one process.
+pub const BOARDS_MAX: usize = MappedArea::BOARDS_MAX as usize;
+
+/// Longest content of a step of a board, in bytes.
+pub const BOARD_STEP_BYTES: usize = lockfree::board::LONG_MAX_BYTES;
+
+/// Longest content of a step of which several have room at a time, in bytes.
+pub const BOARD_PIECE_BYTES: usize = lockfree::board::MEDIUM_MAX_BYTES;
+
+/// Longest content of a step that travels in one cache line, in bytes.
+pub const BOARD_SHORT_BYTES: usize = lockfree::board::SHORT_MAX_BYTES;
+
+/// Which boards of this process are taken.
+#[derive(Default)]
+pub struct BoardTable(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    uses: [Use; BOARDS_MAX],
+    /// No step of any board so far is above this.
+    highest_step: u64,
+    /// An offer is out: a second one would promise the same boards.
+    is_offering: bool,
+}
+
+#[derive(Default)]
+enum Use {
+    #[default]
+    Free,
+    Taken,
+    /// Its group is gone here; others may still read what was shown as `last`.
+    Left {
+        others: Box<[Board]>,
+        last: u64,
+    },
+}
+
+/// What one process offers to a new group, and, the greatest of each taken over all members, what the group settles on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BoardOffer {
+    /// By board: 1 if it can not be had.
+    pub taken: [u64; BOARDS_MAX],
+    /// The highest step of any board so far.
+    pub highest_step: u64,
+}
+
+impl Engine {
+    /// Counts a collective that goes over boards.
+    #[inline]
+    pub fn count_board_collective(&mut self) {
+        self.core.stats.board_collectives += 1;
+    }
+}
+
+impl BoardOffer {
+    /// The greater of each.
+    pub fn merge(&self, other: &BoardOffer) -> BoardOffer {
+        let taken = std::array::from_fn(|board| self.taken[board].max(other.taken[board]));
+        BoardOffer { taken, highest_step: self.highest_step.max(other.highest_step) }
+    }
+}
+
+impl BoardTable {
+    /// What this process can offer now. Followed by [`BoardTable::settle`] or [`BoardTable::take_back`].
+    pub fn offer(&self) -> BoardOffer {
+        let mut table = self.table();
+        let is_second = std::mem::replace(&mut table.is_offering, true);
+        let mut taken = [1; BOARDS_MAX];
+        for (usage, taken) in table.uses.iter_mut().zip(&mut taken) {
+            if usage.is_over() {
+                *usage = Use::Free;
+            }
+            *taken = u64::from(is_second || !matches!(usage, Use::Free));
+        }
+        BoardOffer { taken, highest_step: table.highest_step }
+    }
+
+    /// The offer came to nothing.
+    pub fn take_back(&self) {
+        self.table().is_offering = false;
+    }
+
+    /// The board that the members of a group, `peers` in order of rank, have in common, from what they offered together;
+    /// `None` if there is none or if a member's memory is not mapped here.
+    pub fn settle(self: &Arc<Self>, engine: &Engine, peers: &[PeerId], offered: &BoardOffer) -> Option<GroupBoard> {
+        self.take_back();
+        let index = offered.taken.iter().position(|taken| *taken == 0)?;
+        let me = peers.iter().position(|peer| *peer == engine.rank())?;
+        let board = |peer: &PeerId| {
+            let area = MappedArea::Board { owner: PeerIndex(*peer), board: index as u32 };
+            engine.core.context.mapped(area).map(Board::new)
+        };
+        let boards = peers.iter().map(board).collect::<Option<Box<[Board]>>>()?;
+        let mut table = self.table();
+        table.highest_step = table.highest_step.max(offered.highest_step);
+        table.uses[index] = Use::Taken;
+        // Steps go on where the highest has been: what was shown before is never taken for a step of this group. All
+        // that was shown before has been finished by those who read it, or its board would not have been free.
+        let before = offered.highest_step;
+        Some(GroupBoard {
+            boards,
+            peers: peers.into(),
+            me,
+            index,
+            step: AtomicU64::new(before),
+            finished: AtomicU64::new(before),
+            table: Arc::clone(self),
+        })
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Use {
+    /// True if nobody can still read what stands on the board of a group that is gone.
+    fn is_over(&self) -> bool {
+        match self {
+            Use::Free | Use::Taken => false,
+            Use::Left { others, last } => others.iter().all(|board| board.finished() >= *last),
+        }
+    }
+}
+
+/// The boards of one group, as one member holds them. One operation at a time.
+pub struct GroupBoard {
+    /// By rank.
+    boards: Box<[Board]>,
+    peers: Box<[PeerId]>,
+    me: usize,
+    index: usize,
+    /// The last step begun.
+    step: AtomicU64,
+    /// A step that all members are known to have finished.
+    finished: AtomicU64,
+    table: Arc<BoardTable>,
+}
+
+impl GroupBoard {
+    /// Number of the next step; all members count alike.
+    #[inline]
+    pub fn next_step(&self) -> u64 {
+        let step = self.step.load(Ordering::Relaxed) + 1;
+        self.step.store(step, Ordering::Relaxed);
+        step
+    }
+
+    /// True if `len_bytes` bytes may be shown as `step`: nobody reads what stood there before.
+    #[inline]
+    pub fn has_room(&self, step: u64, len_bytes: usize) -> bool {
+        let needed = Board::finished_before(step, len_bytes);
+        if self.finished.load(Ordering::Relaxed) >= needed {
+            return true;
+        }
+        let others = self.boards.iter().enumerate().filter(|(rank, _)| *rank != self.me);
+        let finished = others.map(|(_, board)| board.finished()).min().unwrap_or(step);
+        self.finished.fetch_max(finished, Ordering::Relaxed);
+        finished >= needed
+    }
+
+    /// Shows the data of `first` and then of `second` as `step`, for which there is room.
+    #[inline]
+    pub fn show(&self, engine: &Engine, step: u64, first: &SendBuf, second: &SendBuf) {
+        let finished = self.finished.load(Ordering::Relaxed);
+        let first_bytes = first.len_bytes() as usize;
+        let len_bytes = first_bytes + second.len_bytes() as usize;
+        self.boards[self.me].show(step, len_bytes, finished, |space| {
+            let (head, tail) = space.split_at_mut(first_bytes);
+            write_near(first, head);
+            write_near(second, tail);
+        });
+        self.ring_others(engine);
+    }
+
+    /// True if the member of this rank shows `step`.
+    #[inline]
+    pub fn is_shown(&self, rank: usize, step: u64) -> bool {
+        self.boards[rank].is_shown(step)
+    }
+
+    /// True if all members show `step`; those below `checked` did when this was asked before.
+    #[inline]
+    pub fn is_shown_by_all(&self, step: u64, checked: &mut usize) -> bool {
+        while let Some(board) = self.boards.get(*checked) {
+            if !board.is_shown(step) {
+                return false;
+            }
+            *checked += 1;
+        }
+        true
+    }
+
+    /// Bytes that the member of this rank shows as `step`.
+    #[inline]
+    pub fn len_bytes(&self, rank: usize, step: u64) -> usize {
+        self.boards[rank].len_bytes(step)
+    }
+
+    /// Lets `take` read a part of what the member of this rank shows as `step`, which is not finished here; false if
+    /// less is shown.
+    #[inline]
+    pub fn read(&self, rank: usize, step: u64, offset: usize, len_bytes: usize, take: impl FnOnce(&[u8])) -> bool {
+        self.boards[rank].read(step, offset, len_bytes, take)
+    }
+
+    /// This member is through with `step`, which all showed.
+    #[inline]
+    pub fn finish_common(&self, step: u64) {
+        self.boards[self.me].finish(step);
+        // Who shows a step has finished the one before.
+        self.finished.fetch_max(step - 1, Ordering::Relaxed);
+    }
+
+    /// This member is through with `step`, which not all showed: some may wait to hear that.
+    #[inline]
+    pub fn finish_lone(&self, engine: &Engine, step: u64) {
+        self.boards[self.me].finish(step);
+        self.ring_others(engine);
+    }
+
+    /// Wakes the other members that sleep.
+    #[inline]
+    fn ring_others(&self, engine: &Engine) {
+        for (rank, peer) in self.peers.iter().enumerate() {
+            if rank != self.me {
+                engine.core.context.notify(PeerIndex(*peer));
+            }
+        }
+    }
+}
+
+impl Drop for GroupBoard {
+    fn drop(&mut self) {
+        let others = self.boards.iter().enumerate().filter(|(rank, _)| *rank != self.me);
+        let others = others.map(|(_, board)| board.clone()).collect();
+        let last = self.step.load(Ordering::Relaxed);
+        let mut table = self.table.table();
+        table.highest_step = table.highest_step.max(last);
+        table.uses[self.index] = Use::Left { others, last };
+    }
+}
+
+/// Fills `space` with the bytes of `buf`.
+#[inline]
+fn write_near(buf: &SendBuf, space: &mut [u8]) {
+    match buf.as_contiguous() {
+        Some(bytes) => lockfree::copy_to_rotating(space, bytes),
+        None => {
+            buf.pack_at(0, space);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+/* Short collectives on one host, over and over: on more communicators at once than there are boards, on such that come
+ * and go, with roots that run ahead, of sizes on both sides of every limit. */
+#include "check.h"
+
+#include <unistd.h>
+
+enum { longest = 300000 };
+
+static int *in, *out;
+static MPI_Datatype affine_type;
+
+/* Functions x -> a x + b, one after another: associative, not commutative. */
+struct affine { unsigned a, b; };
+
+static struct affine after(struct affine outer, struct affine inner)
+{
+    return (struct affine){outer.a * inner.a, outer.a * inner.b + outer.b};
+}
+
+static void compose(void *left, void *right, int *len, MPI_Datatype *type)
+{
+    struct affine *outer = left, *inner = right;
+    (void)type;
+    for (int i = 0; i < *len; i++) inner[i] = after(outer[i], inner[i]);
+}
+
+static struct affine function_of(int rank, int i)
+{
+    return (struct affine){(unsigned)(2 * rank + 3 + i), (unsigned)(rank * 7 + i)};
+}
+
+static void allreduce(MPI_Comm comm, int count, MPI_Op op)
+{
+    int r, ranks;
+    OK(MPI_Comm_rank(comm, &r));
+    OK(MPI_Comm_size(comm, &ranks));
+    for (int i = 0; i < count; i++) in[i] = r + i, out[i] = -1;
+    OK(MPI_Allreduce(in, out, count, MPI_INT, MPI_SUM, comm));
+    for (int i = 0; i < count; i++) CHECK(out[i] == ranks * i + ranks * (ranks - 1) / 2);
+    struct affine *functions = (struct affine *)in, *composed = (struct affine *)out;
+    for (int i = 0; i < count; i++) functions[i] = function_of(r, i), composed[i] = (struct affine){0, 0};
+    OK(MPI_Allreduce(functions, composed, count, affine_type, op, comm));
+    OK(MPI_Allreduce(MPI_IN_PLACE, functions, count, affine_type, op, comm));
+    for (int i = 0; i < count; i++) {
+        struct affine expected = function_of(0, i);
+        for (int rank = 1; rank < ranks; rank++) expected = after(expected, function_of(rank, i));
+        CHECK(composed[i].a == expected.a && composed[i].b == expected.b);
+        CHECK(functions[i].a == expected.a && functions[i].b == expected.b);
+    }
+}
+
+static void blocks(MPI_Comm comm, int count)
+{
+    int r, ranks;
+    OK(MPI_Comm_rank(comm, &r));
+    OK(MPI_Comm_size(comm, &ranks));
+    for (int i = 0; i < ranks * count; i++) in[i] = 1000 * r + i, out[i] = -1;
+    OK(MPI_Alltoall(in, count, MPI_INT, out, count, MPI_INT, comm));
+    for (int i = 0; i < ranks * count; i++) CHECK(out[i] == 1000 * (i / count) + r * count + i % count);
+    OK(MPI_Alltoall(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, in, count, MPI_INT, comm));
+    for (int i = 0; i < ranks * count; i++) CHECK(in[i] == out[i]);
+    for (int i = 0; i < count; i++) in[i] = 7 * r + i;
+    OK(MPI_Allgather(in, count, MPI_INT, out, count, MPI_INT, comm));
+    for (int i = 0; i < ranks * count; i++) CHECK(out[i] == 7 * (i / count) + i % count);
+    for (int i = 0; i < ranks * count; i++) out[i] = i / count == r ? 9 * r + i % count : -1;
+    OK(MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, out, count, MPI_INT, comm));
+    for (int i = 0; i < ranks * count; i++) CHECK(out[i] == 9 * (i / count) + i % count);
+}
+
+/* A root that does not wait for those it tells. */
+static void broadcasts(MPI_Comm comm, int count, int rounds)
+{
+    int r, ranks;
+    OK(MPI_Comm_rank(comm, &r));
+    OK(MPI_Comm_size(comm, &ranks));
+    for (int round = 0; round < rounds; round++) {
+        int root = round / 20 % ranks;
+        for (int i = 0; i < count; i++) in[i] = r == root ? round + i : -1;
+        OK(MPI_Bcast(in, count, MPI_INT, root, comm));
+        for (int i = 0; i < count; i++) CHECK(in[i] == round + i);
+    }
+}
+
+static void everything(MPI_Comm comm, int rounds, MPI_Op op)
+{
+    static const int counts[] = {1, 12, 13, 100, 5000, 0, 70000};
+    for (int round = 0; round < rounds; round++) {
+        OK(MPI_Barrier(comm));
+        int count = counts[round % (int)(sizeof counts / sizeof *counts)];
+        allreduce(comm, count, op);
+        if (count <= 5000) blocks(comm, count ? count : 1);
+        broadcasts(comm, count % 9000, 3);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    start(&argc, &argv);
+    const int rank = world_rank, size = world_size;
+    in = calloc(longest, sizeof *in);
+    out = calloc(longest, sizeof *out);
+    MPI_Op op;
+    OK(MPI_Op_create(compose, 0, &op));
+    OK(MPI_Type_contiguous(2, MPI_UNSIGNED, &affine_type));
+    OK(MPI_Type_commit(&affine_type));
+
+    everything(MPI_COMM_WORLD, 30, op);
+    broadcasts(MPI_COMM_WORLD, 1, 500);
+    broadcasts(MPI_COMM_WORLD, 3000, 100);
+
+    /* More at once than any process has boards, used in turns. */
+    MPI_Comm many[12];
+    for (int c = 0; c < 12; c++) OK(MPI_Comm_split(MPI_COMM_WORLD, rank % (c + 1), -rank, &many[c]));
+    for (int turn = 0; turn < 3; turn++)
+        for (int c = 0; c < 12; c++) everything(many[c], 5, op);
+    for (int c = 0; c < 12; c++) OK(MPI_Comm_free(&many[c]));
+
+    /* Coming and going: the last step of one is still read by some when the next begins. */
+    for (int round = 0; round < 40; round++) {
+        MPI_Comm comm;
+        OK(MPI_Comm_split(MPI_COMM_WORLD, round % 3 ? 0 : rank % 2, round % 2 ? rank : -rank, &comm));
+        broadcasts(comm, 2000, 12);
+        OK(MPI_Comm_free(&comm));
+    }
+
+    /* One process is late: the others sleep meanwhile, and wake. */
+    for (int round = 0; round < 3; round++) {
+        if (rank == round % size) usleep(30000);
+        allreduce(MPI_COMM_WORLD, 3, op);
+        broadcasts(MPI_COMM_WORLD, 3, 30);
+    }
+
+    /* Requests go on while a collective waits. */
+    MPI_Request request;
+    int *long_in = calloc(longest, sizeof *long_in), *long_out = calloc(longest, sizeof *long_out);
+    for (int i = 0; i < longest; i++) long_in[i] = rank + i;
+    OK(MPI_Irecv(long_out, longest, MPI_INT, (rank + size - 1) % size, 1, MPI_COMM_WORLD, &request));
+    MPI_Request sending;
+    OK(MPI_Isend(long_in, longest, MPI_INT, (rank + 1) % size, 1, MPI_COMM_WORLD, &sending));
+    for (int round = 0; round < 10; round++) OK(MPI_Barrier(MPI_COMM_WORLD));
+    OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    OK(MPI_Wait(&sending, MPI_STATUS_IGNORE));
+    for (int i = 0; i < longest; i++) CHECK(long_out[i] == (rank + size - 1) % size + i);
+
+    OK(MPI_Type_free(&affine_type));
+    OK(MPI_Op_free(&op));
+    free(in), free(out), free(long_in), free(long_out);
+    return finish();
+}
