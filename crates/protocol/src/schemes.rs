@@ -74,7 +74,7 @@ impl Facts {
     /// True if both sides had better copy: one that is much slower would keep the last chunk to itself.
     pub fn is_shared(&self) -> bool {
         let (read, write) = (self.read_ns(), self.write_ns());
-        self.may_share && self.target.is_reachable && write <= 3 * read
+        self.may_share && self.target.is_reachable && write <= read.saturating_mul(3)
     }
 
     fn read_ns(&self) -> u64 {
