@@ -23,6 +23,15 @@ int main(int argc, char **argv)
     OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     CHECK(class_of(MPI_Bcast(&byte, 1, MPI_BYTE, -9, comm)) == MPI_ERR_ROOT);
     OK(MPI_Comm_free(&comm));
+    /* What was chosen at launch stays what it was, whatever is set later. */
+    MPI_Info environment;
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ABORT));
+    OK(MPI_Info_create_env(argc, argv, &environment));
+    length = sizeof value;
+    OK(MPI_Info_get_string(environment, "mpi_initial_errhandler", &length, value, &flag));
+    CHECK(flag && strcmp(value, "mpi_errors_return") == 0);
+    OK(MPI_Info_free(&environment));
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     rank = finish();
     CHECK(MPI_Barrier(MPI_COMM_WORLD) != MPI_SUCCESS);
     return rank || failures ? 1 : 0;

@@ -190,12 +190,13 @@ pub fn tables_of(records: &Records, suite: &Suite, markdown: bool, long: bool) -
 pub type RowOfAll = (Row, BTreeMap<String, Summary>);
 type Rows = [RowOfAll];
 
-fn new_table(markdown: bool, heading: Vec<String>, left: usize) -> Table {
+/// A table whose columns are right-aligned but for those that are `left`.
+pub(crate) fn new_table(markdown: bool, heading: Vec<String>, left: impl Fn(usize) -> bool) -> Table {
     let mut table = Table::new();
     table.load_style(if markdown { presets::ASCII_MARKDOWN } else { presets::UTF8_FULL_CONDENSED });
     let columns = heading.len();
     table.set_header(heading);
-    for column in (0..columns).filter(|column| *column != left) {
+    for column in (0..columns).filter(|column| !left(*column)) {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -226,7 +227,7 @@ fn table(
     if rivals.len() > 1 {
         heading.push("ahead of best peer".into());
     }
-    let mut table = new_table(markdown, heading, if has_parameters { 2 } else { usize::MAX });
+    let mut table = new_table(markdown, heading, |column| has_parameters && column == 2);
     for ((row, by_library), floor) in rows.iter().zip(floors) {
         let mut cells = vec![row.ranks.to_string(), row.bytes.to_string()];
         if has_parameters {
@@ -274,7 +275,7 @@ fn details(rows: &Rows, libraries: &[String], markdown: bool) -> Table {
         "unsteady",
         "confidence",
     ];
-    let mut table = new_table(markdown, heading.map(str::to_owned).to_vec(), 0);
+    let mut table = new_table(markdown, heading.map(str::to_owned).to_vec(), |column| column == 0);
     for (row, by_library) in rows {
         for library in libraries {
             let Some(summary) = by_library.get(library) else { continue };

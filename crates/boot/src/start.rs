@@ -88,9 +88,12 @@ impl Job {
         if !overrides.is_empty() {
             config = configuration_with(overrides)?;
         }
+        if manager.size() > 1 && manager.rank() == 0 {
+            manager.put(CORES_KEY, &core_count().to_string())?;
+        }
         let engine = start_engine(&manager, &config)?;
         let mut selection = Selection::default();
-        selection.oversubscribed = manager.size() > core_count();
+        selection.oversubscribed = manager.size() > agreed_core_count(&manager)?;
         selection.reproducible = config.reproducible;
         selection.shared = config.shared_collectives;
         selection.apply(&config.collectives)?;
@@ -171,6 +174,20 @@ fn wait_policy(process_count: u32, config: &Config) -> WaitPolicy {
         spin_count: config.spin_count.unwrap_or(policy.spin_count),
         yield_count: config.yield_count.unwrap_or(policy.yield_count),
     }
+}
+
+/// Under which the first process tells the others on how many cores it may run.
+const CORES_KEY: &str = "ferrovia-cores";
+
+/// Cores as the first process counts them. Processes may be bound to different numbers of cores, and all must choose the
+/// same algorithms; asked once the processes have met.
+fn agreed_core_count(manager: &Manager) -> Result<u32, BootError> {
+    if manager.size() == 1 {
+        return Ok(core_count());
+    }
+    let told = manager.get(CORES_KEY)?;
+    // A process manager that garbles a number garbles it alike for all.
+    Ok(told.parse().unwrap_or(1))
 }
 
 /// Cores this process may run on.

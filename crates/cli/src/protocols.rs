@@ -6,10 +6,11 @@ use base::config::VARIABLES;
 use boot::ProtocolReport;
 use serde::Serialize;
 
-/// What the settings beside the sizes begin with.
+/// What the settings that protocols look at begin with.
 const SETTINGS: &[&str] = &[
     "FERROVIA_CHANNEL",
-    "FERROVIA_FASTPATH",
+    "FERROVIA_EAGER",
+    "FERROVIA_SHARED_COPY",
     "FERROVIA_UNEXPECTED",
     "FERROVIA_RENDEZVOUS",
     "FERROVIA_LARGE_COPY",
@@ -119,6 +120,7 @@ mod tests {
         assert!(protocols.devices.iter().any(|device| device.device == "shm"));
         for setting in protocols.devices.iter().flat_map(|device| &device.rows).flat_map(|row| row.settings) {
             assert!(VARIABLES.iter().any(|variable| variable.name == *setting), "{setting}");
+            assert!(protocols.settings.iter().any(|choice| choice.name == *setting), "{setting} is listed");
         }
         assert!(protocols.settings.iter().any(|choice| choice.name == "FERROVIA_REGISTRATION_CACHE"));
     }

@@ -35,8 +35,8 @@ struct Table {
     uses: [Use; BOARDS_MAX],
     /// No step of any board so far is above this.
     highest_step: u64,
-    /// An offer is out: a second one would promise the same boards.
-    is_offering: bool,
+    /// Offers that are out: a second one would promise the same boards.
+    offer_count: u32,
 }
 
 #[derive(Default)]
@@ -80,7 +80,8 @@ impl BoardTable {
     /// What this process can offer now. Followed by [`BoardTable::settle`] or [`BoardTable::take_back`].
     pub fn offer(&self) -> BoardOffer {
         let mut table = self.table();
-        let is_second = std::mem::replace(&mut table.is_offering, true);
+        let is_second = table.offer_count > 0;
+        table.offer_count += 1;
         let mut taken = [1; BOARDS_MAX];
         for (usage, taken) in table.uses.iter_mut().zip(&mut taken) {
             if usage.is_over() {
@@ -93,7 +94,7 @@ impl BoardTable {
 
     /// The offer came to nothing.
     pub fn take_back(&self) {
-        self.table().is_offering = false;
+        self.table().offer_count -= 1;
     }
 
     /// The board that the members of a group, `peers` in order of rank, have in common, from what they offered together;
@@ -265,5 +266,31 @@ fn write_near(buf: &SendBuf, space: &mut [u8]) {
         None => {
             buf.pack_at(0, space);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_board_is_offered_twice_while_an_offer_is_out() {
+        let table = BoardTable::default();
+        assert_eq!(table.offer().taken, [0; BOARDS_MAX]);
+        assert_eq!(table.offer().taken, [1; BOARDS_MAX]);
+        table.take_back();
+        assert_eq!(table.offer().taken, [1; BOARDS_MAX], "the first is still out");
+        table.take_back();
+        table.take_back();
+        assert_eq!(table.offer().taken, [0; BOARDS_MAX]);
+    }
+
+    #[test]
+    fn the_greater_of_two_offers_counts() {
+        let mut one = BoardOffer { taken: [0; BOARDS_MAX], highest_step: 7 };
+        let mut other = BoardOffer { taken: [0; BOARDS_MAX], highest_step: 3 };
+        (one.taken[0], other.taken[2]) = (1, 1);
+        let merged = one.merge(&other);
+        assert_eq!((merged.highest_step, &merged.taken[..4]), (7, &[1, 0, 1, 0][..]));
     }
 }

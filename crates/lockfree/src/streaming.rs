@@ -22,9 +22,9 @@ pub fn copy_to_shared(into: &mut [u8], from: &[u8]) {
 }
 
 /// Copies `from` to `into`, which another core is about to read, by ordinary stores; both have the same length. For
-/// memory that is used in turns and is larger than a core's own cache: its lines are with nobody, so fetching them is
-/// cheap, and the reader finds them nearer than in main memory. Written out, because the processor's own instruction for
-/// copies (`rep movsb`), which long copies else become, was measured at a third of the pace on such lines.
+/// memory that is used in turns so long that its lines are with nobody when they are written again: fetching them is
+/// cheap then, and the reader finds them nearer than in main memory. Written out, because the processor's own
+/// instruction for copies (`rep movsb`), which long copies else become, was measured up to three times slower there.
 ///
 /// # Panics
 /// If the lengths differ.

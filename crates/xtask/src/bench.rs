@@ -8,7 +8,7 @@ use anyhow::Result;
 use std::time::Duration;
 
 /// Most time for a whole run.
-const RUN_LIMIT: Duration = Duration::from_secs(24 * 3600);
+pub const RUN_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 /// What to measure.
 #[derive(clap::Args)]
@@ -29,8 +29,13 @@ pub fn run(options: &Options) -> Result<()> {
     let mut bench = installed("ferrovia").arg("bench").args(&options.words).limit(RUN_LIMIT);
     if matches!(options.words[0].as_str(), "mpi" | "app") {
         install_peers()?;
-        let commit = Program::new("git").args(["rev-parse", "--short=12", "HEAD"]).run_successfully()?;
-        bench = bench.arg("--note").arg(format!("commit={}", commit.stdout.trim()));
+        bench = bench.arg("--note").arg(commit_note()?);
     }
     bench.run_openly()
+}
+
+/// The commit, as a note for records.
+pub fn commit_note() -> Result<String> {
+    let commit = Program::new("git").args(["rev-parse", "--short=12", "HEAD"]).run_successfully()?;
+    Ok(format!("commit={}", commit.stdout.trim()))
 }

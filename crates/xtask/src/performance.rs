@@ -1,15 +1,11 @@
 //! `cargo xtask performance`: measures, and writes `docs/PERFORMANCE.md` and a page with pictures from the records.
 
-use crate::command::Program;
+use crate::bench::{RUN_LIMIT, commit_note};
 use crate::install::{self, installed};
 use crate::paths;
 use crate::test::interoperation::install_peers;
 use anyhow::{Result, bail};
 use std::path::PathBuf;
-use std::time::Duration;
-
-/// Most time for a whole run.
-const RUN_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 /// The tests over all libraries, in short.
 const TESTS: [&str; 19] = [
@@ -72,8 +68,7 @@ pub fn run(options: &Options) -> Result<()> {
 
 fn measure(options: &Options) -> Result<()> {
     std::fs::create_dir_all(folder())?;
-    let commit = Program::new("git").args(["rev-parse", "--short=12", "HEAD"]).run_successfully()?;
-    let note = format!("commit={}", commit.stdout.trim());
+    let note = commit_note()?;
     let bench = |level: &str, words: &[&str]| -> Result<()> {
         let file = records(level);
         if file.is_file() {

@@ -2,9 +2,9 @@
 
 use super::comparison::Compared;
 use super::data::{FigureEntry, Paper};
-use crate::table::shown;
+use crate::table::{new_table, shown};
 use anyhow::Result;
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::Table;
 use std::fmt::Write as _;
 
 /// Every line of the comparison as a JSON object.
@@ -70,24 +70,11 @@ fn number(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), shown)
 }
 
-fn table(markdown: bool, heading: Vec<String>, words: usize) -> Table {
-    let mut table = Table::new();
-    table.load_style(if markdown { presets::ASCII_MARKDOWN } else { presets::UTF8_FULL_CONDENSED });
-    let count = heading.len();
-    table.set_header(heading);
-    for column in (words..count).filter_map(|column| table.column_mut(column).map(|_| column)).collect::<Vec<_>>() {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
-}
-
 /// Figures of MPI.
 fn rows(lines: &[&Compared], markdown: bool) -> Table {
     let heading =
         ["what", "source", "measured on", "ratio", "unit", "paper", "here", "paper's ratio", "here", "same way"];
-    let mut table = table(markdown, heading.map(str::to_owned).to_vec(), 5);
+    let mut table = new_table(markdown, heading.map(str::to_owned).to_vec(), |column| column < 5);
     for line in lines {
         table.add_row([
             line.what.clone(),
@@ -120,7 +107,7 @@ fn by_device(lines: &[&Compared], devices: &[String], markdown: bool) -> Table {
     heading.extend(devices.iter().cloned());
     heading.extend(["ratio".to_owned(), "paper".to_owned()]);
     heading.extend(devices.iter().cloned());
-    let mut table = table(markdown, heading, 3);
+    let mut table = new_table(markdown, heading, |column| column < 3);
     let mut names: Vec<&str> = lines.iter().map(|line| line.what.as_str()).collect();
     names.dedup();
     for name in names {
@@ -169,7 +156,7 @@ fn curve(number_of_figure: usize, figure: &FigureEntry, compared: &[Compared], m
             heading.push(format!(": {}", figure.over.as_deref().unwrap_or_default()));
         }
     }
-    let mut table = table(markdown, heading, 0);
+    let mut table = new_table(markdown, heading, |_| false);
     for at in &figure.values {
         let mut cells = vec![at.to_string()];
         for column in &columns {

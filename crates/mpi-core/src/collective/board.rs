@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! barrier, allgather, alltoall     everyone shows, everyone reads                        1 step
-//! broadcast                        the root shows, all others read                       1 step per piece
+//! broadcast                        the root shows, all others read                       1 step
 //! allreduce, short                 everyone shows, everyone reduces everything           1 step
 //! allreduce, long                  everyone shows a piece, each reduces a part of it     2 steps per piece
 //!                                  and shows that, everyone reads the parts
@@ -33,6 +33,8 @@ const BCAST_MAX_BYTES: u64 = 32 << 10;
 const ALLGATHER_MAX_BYTES: u64 = 32 << 10;
 /// Longest block of an alltoall.
 const ALLTOALL_MAX_BYTES: u64 = 16 << 10;
+/// Longest content of an alltoall: below the longest step, so that content that was cut to that is seen to be wrong.
+const CONTENT_MAX_BYTES: u64 = BOARD_STEP_BYTES as u64 - 1;
 /// Up to so many bytes of all inputs together, every member reduces everything.
 const REDUCE_ALL_MAX_BYTES: u64 = 16 << 10;
 /// Bytes reduced at a time: operand and value stay in a first-level cache.
@@ -77,7 +79,7 @@ impl<'a> Plan<'a> {
             }
             Arguments::Alltoall { send, recv }
                 if within(recv.count, recv.datatype.size(), ALLTOALL_MAX_BYTES)
-                    && within(recv.count * u64::from(comm.size()), recv.datatype.size(), BOARD_STEP_BYTES as u64) =>
+                    && within(recv.count * u64::from(comm.size()), recv.datatype.size(), CONTENT_MAX_BYTES) =>
             {
                 (Plan::Alltoall { send: send.as_ref(), recv }, Collective::Alltoall)
             }
@@ -147,7 +149,7 @@ impl Table<'_> {
             Some(send) => send.memory.send(0, send.count, &send.datatype),
             None => memory.send(block(self.me()), *count, datatype),
         };
-        let step = self.show_common(&own, &SendBuf::empty());
+        let step = self.show_common(&cut(&own), &SendBuf::empty());
         let outcome = (0..self.size()).filter(|rank| send.is_some() || *rank != self.me()).try_for_each(|rank| {
             let mut into = memory.recv(block(rank), *count, datatype);
             self.read_whole(rank, step, len_bytes, &mut into, "MPI_Allgather")
@@ -165,11 +167,11 @@ impl Table<'_> {
         let block_bytes = (count * datatype.size()) as usize;
         let ranks = self.size() as u64;
         let all = match send {
-            Some(send) => send.memory.send(0, send.count * ranks, &send.datatype),
+            Some(send) => send.memory.send(0, send.count.saturating_mul(ranks), &send.datatype),
             None => memory.send(0, count * ranks, datatype),
         };
         let len_bytes = block_bytes * self.size();
-        let step = self.show_common(&all, &SendBuf::empty());
+        let step = self.show_common(&cut(&all), &SendBuf::empty());
         let outcome = (0..self.size()).try_for_each(|rank| {
             self.expect(rank, step, len_bytes, "MPI_Alltoall")?;
             let mut into = memory.recv(rank as i64 * *count as i64 * datatype.extent(), *count, datatype);
@@ -330,6 +332,12 @@ impl Table<'_> {
     fn size(self) -> usize {
         self.comm.size() as usize
     }
+}
+
+/// What of a send buffer can be shown. One that is longer does not fit the receive buffers: every member sees that its
+/// length is not what it expects.
+fn cut(content: &SendBuf) -> SendBuf {
+    content.slice(0, BOARD_STEP_BYTES as u64)
 }
 
 /// Some elements of a reduction.

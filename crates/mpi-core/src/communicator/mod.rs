@@ -95,7 +95,8 @@ struct Details {
 const CREATION_TAGS: i32 = TAG_UB + 1;
 /// Tags from here up to those of [`TagPool`](crate::partitioned::TagPool) open partitioned communication.
 const GREETING_TAGS: i32 = 2 * CREATION_TAGS;
-/// Number of collective operations of one sequence after which their tags repeat.
+/// Number of collective operations of one sequence after which their tags repeat: a quarter of the tags for each,
+/// though there are three, so that it is a power of two.
 const SEQUENCE_TURNS: u32 = (TAG_UB as u32 + 1) / (4 * TAG_OFFSETS_MAX);
 
 /// Collective operations that members call in the same order. Those of different sequences never meet, so that a

@@ -51,7 +51,7 @@ impl Launch {
     pub fn within(mut self, world: &World) -> Self {
         self.process_count = Some(world.comm_world().size());
         self.thread_level = Some(world.thread_level());
-        self.initial_error_handler = world.comm_world().error_handler().as_predefined();
+        self.initial_error_handler = Some(world.initial_error_handler());
         self.host = Some(world.process_manager().processor_name());
         self
     }

@@ -36,6 +36,13 @@ pub const CATEGORIES: [Category; 5] = [
             "record",
             "message",
             "rendezvous",
+            "registration",
+            "registered",
+            "tuple",
+            "datatype",
+            "layout",
+            "credit",
+            "pool",
         ],
     },
     Category {

@@ -96,6 +96,7 @@ pub struct World {
     /// Called after polls while events of the engine are watched.
     watcher: Cell<Option<fn(&World)>>,
     thread_level: ThreadLevel,
+    initial_errors: Cell<Predefined>,
     process: Box<dyn ProcessManager>,
     /// The counters have been shown.
     has_reported: Cell<bool>,
@@ -127,6 +128,7 @@ impl World {
             fruitless_count: Cell::new(0),
             watcher: Cell::new(None),
             thread_level,
+            initial_errors: Cell::new(Predefined::Fatal),
             process,
             has_reported: Cell::new(false),
             comm_world: Comm::predefined_world(rank, size, &commons),
@@ -145,9 +147,15 @@ impl World {
     ///
     /// MPI: §11.8.4 `mpi_initial_errhandler`
     pub fn set_initial_error_handler(&self, which: Predefined) {
+        self.initial_errors.set(which);
         for comm in [&self.comm_world, &self.comm_self] {
             comm.set_error_handler(ErrorHandler::predefined(which));
         }
+    }
+
+    /// What the predefined communicators did with errors when they were made.
+    pub(crate) fn initial_error_handler(&self) -> Predefined {
+        self.initial_errors.get()
     }
 
     /// The communicator of all processes.

@@ -24,6 +24,7 @@ pub fn cases() -> Vec<Case> {
             under(workshop, &["taskset", "-c", "0"], 4, &["random", "coll_reduce"])
         })
         .quick(true),
+        Case::that_may_skip("surroundings/uneven-cores", uneven_cores).quick(true),
         Case::that_may_skip("surroundings/no-dev-shm", |workshop| {
             let script = "mount -t tmpfs -o ro,size=4k none /dev/shm && ! touch /dev/shm/x 2>/dev/null && exec \"$@\"";
             unshared(workshop, "-m", script)
@@ -58,6 +59,18 @@ fn under(workshop: &Workshop, words: &[&str], ranks: u32, programs: &[&str]) -> 
         let program = workshop.program(name)?;
         Job::of(ranks)
             .with(|command| command.arg(program).under(words).limit(Duration::from_secs(120)))
+            .run_saying("No Errors")?;
+    }
+    Ok(Verdict::Passed)
+}
+
+/// The first process may run on one core, the others on all: they choose the same algorithms all the same.
+fn uneven_cores(workshop: &Workshop) -> Result<Verdict> {
+    let script = "test \"$PMI_RANK\" = 0 && exec taskset -c 0 \"$@\"; exec \"$@\"";
+    for name in ["coll_boards", "coll_reduce"] {
+        let program = workshop.program(name)?;
+        Job::of(2)
+            .with(|command| command.args(["sh", "-c", script, "sh"]).arg(program).limit(Duration::from_secs(120)))
             .run_saying("No Errors")?;
     }
     Ok(Verdict::Passed)

@@ -1,0 +1,32 @@
+/* Members of a collective that do not agree about sizes: all of them learn it, and the next collective works. */
+#include "check.h"
+
+enum { longest = 300000 };
+
+static int in[longest], out[longest];
+
+/* The next collective finds everyone at the same step. */
+static void go_on(void)
+{
+    int sum = 0;
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    OK(MPI_Allreduce(&world_rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+    CHECK(sum == world_size * (world_size - 1) / 2);
+}
+
+int main(int argc, char **argv)
+{
+    start(&argc, &argv);
+    for (int i = 0; i < 20; i++) go_on();
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    /* Less, more, and more than any memory for it: rank 0 sends so much where all expect one number. */
+    const int counts[] = {0, 2, longest / world_size};
+    for (size_t at = 0; at < sizeof counts / sizeof *counts; at++) {
+        int count = world_rank == 0 ? counts[at] : 1;
+        CHECK(class_of(MPI_Allgather(in, count, MPI_INT, out, 1, MPI_INT, MPI_COMM_WORLD)) == MPI_ERR_TRUNCATE);
+        go_on();
+        CHECK(class_of(MPI_Alltoall(in, count, MPI_INT, out, 1, MPI_INT, MPI_COMM_WORLD)) == MPI_ERR_TRUNCATE);
+        go_on();
+    }
+    return finish();
+}
