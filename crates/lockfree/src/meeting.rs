@@ -11,20 +11,21 @@
 //!   fill (receive): result, Filled             finish (send): result, Filled
 //! ```
 //! The lists of a queue change under its latch only, for a few stores; nobody waits for the latch here: [`Held`] says
-//! whose it is, and a holder that has died is relieved by [`Meeting::seize`], which makes the lists whole again. A slot
-//! that was taken belongs to who took it until it is filled. Links, counts and lengths come from other processes: they
-//! are checked, and walks have an end.
+//! whose it is, and a holder that has died is relieved by [`Meeting::seize`], which makes the lists whole again. One
+//! that is stopped between those stores is waited for until it goes on or dies: it may still store. A slot that was
+//! taken belongs to who took it until it is filled; it is marked so before it leaves its list, so that at no moment it
+//! stands nowhere. Links, counts and lengths come from other processes: they are checked, and walks have an end.
 
 use base::sync::Ordering;
 
 use crate::{CACHE_LINE_BYTES, SharedMemory};
 
 /// Queues of a process, at most.
-pub const QUEUES_MAX: u32 = 1024;
+pub const QUEUES_MAX: u32 = if cfg!(loom) { 1 } else { 1024 };
 /// Receives a process shows, at most.
-pub const RECEIVES_MAX: u32 = 1 << 14;
+pub const RECEIVES_MAX: u32 = if cfg!(loom) { 1 } else { 1 << 14 };
 /// Sends of a process that wait, at most.
-pub const SENDS_MAX: u32 = 1 << 12;
+pub const SENDS_MAX: u32 = if cfg!(loom) { 1 } else { 1 << 12 };
 /// Ranges of memory of a receive or a send, at most.
 pub const RANGES_MAX: usize = 4;
 
@@ -33,7 +34,7 @@ const SLOT_BYTES: usize = 2 * CACHE_LINE_BYTES;
 const RECEIVES: usize = QUEUES_MAX as usize * QUEUE_BYTES;
 const SENDS: usize = RECEIVES + RECEIVES_MAX as usize * SLOT_BYTES;
 const BITS: usize = SENDS + SENDS_MAX as usize * SLOT_BYTES;
-const BIT_WORDS: usize = QUEUES_MAX as usize / 64;
+const BIT_WORDS: usize = (QUEUES_MAX as usize).div_ceil(64);
 
 /// Of a queue.
 const LATCH: usize = 8;
@@ -73,9 +74,16 @@ struct List {
 const SHOWN: List = List { head: 24, tail: 40, slots: RECEIVES, max: RECEIVES_MAX };
 const WAITING: List = List { head: 32, tail: 48, slots: SENDS, max: SENDS_MAX };
 
-/// The latch of the queue is held by this process.
+/// The latch of the queue is held: what stands in it, which another process wrote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Held(pub u32);
+pub struct Held(pub u64);
+
+impl Held {
+    /// By which process; `None` if no process writes that.
+    pub fn holder(self) -> Option<u32> {
+        u32::try_from(self.0.checked_sub(1)?).ok()
+    }
+}
 
 /// A queue of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -170,12 +178,14 @@ impl Meeting {
     pub fn close(&self, index: u32) -> Result<Vec<SlotName>, Held> {
         let latch = self.latch(self.me, index)?;
         latch.word(0).store(0, Ordering::Relaxed);
-        for slot in (0..STEPS_MAX).map_while(|_| latch.pop(SHOWN)) {
+        for slot in (0..STEPS_MAX).map_while(|_| latch.head(SHOWN)) {
             self.set_state(SHOWN, slot, FREE);
+            latch.pop(SHOWN);
         }
         let mut waited = Vec::new();
-        for slot in (0..STEPS_MAX).map_while(|_| latch.pop(WAITING)) {
+        for slot in (0..STEPS_MAX).map_while(|_| latch.head(WAITING)) {
             self.set_state(WAITING, slot, TAKEN | u64::from(self.me) << 8);
+            latch.pop(WAITING);
             waited.push(slot);
         }
         Ok(waited)
@@ -195,9 +205,7 @@ impl Meeting {
                 Some(_) => return Ok(Shown::TooShort),
                 None => {}
             }
-            latch.pop(WAITING);
-            if let (Some(waiting), LISTED) = (waiting, self.state(WAITING, first) & STATE_MASK) {
-                self.set_state(WAITING, first, TAKEN | u64::from(self.me) << 8);
+            if let (Some(waiting), true) = (waiting, self.take_first(&latch, WAITING, first)) {
                 self.set_state(SHOWN, own, TAKEN | u64::from(self.me) << 8);
                 return Ok(Shown::Met(first, waiting));
             }
@@ -237,9 +245,7 @@ impl Meeting {
                 }
                 return Ok(Offer::TooLong);
             }
-            latch.pop(SHOWN);
-            if let (Some(shown), LISTED) = (shown, self.state(SHOWN, first) & STATE_MASK) {
-                self.set_state(SHOWN, first, TAKEN | u64::from(self.me) << 8);
+            if let (Some(shown), true) = (shown, self.take_first(&latch, SHOWN, first)) {
                 return Ok(Offer::Met(first, shown));
             }
         }
@@ -309,19 +315,31 @@ impl Meeting {
         self.taker(WAITING, slot)
     }
 
-    /// Relieves `dead` of the latch of a queue and makes the queue's lists whole; the caller has seen it die.
+    /// Relieves `dead` of the latch of a queue and makes the queue's lists whole; the caller has seen its holder die, or
+    /// it names none.
     pub fn seize(&self, queue: QueueName, dead: Held) {
         let Some(part) = self.parts.get(queue.owner as usize) else { return };
         let base = (queue.index % QUEUES_MAX) as usize * QUEUE_BYTES;
-        let (held, own) = (u64::from(dead.0) + 1, u64::from(self.me) + 1);
         // Acquire: as far as the dead one came is seen.
-        if part.word(base + LATCH).compare_exchange(held, own, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        let own = u64::from(self.me) + 1;
+        if part.word(base + LATCH).compare_exchange(dead.0, own, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return;
         }
         let latch = Latch { meeting: self, part, base };
         for list in [SHOWN, WAITING] {
             latch.mend(list);
         }
+    }
+
+    /// Takes the first slot out of its list; it is the caller's then, if it was whole. Marked first: who dies between the
+    /// two leaves a slot that is found to be its, and [`Latch::mend`] drops it.
+    fn take_first(&self, latch: &Latch<'_>, list: List, first: SlotName) -> bool {
+        let is_listed = self.state(list, first) & STATE_MASK == LISTED;
+        if is_listed {
+            self.set_state(list, first, TAKEN | u64::from(self.me) << 8);
+        }
+        latch.pop(list);
+        is_listed
     }
 
     fn unlist(&self, queue: QueueName, list: List, slot: u32) -> Result<bool, Held> {
@@ -365,7 +383,7 @@ impl Meeting {
         // Acquire: what the last holder did is seen. Pairs with the release in `drop`.
         match part.word(base + LATCH).compare_exchange(0, self.me as u64 + 1, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => Ok(Latch { meeting: self, part, base }),
-            Err(holder) => Err(Held((holder - 1) as u32)),
+            Err(held) => Err(Held(held)),
         }
     }
 
@@ -658,10 +676,11 @@ mod tests {
         sides[1].set_state(SHOWN, SlotName { process: 0, index: 1 }, TAKEN | 1 << 8);
         latch.word(SHOWN.tail).store(0, Ordering::Relaxed);
         std::mem::forget(latch);
-        assert_eq!(sides[0].hide(5, 0), Err(Held(1)));
-        sides[0].seize(QUEUE, Held(0));
-        assert_eq!(sides[0].hide(5, 0), Err(Held(1)), "it is another's");
+        let held = sides[0].hide(5, 0).expect_err("it is held");
+        assert_eq!(held.holder(), Some(1));
         sides[0].seize(QUEUE, Held(1));
+        assert_eq!(sides[0].hide(5, 0), Err(held), "it is another's");
+        sides[0].seize(QUEUE, held);
         assert_eq!(sides[0].filler(1), Some(1));
         for expected in [0, 2] {
             let met = sides[1].offer(QUEUE, 9, 0, &content(8, 0)).expect("free");
@@ -669,8 +688,67 @@ mod tests {
         }
     }
 
+    /// Dies after `accesses` accesses to shared memory in the midst of `work`.
+    fn killed<T>(accesses: u32, work: impl FnOnce() -> T) {
+        crate::shared::dying::AFTER.set(Some(accesses));
+        work();
+        crate::shared::dying::AFTER.set(None);
+    }
+
+    #[test]
+    fn whoever_dies_at_any_moment_leaves_each_slot_listed_or_its_own() {
+        for accesses in 0..60 {
+            let sides = meetings(2);
+            sides[0].open(5, 3, 9).expect("nobody else");
+            for slot in 0..2 {
+                sides[0].show(5, slot, &content(8, 0)).expect("nobody else");
+            }
+            killed(accesses, || sides[1].offer(QUEUE, 9, 0, &content(8, 0)));
+            sides[0].seize(QUEUE, Held(2));
+            let left: Vec<u32> = (0..2).filter(|slot| sides[0].filler(*slot).is_none()).collect();
+            for slot in left {
+                let met = sides[1].offer(QUEUE, 9, 0, &content(8, 0));
+                assert!(matches!(met, Ok(Offer::Met(found, _)) if found.index == slot), "after {accesses}: {met:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_owner_that_dies_at_any_moment_leaves_each_send_listed_or_its_own() {
+        for accesses in 0..60 {
+            for closes in [false, true] {
+                let sides = meetings(3);
+                sides[0].open(5, 3, 9).expect("nobody else");
+                for slot in 0..2 {
+                    sides[1].offer(QUEUE, 9, slot, &content(8, 0)).expect("nobody else");
+                }
+                killed(accesses, || {
+                    if closes { sides[0].close(5).is_ok() } else { sides[0].show(5, 0, &content(8, 0)).is_ok() }
+                });
+                sides[1].seize(QUEUE, Held(1));
+                let at = |slot| SlotName { process: 1, index: slot };
+                let latch = sides[1].latch(0, 5).expect("free");
+                for slot in 0..2 {
+                    let is_listed = std::iter::successors(latch.head(WAITING), |here| latch.next(WAITING, *here))
+                        .take(3)
+                        .any(|here| here == at(slot));
+                    assert_eq!(is_listed, sides[1].mover(slot).is_none(), "after {accesses}, slot {slot}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn whatever_stands_in_shared_memory_is_survived() {
+        for value in [u64::MAX, 1 << 32, 1 << 32 | 1, 1 << 32 | 2047, 2 << 32 | 1, 3] {
+            let sides = meetings(2);
+            sides[0].open(5, 3, 9).expect("nobody else");
+            sides[0].parts[0].word(5 * QUEUE_BYTES + LATCH).store(value, Ordering::Relaxed);
+            let held = sides[1].offer(QUEUE, 9, 0, &content(8, 0)).expect_err("it is held");
+            assert_eq!(held.holder(), u32::try_from(value - 1).ok(), "{value:x}");
+            sides[1].seize(QUEUE, held);
+            assert_eq!(sides[1].offer(QUEUE, 9, 0, &content(8, 0)), Ok(Offer::Waits), "{value:x}");
+        }
         for value in [u64::MAX, 1 << 32, 1 << 32 | 1, 1 << 32 | 2047, 2 << 32 | 1, 3] {
             let sides = meetings(2);
             sides[0].open(5, 3, 9).expect("nobody else");

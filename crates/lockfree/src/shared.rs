@@ -5,6 +5,34 @@ pub use model::SharedMemory;
 #[cfg(not(loom))]
 pub use real::SharedMemory;
 
+/// Tests let a process die between two accesses to words: what it does afterwards comes to nothing.
+#[cfg(all(test, not(loom)))]
+pub(crate) mod dying {
+    use std::cell::Cell;
+
+    use base::sync::AtomicU64;
+
+    thread_local! {
+        /// Accesses that this thread has left, if it is to die.
+        pub(crate) static AFTER: Cell<Option<u32>> = const { Cell::new(None) };
+    }
+
+    pub(super) fn is_dead() -> bool {
+        match AFTER.get() {
+            Some(0) => true,
+            left => {
+                AFTER.set(left.map(|left| left - 1));
+                false
+            }
+        }
+    }
+
+    /// A word that nobody else sees.
+    pub(super) fn nowhere() -> &'static AtomicU64 {
+        Box::leak(Box::new(AtomicU64::new(0)))
+    }
+}
+
 #[cfg(not(loom))]
 mod real {
     use std::any::Any;
@@ -71,6 +99,10 @@ mod real {
         #[inline]
         pub fn word(&self, offset: usize) -> &AtomicU64 {
             assert!(offset.is_multiple_of(8) && offset + 8 <= self.len_bytes, "the word is inside the memory");
+            #[cfg(test)]
+            if super::dying::is_dead() {
+                return super::dying::nowhere();
+            }
             // SAFETY: inside the mapping, aligned, and only ever accessed as an atomic.
             unsafe { self.start.add(offset).cast::<AtomicU64>().as_ref() }
         }

@@ -51,19 +51,21 @@ impl ShmBoard {
         Some(Self { segment, me, meeting, doorbells, free_receives, free_sends, promised: 0 })
     }
 
-    /// Does `work`, which is a few stores, as soon as nobody else holds the queue's latch.
+    /// Does `work`, which is a few stores, as soon as nobody else holds the queue's latch. A holder that is stopped is
+    /// waited for: it may go on with its stores at any moment.
     fn latched<T>(&self, queue: QueueName, work: impl Fn(&Meeting) -> Result<T, Held>) -> T {
         for turn in 0u32.. {
-            let Held(holder) = match work(&self.meeting) {
+            let held = match work(&self.meeting) {
                 Ok(done) => return done,
                 Err(held) => held,
             };
             if turn < 100 {
                 std::hint::spin_loop();
-            } else if self.lives(holder) {
+            } else if held.holder().is_some_and(|holder| holder != self.me && self.lives(holder)) {
                 std::thread::sleep(Duration::from_micros(20));
             } else {
-                self.meeting.seize(queue, Held(holder));
+                // Its holder is dead, or a broken process wrote what no holder does.
+                self.meeting.seize(queue, held);
             }
         }
         unreachable!("a holder lets go or dies")
