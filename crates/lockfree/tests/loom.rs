@@ -4,8 +4,10 @@
 #![cfg(loom)]
 
 use base::sync::Ordering;
+use lockfree::meeting::{Content, Held, Offer, QueueName, Shown, SlotName};
 use lockfree::{
-    Barrier, BlockReceiver, BlockSender, Board, ClaimCell, Doorbell, Engagement, PublishedTable, Record, SharedMemory,
+    Barrier, BlockReceiver, BlockSender, Board, ClaimCell, Doorbell, Engagement, Meeting, PublishedTable, Record,
+    SharedMemory,
 };
 use loom::thread;
 
@@ -156,5 +158,88 @@ fn a_step_on_a_board_is_read_before_it_is_overwritten() {
             owner.show(step, 8, reader.finished(), |space| space.fill(step as u8));
         }
         reading.join().unwrap();
+    });
+}
+
+/// What a receive or a send says in the models of the meeting.
+fn said(word: u64) -> Content {
+    Content { len_bytes: 8, ranges: [(64, 8), (0, 0), (0, 0), (0, 0)], count: 1, words: [word, 0], patient: false }
+}
+
+/// As soon as nobody else holds the latch.
+fn latched<T>(work: impl Fn() -> Result<T, Held>) -> T {
+    loop {
+        match work() {
+            Ok(done) => return done,
+            Err(_) => thread::yield_now(),
+        }
+    }
+}
+
+#[test]
+fn a_receive_and_a_send_meet_once_and_see_what_the_other_said() {
+    const QUEUE: QueueName = QueueName { owner: 0, index: 0, generation: 1 };
+    model(|| {
+        let parts: Vec<_> = (0..2).map(|_| SharedMemory::private(Meeting::FOOTPRINT)).collect();
+        let [owner, sender] = [0, 1].map(|me| Meeting::new(parts.clone(), me));
+        assert_eq!(owner.open(0, 1, 7), Ok(true));
+        let sending = thread::spawn(move || {
+            let offered = latched(|| sender.offer(QUEUE, 7, 0, &said(5)));
+            match offered {
+                Offer::Met(receive, content) => {
+                    assert_eq!((receive, content), (SlotName { process: 0, index: 0 }, said(3)));
+                    sender.fill(QUEUE, receive, [8, 5]);
+                }
+                Offer::Waits => {}
+                refused => panic!("{refused:?}"),
+            }
+            (sender, offered)
+        });
+        let shown = latched(|| owner.show(0, 0, &said(3)));
+        if let Shown::Met(send, content) = shown {
+            assert_eq!((send, content), (SlotName { process: 1, index: 0 }, said(5)));
+            owner.finish(send, [1, 3]);
+        }
+        let early = owner.filled(0);
+        let (sender, offered) = sending.join().unwrap();
+        match shown {
+            Shown::Met(..) => {
+                assert_eq!(offered, Offer::Waits);
+                assert_eq!(sender.finished(0), Some([1, 3]));
+            }
+            _ => {
+                assert!(matches!(offered, Offer::Met(..)), "{shown:?} {offered:?}");
+                assert_eq!(early.or_else(|| owner.filled(0)), Some([8, 5]));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_receive_whose_queue_is_told_is_filled() {
+    const QUEUE: QueueName = QueueName { owner: 0, index: 0, generation: 1 };
+    model(|| {
+        let parts: Vec<_> = (0..2).map(|_| SharedMemory::private(Meeting::FOOTPRINT)).collect();
+        let [owner, sender] = [0, 1].map(|me| Meeting::new(parts.clone(), me));
+        assert_eq!(owner.open(0, 1, 7), Ok(true));
+        assert_eq!(owner.show(0, 0, &said(3)), Ok(Shown::Waits));
+        let sending = thread::spawn(move || {
+            let Ok(Offer::Met(receive, _)) = sender.offer(QUEUE, 7, 0, &said(5)) else { panic!("it is shown") };
+            sender.fill(QUEUE, receive, [8, 5]);
+        });
+        let mut told = 0;
+        for _ in 0..2 {
+            owner.take_filled(|_| {
+                told += 1;
+                assert_eq!(owner.filled(0), Some([8, 5]));
+            });
+            thread::yield_now();
+        }
+        sending.join().unwrap();
+        owner.take_filled(|_| {
+            told += 1;
+            assert_eq!(owner.filled(0), Some([8, 5]));
+        });
+        assert_eq!(told, 1, "once");
     });
 }
