@@ -14,17 +14,18 @@
 //! The sequence is odd *before* the read that lets the program go on. So whoever asks after its `munmap` has returned
 //! finds it odd or further: a change whose end the program has seen is never missed.
 //!
-//! The watcher neither allocates nor frees: either could change the map and would wait for itself. It takes no
-//! signals. A child that is forked has no watch over its copy, and its calls wait for nobody.
+//! The watcher neither allocates nor frees: either could change the map and would wait for itself. Hence the standard
+//! library's mutex, which is one word and never grows a list of those who wait. It takes no signals. A child that is
+//! forked has no watch over its copy, and its calls wait for nobody.
 
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use parking_lot::Mutex;
+use crate::signals::without_signals;
 
 /// Changes noted before they are asked for; more count as a change of everything.
 const NOTED_MAX: usize = 64;
@@ -54,6 +55,13 @@ struct Ranges {
     ranges: [(u64, u64); NOTED_MAX],
     /// There was no room: anything may have changed.
     overflowed: bool,
+}
+
+impl Noted {
+    fn ranges(&self) -> MutexGuard<'_, Ranges> {
+        // Nothing panics under the lock, and ranges are whole at any moment.
+        self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Ranges {
@@ -121,7 +129,7 @@ impl AddressWatch {
             let before = self.noted.sequence.load(Ordering::Acquire);
             if before.is_multiple_of(2) {
                 // Copied, so that whatever `changed` does (it may free memory) does not hold the watcher up.
-                let ranges = mem::replace(&mut *self.noted.ranges.lock(), Ranges::NONE);
+                let ranges = mem::replace(&mut *self.noted.ranges(), Ranges::NONE);
                 if self.noted.sequence.load(Ordering::Acquire) == before {
                     self.seen = before;
                 }
@@ -164,7 +172,7 @@ fn attend(descriptor: RawFd, stop: RawFd, noted: &Noted) {
         if ready > 0 {
             noted.sequence.fetch_add(1, Ordering::AcqRel);
             while let Some((start, end)) = read_change(descriptor) {
-                noted.ranges.lock().note(start, end);
+                noted.ranges().note(start, end);
             }
             // Release: the ranges are seen by whoever sees the even number.
             noted.sequence.fetch_add(1, Ordering::Release);
@@ -262,22 +270,6 @@ fn owned(descriptor: i32) -> io::Result<OwnedFd> {
     }
     // SAFETY: the kernel has just made it for us.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
-}
-
-/// Runs `work` with all signals blocked; a thread that it starts never takes any.
-fn without_signals<T>(work: impl FnOnce() -> T) -> T {
-    // SAFETY: a set of signals is plain data, filled by the next call.
-    let mut all: libc::sigset_t = unsafe { mem::zeroed() };
-    // SAFETY: as above.
-    let mut before: libc::sigset_t = unsafe { mem::zeroed() };
-    // SAFETY: `all` is a set of this frame.
-    unsafe { libc::sigfillset(&mut all) };
-    // SAFETY: both sets are of this frame.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before) };
-    let result = work();
-    // SAFETY: `before` was filled above.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
-    result
 }
 
 #[cfg(test)]

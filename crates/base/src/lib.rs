@@ -1,5 +1,6 @@
 //! What every floor stands on: configuration, limits, the gate round an engine,
-//! slabs with generations, the synchronisation shim, log lines, and a watch over the memory map.
+//! slabs with generations, the synchronisation shim, log lines, a watch over the memory map, and threads without
+//! signals.
 //!
 //! Floor: ground. Uses no other crate of the workspace.
 //!
@@ -26,6 +27,7 @@ pub mod descriptor;
 pub mod gate;
 pub mod log;
 pub mod memory;
+pub mod signals;
 pub mod slab;
 pub mod sync;
 
