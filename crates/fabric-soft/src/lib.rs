@@ -47,6 +47,8 @@ pub mod copying;
 pub mod link;
 pub mod loopback;
 mod numbered;
+#[cfg(test)]
+mod quiet;
 pub mod shm;
 pub mod sim;
 pub mod tcp;

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use base::signals::without_signals;
 use fabric::{
     Access, AddressHandle, AsynchronousEvent, Capabilities, CompletionQueue, Context, DatagramAddress, Endpoint,
     FabricError, LocalMemory, MemoryRegion, MultiQueueReceive, MulticastGroup, NotifyOn, ProtectionDomain, QueuePair,
@@ -37,7 +38,7 @@ struct Shared<L: Link> {
     bell: OwnedFd,
     /// Polls of the owner.
     polls: AtomicU64,
-    /// Until when the thread sleeps, in nanoseconds of the link's time.
+    /// Until when the thread sleeps, in nanoseconds of the link's time; 0 while it is up, or will be in a moment.
     asleep_until_ns: AtomicU64,
     is_over: AtomicBool,
 }
@@ -64,12 +65,12 @@ impl<L: Link + 'static> ThreadedContext<L> {
             adapter: Mutex::new(adapter),
             bell,
             polls: AtomicU64::new(0),
-            asleep_until_ns: AtomicU64::new(u64::MAX),
+            asleep_until_ns: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
         });
         let its = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("ferrovia-tcp".into());
-        let thread = thread.spawn(move || its.work(&link)).map_err(refused)?;
+        let thread = std::thread::Builder::new().name("ferrovia-adapter".into());
+        let thread = without_signals(|| thread.spawn(move || its.work(&link))).map_err(refused)?;
         Ok(Self { shared, capabilities, thread: Some(thread) })
     }
 
@@ -77,9 +78,11 @@ impl<L: Link + 'static> ThreadedContext<L> {
     fn with<T>(&mut self, work: impl FnOnce(&mut SoftContext<L>) -> T) -> T {
         let mut adapter = self.shared.lock();
         let done = work(&mut adapter);
-        let deadline = adapter.deadline().map_or(u64::MAX, nanoseconds);
+        // Looked at under the lock: a thread that is up will take it, and find the deadline, before it sleeps.
+        let asleep_until = self.shared.asleep_until_ns.load(Ordering::Acquire);
+        let rings = asleep_until > 0 && adapter.deadline().map_or(u64::MAX, nanoseconds) < asleep_until;
         drop(adapter);
-        if deadline < self.shared.asleep_until_ns.load(Ordering::Acquire) {
+        if rings {
             self.shared.ring();
         }
         done
@@ -157,7 +160,7 @@ impl<L: Link + 'static> Context for ThreadedContext<L> {
 
     fn poll(&mut self, queue: CompletionQueue, into: &mut [WorkCompletion]) -> Result<usize, FabricError> {
         self.shared.polls.fetch_add(1, Ordering::Relaxed);
-        self.shared.lock().poll(queue, into)
+        self.with(|adapter| adapter.poll(queue, into))
     }
 
     fn descriptor(&self, queue: CompletionQueue) -> Result<BorrowedFd<'_>, FabricError> {
@@ -311,5 +314,49 @@ impl<L: Link + 'static> Context for ThreadedContext<L> {
 
     fn next_event(&mut self) -> Option<AsynchronousEvent> {
         self.with(|adapter| adapter.next_event())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::quiet::{End, adapters, connect, takes_signals, teach};
+
+    /// Longer than anything but a hang takes.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn what_a_poll_leaves_for_later_is_done_by_the_thread_while_the_owner_computes() {
+        let [here, there] = adapters();
+        let (mut here, mut there) = connect(ThreadedContext::new(here).expect("a thread"), there);
+        teach(&mut here, &mut there, 10);
+        here.receive();
+        let start = Instant::now();
+        let acknowledged = |there: &mut End<_>| {
+            while !there.poll().contains(&1) {
+                assert!(start.elapsed() < PATIENCE, "nobody acknowledges");
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        };
+        // The thread has done what was left, and sleeps until it is rung.
+        acknowledged(&mut there);
+        while here.context.shared.asleep_until_ns.load(Ordering::Acquire) != u64::MAX {
+            assert!(start.elapsed() < PATIENCE, "the thread does not sleep");
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        there.send();
+        // The acknowledgement waits for a message to ride with, and none follows.
+        assert!(here.poll().contains(&2));
+        acknowledged(&mut there);
+    }
+
+    #[test]
+    fn the_thread_takes_no_signals() {
+        let [adapter, _] = adapters();
+        let _adapter = ThreadedContext::new(adapter).expect("a thread");
+        // The system keeps 15 characters of a name.
+        assert!(!takes_signals("ferrovia-adapte"));
     }
 }

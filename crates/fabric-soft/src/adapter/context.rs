@@ -14,7 +14,6 @@ use fabric::{
 
 use super::completion::Completions;
 use super::core::{InSeveral, MULTI_QUEUE_MAX, OWN, SharedReceives, Way};
-use super::initiator::Riders;
 use super::queue_pair::{QueuePairObject, Send};
 use super::receive::{Posted, Receive, ReceiveQueue};
 use super::{DEPTH_MAX, INLINE_MAX_BYTES, SCATTER_GATHER_MAX, SoftContext};
@@ -111,13 +110,13 @@ impl<L: Link> Context for SoftContext<L> {
     }
 
     fn arm(&mut self, queue: CompletionQueue, on: NotifyOn) -> Result<(), FabricError> {
+        self.completion_queue(queue)?;
+        // Sent first: what is sent may be what the next deadline is about.
+        self.send_held();
+        let (now, deadline) = (self.link.now(), self.deadline());
         let notifier = self.completion_queue(queue)?.notifier(self.link.descriptor())?;
-        let now = self.link.now();
-        let deadline = self.deadline();
         notifier.wake_after(deadline.map(|deadline| deadline.saturating_sub(now)));
         self.core.arm(queue, on);
-        self.core.send_answers(&mut self.link, Riders::GoAlone);
-        self.link.flush();
         self.link.prepare_sleep()
     }
 

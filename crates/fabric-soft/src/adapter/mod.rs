@@ -26,6 +26,7 @@ pub use self::queue_pair::WINDOW_MAX;
 use self::queue_pair::{QueuePairObject, READS_MAX};
 use self::regions::REGIONS_MAX;
 use self::responder::DATAGRAM_HEADER_BYTES;
+use self::riding::SOON;
 use crate::copying;
 use crate::link::{Link, LinkProperties, Responder};
 
@@ -89,20 +90,26 @@ impl<L: Link> SoftContext<L> {
 
     /// The next moment at which there may be something to do though nothing has come.
     pub(crate) fn deadline(&self) -> Option<Duration> {
-        [self.core.next_deadline(), self.link.deadline()].into_iter().flatten().min()
+        // Found only between two calls: who is about to sleep has sent what was held.
+        let held = self.core.holds_answers().then(|| self.link.now().saturating_add(SOON));
+        [self.core.next_deadline(), self.link.deadline(), held].into_iter().flatten().min()
+    }
+
+    /// Answers go that waited for a packet to ride with, and whatever the link holds back.
+    fn send_held(&mut self) {
+        self.core.send_answers(&mut self.link, Riders::GoAlone);
+        self.link.flush();
     }
 
     /// Does all there is to do; what comes from now on makes the link's descriptor readable.
     pub(crate) fn work_until_asleep(&mut self) {
         self.link.woken();
         self.progress();
-        self.core.send_answers(&mut self.link, Riders::GoAlone);
-        self.link.flush();
+        self.send_held();
         // A link that cannot be slept on has no descriptor either.
         let _ = self.link.prepare_sleep();
         self.progress();
-        self.core.send_answers(&mut self.link, Riders::GoAlone);
-        self.link.flush();
+        self.send_held();
     }
 
     /// Moves what has come, answers it, and starts what may start.
@@ -148,8 +155,7 @@ impl<L: Link> SoftContext<L> {
 /// Who waits for our answers is not left without them.
 impl<L: Link> Drop for SoftContext<L> {
     fn drop(&mut self) {
-        self.core.send_answers(&mut self.link, Riders::GoAlone);
-        self.link.flush();
+        self.send_held();
     }
 }
 

@@ -14,7 +14,7 @@ use crate::link::{Link, LinkPeer};
 /// Requests that are acknowledged later carry no more than this, in bytes.
 pub(super) const SHORT_MAX_BYTES: u64 = 4096;
 /// A request that follows within this is soon.
-const SOON: Duration = Duration::from_micros(50);
+pub(super) const SOON: Duration = Duration::from_micros(50);
 /// How often in a row one must have followed soon.
 const SCORE_MIN: u8 = 4;
 /// Requests whose acknowledgement waits, at most.
@@ -80,14 +80,23 @@ impl Core {
             state.riding.held = 0;
             state.riding.is_new = false;
             // What there is no room for stays in its queue.
-            self.send_answers_to(link, peer, true);
+            if self.send_answers_to(link, peer, true) {
+                self.answering.retain(|other| *other != peer);
+            }
         }
+    }
+
+    /// True if an acknowledgement waits for a packet to ride with; not for what the link has no room for.
+    pub(super) fn holds_answers(&self) -> bool {
+        let is_held = |peer: &LinkPeer| self.peers.get(peer.0 as usize).is_some_and(|state| state.riding.held > 0);
+        self.answering.iter().any(is_held)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quiet::{adapters, connect, teach};
 
     #[test]
     fn waiting_is_learnt_and_unlearnt() {
@@ -104,5 +113,26 @@ mod tests {
         riding.since = Some(at(9000));
         riding.followed(at(9100));
         assert_eq!(riding.score, 0);
+    }
+
+    #[test]
+    fn a_peer_whose_answers_have_ridden_is_not_listed_any_more() {
+        let [here, there] = adapters();
+        let (mut here, mut there) = connect(here, there);
+        teach(&mut here, &mut there, 40);
+        for end in [&here, &there] {
+            assert!(end.context.core.answering.len() <= 1, "{:?}", end.context.core.answering);
+        }
+    }
+
+    #[test]
+    fn what_rides_is_due_soon_until_it_is_sent() {
+        let [here, there] = adapters();
+        let (mut here, mut there) = connect(here, there);
+        teach(&mut here, &mut there, 10);
+        let now = here.context.link.now();
+        assert_eq!(here.context.deadline(), Some(now + SOON));
+        here.context.send_held();
+        assert_eq!(here.context.deadline(), None, "who sleeps now is not woken for it");
     }
 }

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use base::signals::without_signals;
 use fabric::{FabricError, Ticket};
 use lockfree::Doorbell;
 use rustix::event::{EventfdFlags, eventfd};
@@ -48,7 +49,9 @@ impl Sleeper {
     pub(super) fn watch(&mut self) -> Result<(), FabricError> {
         if self.thread.is_none() {
             let shared = Arc::clone(&self.shared);
-            let thread = std::thread::Builder::new().name("ferrovia-bell".into()).spawn(move || shared.run());
+            let thread = without_signals(|| {
+                std::thread::Builder::new().name("ferrovia-bell".into()).spawn(move || shared.run())
+            });
             let reason = |error: std::io::Error| FabricError::System {
                 operation: "starting the thread that watches the doorbell",
                 reason: error.to_string(),
@@ -110,5 +113,20 @@ impl Shared {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockfree::{Barrier, SharedMemory};
+
+    use super::*;
+
+    #[test]
+    fn the_thread_takes_no_signals() {
+        let doorbell = Doorbell::new(SharedMemory::private(Doorbell::FOOTPRINT), Barrier::Own);
+        let mut sleeper = Sleeper::new(doorbell).expect("a bell");
+        sleeper.watch().expect("a thread");
+        assert!(!crate::quiet::takes_signals("ferrovia-bell"));
     }
 }

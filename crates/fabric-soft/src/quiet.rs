@@ -1,0 +1,143 @@
+//! For tests: a link on which answers ride, where it is always the same moment and whose descriptor tells of nothing, so
+//! that what happens does not depend on how fast the test runs; and two ends of a connection over it.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use fabric::{
+    CompletionQueue, ConnectOptions, Context, FabricError, Operation, Payload, QueuePair, QueuePairAttributes,
+    ReceiveRequest, SendRequest, WcStatus, WorkCompletion,
+};
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::SoftContext;
+use crate::link::{HEADER_BYTES, Link, LinkPeer, LinkProperties, Outgoing, Responder, SendOutcome};
+use crate::loopback::{LoopbackHub, LoopbackLink};
+
+pub(crate) struct Quiet {
+    below: LoopbackLink,
+    properties: LinkProperties,
+    never: OwnedFd,
+}
+
+impl Link for Quiet {
+    fn properties(&self) -> &LinkProperties {
+        &self.properties
+    }
+
+    fn address(&self) -> Vec<u8> {
+        self.below.address()
+    }
+
+    fn resolve(&mut self, address: &[u8]) -> Result<LinkPeer, FabricError> {
+        self.below.resolve(address)
+    }
+
+    fn send(&mut self, to: LinkPeer, header: &[u8; HEADER_BYTES], payload: Outgoing<'_>) -> SendOutcome {
+        self.below.send(to, header, payload)
+    }
+
+    fn progress(&mut self, responder: &mut dyn Responder) {
+        self.below.progress(responder);
+    }
+
+    fn now(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn recall(&mut self, address: u64, len_bytes: u64) {
+        self.below.recall(address, len_bytes);
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.never.as_fd())
+    }
+}
+
+/// One end.
+pub(crate) struct End<C> {
+    pub(crate) context: C,
+    completions: CompletionQueue,
+    qp: QueuePair,
+}
+
+/// Two adapters that are not connected yet.
+pub(crate) fn adapters() -> [SoftContext<Quiet>; 2] {
+    let hub = LoopbackHub::new();
+    [(); 2].map(|()| {
+        let below = hub.link().expect("a bell");
+        let properties = LinkProperties { answers_ride: true, ..below.properties().clone() };
+        let never = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("a descriptor");
+        SoftContext::new(Quiet { below, properties, never })
+    })
+}
+
+/// Their ends, connected.
+pub(crate) fn connect<A: Context, B: Context>(here: A, there: B) -> (End<A>, End<B>) {
+    let (mut here, mut there) = (End::new(here), End::new(there));
+    let ours = here.context.endpoint(here.qp).expect("an endpoint");
+    let theirs = there.context.endpoint(there.qp).expect("an endpoint");
+    let options = ConnectOptions::default();
+    fabric::connect(&mut here.context, here.qp, Some(theirs), &options).expect("connects");
+    fabric::connect(&mut there.context, there.qp, Some(ours), &options).expect("connects");
+    (here, there)
+}
+
+impl<C: Context> End<C> {
+    fn new(mut context: C) -> Self {
+        let domain = context.allocate_protection_domain().expect("a domain");
+        let completions = context.create_completion_queue(256).expect("a queue");
+        let qp = context.create_queue_pair(&QueuePairAttributes::new(domain, completions)).expect("a queue pair");
+        Self { context, completions, qp }
+    }
+
+    /// Posts a receive, number 2, for the next message.
+    pub(crate) fn receive(&mut self) {
+        assert_eq!(self.context.post_receive(self.qp, &[ReceiveRequest { id: 2, list: &[] }]), Ok(1));
+    }
+
+    /// Sends a message of no bytes, number 1.
+    pub(crate) fn send(&mut self) {
+        let request = SendRequest::new(1, Operation::Send, Payload::Memory(&[]));
+        assert_eq!(self.context.post_send(self.qp, &[request]), Ok(1));
+    }
+
+    /// The numbers of what is complete.
+    pub(crate) fn poll(&mut self) -> Vec<u64> {
+        let mut into = [WorkCompletion::default(); 8];
+        let count = self.context.poll(self.completions, &mut into).expect("a whole queue");
+        assert!(into[..count].iter().all(|done| done.status == WcStatus::Success), "{into:?}");
+        into[..count].iter().map(|done| done.id).collect()
+    }
+}
+
+/// Messages there and back until acknowledgements wait for the next to ride with.
+pub(crate) fn teach(here: &mut End<impl Context>, there: &mut End<impl Context>, turns: u32) {
+    for _ in 0..turns {
+        there.receive();
+        here.receive();
+        here.send();
+        assert!(there.poll().contains(&2));
+        there.send();
+        assert!(here.poll().contains(&2));
+    }
+}
+
+/// Whether the thread of this name takes SIGTERM, which programs handle.
+pub(crate) fn takes_signals(name: &str) -> bool {
+    const SIGTERM: u32 = 15;
+    loop {
+        for task in std::fs::read_dir("/proc/self/task").expect("it is there").flatten() {
+            // Threads of other tests may end meanwhile.
+            let read = |file| std::fs::read_to_string(task.path().join(file)).unwrap_or_default();
+            if read("comm").trim() == name {
+                let status = read("status");
+                let Some(blocked) = status.lines().find_map(|line| line.strip_prefix("SigBlk:")) else { continue };
+                let blocked = u64::from_str_radix(blocked.trim(), 16).expect("a set");
+                return blocked & 1 << (SIGTERM - 1) == 0;
+            }
+        }
+        // It names itself when it begins.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
