@@ -192,8 +192,12 @@ impl Core {
         let Some((_, completions)) = shared.xrc else { return };
         if filled.is_some_and(|filled| !filled.is_whole) {
             // The sender could not write here: its message comes as a packet, for the same receive.
-            shared.queue.posted.push_front(posted);
-            return self.leave_board(number);
+            // It stood before all that are hidden now.
+            self.leave_board(number);
+            if let Some(shared) = self.shared.get_mut(number) {
+                shared.queue.posted.push_front(posted);
+            }
+            return;
         }
         let receive = match posted {
             Posted::Here(receive) => {
@@ -284,11 +288,13 @@ impl Core {
     fn end_offered(&mut self) {
         self.board_turn = self.board_turn.wrapping_add(1);
         let looks = self.board_turn.is_multiple_of(TURNS_PER_LOOK);
-        for number in self.offering.clone() {
-            self.end_offered_of(number, looks);
+        // Ending a send lists none: what is put back is all there is.
+        let mut offering = std::mem::take(&mut self.offering);
+        for number in &offering {
+            self.end_offered_of(*number, looks);
         }
-        let queue_pairs = &self.queue_pairs;
-        self.offering.retain(|number| queue_pairs.get(*number).is_some_and(|qp| !qp.offered.is_empty()));
+        offering.retain(|number| self.queue_pairs.get(*number).is_some_and(|qp| !qp.offered.is_empty()));
+        self.offering = offering;
     }
 
     fn end_offered_of(&mut self, number: u32, looks: bool) {
@@ -378,5 +384,93 @@ impl Core {
                     && qp.state == QueuePairState::ReadyToSend
                     && qp.attributes.transport == Transport::XrcInitiator
             })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use base::memory::WriteRange;
+    use fabric::{CompletionQueue, ReceiveRequest};
+
+    use super::super::completion::Completions;
+    use super::super::core::SharedReceives;
+    use super::super::receive::ReceiveQueue;
+    use super::*;
+    use crate::link::Board;
+    use crate::numbered::handle;
+
+    /// A board whose first receive a sender takes and cannot write to.
+    struct Refusing {
+        shown: u32,
+        is_taken: Arc<AtomicBool>,
+    }
+
+    impl Board for Refusing {
+        fn open(&mut self, _: u32, _: u32, _: u32) -> bool {
+            true
+        }
+        fn close(&mut self, _: u32, _: u32) {}
+        fn show(&mut self, _: u32, _: &[WriteRange]) -> Option<u32> {
+            self.shown += 1;
+            Some(self.shown - 1)
+        }
+        fn hide(&mut self, _: u32, slot: u32) -> bool {
+            slot > 0
+        }
+        fn queues_filled(&mut self, into: &mut Vec<u32>) {
+            into.push(0);
+        }
+        fn filled(&mut self, slot: u32) -> Option<Filled> {
+            let note = Note { immediate: None, solicited: false, patient: false, qp: 0 };
+            let is_it = slot == 0 && self.is_taken.load(Ordering::Relaxed);
+            is_it.then_some(Filled { len_bytes: 0, note, is_whole: false })
+        }
+        fn is_abandoned(&mut self, _: u32, _: LinkPeer) -> bool {
+            false
+        }
+        fn settle(&mut self, _: u32) -> Option<Filled> {
+            None
+        }
+        fn offer(&mut self, _: &BoardTarget, _: &[ReadRange], _: Note) -> Offered {
+            Offered::NotHere
+        }
+        fn sent(&mut self, _: u32) -> Option<bool> {
+            None
+        }
+        fn withdraw(&mut self, _: &BoardTarget, _: u32) -> bool {
+            true
+        }
+        fn is_connected(&self, _: &BoardTarget) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn a_receive_that_could_not_be_written_to_stands_before_those_behind_it_again() {
+        let is_taken = Arc::new(AtomicBool::new(false));
+        let mut core = Core::new(Some(Box::new(Refusing { shown: 0, is_taken: Arc::clone(&is_taken) })));
+        let completions = CompletionQueue(handle(core.completions.insert(Completions::new(8)).expect("room")));
+        let mut queue = ReceiveQueue::new(8, 1);
+        let requests = [10, 11, 12].map(|id| ReceiveRequest { id, list: &[] });
+        assert_eq!(queue.post(&requests), Ok(3));
+        let (xrc, shown) = (Some((0, completions)), VecDeque::new());
+        let shared = SharedReceives { domain: 0, queue, xrc, limit: 0, on_board: true, shown };
+        let number = core.shared.insert(shared).expect("room");
+        core.show_posted(number);
+        assert_eq!(core.shared.get(number).map(|shared| shared.shown.len()), Some(3));
+        is_taken.store(true, Ordering::Relaxed);
+        core.look_at_board();
+        let posted = core.shared.get(number).map(|shared| &shared.queue.posted).expect("it is there");
+        let ids: Vec<u64> = posted
+            .iter()
+            .map(|posted| match posted {
+                Posted::Here(receive) => receive.id,
+                Posted::InSeveral(_) => panic!("none was posted so"),
+            })
+            .collect();
+        assert_eq!(ids, [10, 11, 12]);
     }
 }
