@@ -1,7 +1,7 @@
 //! Cross-memory attach: one copy straight between two processes, the peer's processor not involved.
 
 use base::memory::{ReadRange, WriteRange};
-use fabric::{DirectCopyError, RemotePiece};
+use fabric::{DirectCopyError, LocalPieces, RemotePiece};
 
 /// Pieces of a side in one system call.
 const LIST_MAX: usize = 256;
@@ -30,41 +30,44 @@ pub(super) unsafe fn write(pid: i32, local: usize, remote: u64, len: usize) -> R
     })
 }
 
-/// Copies `remote` of process `pid` to `local`, at most `list_max` pieces of a side at once.
+/// Copies between `local` and `remote` of process `pid`, at most `list_max` pieces of a side at once.
 ///
 /// # Safety
-/// All of `local` is writable and nobody else touches it.
-pub(super) unsafe fn read_pieces(
+/// All of `local` is readable; if it is copied to, it is writable and nobody else touches it.
+pub(super) unsafe fn copy_pieces(
     pid: i32,
-    local: &[WriteRange],
+    local: LocalPieces<'_>,
     remote: &[RemotePiece],
     list_max: usize,
 ) -> Result<(), DirectCopyError> {
-    let mine = Pieces::new(local, |range| (range.address(), range.len_bytes()));
-    transfer_pieces(mine, remote, list_max, |mine, theirs| {
-        let (mine_count, theirs_count) = (mine.len() as u64, theirs.len() as u64);
-        // SAFETY: `mine` is writable by this function's contract; `theirs` is checked by the kernel.
-        unsafe { libc::process_vm_readv(pid, mine.as_ptr(), mine_count, theirs.as_ptr(), theirs_count, 0) }
-    })
+    let step = |attach: Attach| {
+        move |mine: &[libc::iovec], theirs: &[libc::iovec]| {
+            let (mine_count, theirs_count) = (mine.len() as u64, theirs.len() as u64);
+            // SAFETY: `mine` may be used so by the outer function's contract; `theirs` is checked by the kernel.
+            unsafe { attach(pid, mine.as_ptr(), mine_count, theirs.as_ptr(), theirs_count, 0) }
+        }
+    };
+    match local {
+        LocalPieces::From(ranges) => {
+            let mine = Pieces::new(ranges, |range: ReadRange| (range.address(), range.len_bytes()));
+            transfer_pieces(mine, remote, list_max, step(libc::process_vm_writev))
+        }
+        LocalPieces::To(ranges) => {
+            let mine = Pieces::new(ranges, |range: WriteRange| (range.address(), range.len_bytes()));
+            transfer_pieces(mine, remote, list_max, step(libc::process_vm_readv))
+        }
+    }
 }
 
-/// Copies `local` to `remote` of process `pid`, at most `list_max` pieces of a side at once.
-///
-/// # Safety
-/// All of `local` is readable.
-pub(super) unsafe fn write_pieces(
-    pid: i32,
-    local: &[ReadRange],
-    remote: &[RemotePiece],
-    list_max: usize,
-) -> Result<(), DirectCopyError> {
-    let mine = Pieces::new(local, |range| (range.address(), range.len_bytes()));
-    transfer_pieces(mine, remote, list_max, |mine, theirs| {
-        let (mine_count, theirs_count) = (mine.len() as u64, theirs.len() as u64);
-        // SAFETY: `mine` is readable by this function's contract; `theirs` is checked by the kernel.
-        unsafe { libc::process_vm_writev(pid, mine.as_ptr(), mine_count, theirs.as_ptr(), theirs_count, 0) }
-    })
-}
+/// The system call, one way or the other.
+type Attach = unsafe extern "C" fn(
+    libc::pid_t,
+    *const libc::iovec,
+    libc::c_ulong,
+    *const libc::iovec,
+    libc::c_ulong,
+    libc::c_ulong,
+) -> isize;
 
 /// What is left of one side of a copy.
 struct Pieces<'a, T, F> {
@@ -113,27 +116,32 @@ fn transfer_pieces<T: Copy>(
     let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
     let (mut here, mut there) = ([nothing; LIST_MAX], [nothing; LIST_MAX]);
     let list_max = list_max.clamp(1, LIST_MAX);
+    // So that neither side begins with an empty piece: every step moves something then.
+    mine.advance(0);
+    theirs.advance(0);
     while !mine.pieces.is_empty() && !theirs.pieces.is_empty() {
         let (here_count, there_count) = (mine.list(&mut here[..list_max]), theirs.list(&mut there[..list_max]));
         let moved = step(&here[..here_count], &there[..there_count]);
-        if moved > 0 {
-            mine.advance(moved as usize);
-            theirs.advance(moved as usize);
-        } else if let Some(error) = refusal() {
-            return Err(error);
-        }
+        let moved = moved_bytes(moved)?;
+        mine.advance(moved);
+        theirs.advance(moved);
     }
     let even = mine.pieces.is_empty() && theirs.pieces.is_empty();
     if even { Ok(()) } else { Err(DirectCopyError::AccessError) }
 }
 
-/// Why the last system call moved nothing; `None` if it is to be repeated.
-fn refusal() -> Option<DirectCopyError> {
-    match std::io::Error::last_os_error().raw_os_error() {
-        Some(libc::EINTR) => None,
-        Some(libc::EPERM | libc::ENOSYS | libc::EACCES) => Some(DirectCopyError::Refused),
-        Some(libc::ESRCH) => Some(DirectCopyError::PeerGone),
-        _ => Some(DirectCopyError::AccessError),
+/// Bytes that a system call for more than none has moved; none if it is to be repeated.
+fn moved_bytes(returned: isize) -> Result<usize, DirectCopyError> {
+    match returned {
+        1.. => Ok(returned as usize),
+        // It was not refused, so there is no reason to be read, and asking again brings nothing else.
+        0 => Err(DirectCopyError::AccessError),
+        _ => match std::io::Error::last_os_error().raw_os_error() {
+            Some(libc::EINTR) => Ok(0),
+            Some(libc::EPERM | libc::ENOSYS | libc::EACCES) => Err(DirectCopyError::Refused),
+            Some(libc::ESRCH) => Err(DirectCopyError::PeerGone),
+            _ => Err(DirectCopyError::AccessError),
+        },
     }
 }
 
@@ -166,12 +174,7 @@ fn vectors(local: usize, remote: usize, len: usize) -> (libc::iovec, libc::iovec
 fn transfer(len: usize, mut step: impl FnMut(usize) -> isize) -> Result<(), DirectCopyError> {
     let mut done = 0;
     while done < len {
-        let moved = step(done);
-        if moved > 0 {
-            done += moved as usize;
-        } else if let Some(error) = refusal() {
-            return Err(error);
-        }
+        done += moved_bytes(step(done))?;
     }
     Ok(())
 }
@@ -196,7 +199,7 @@ mod tests {
                 .map(|chunk| RemotePiece { address: chunk.as_ptr() as u64, len_bytes: chunk.len() as u64 })
                 .collect();
             // SAFETY: the ranges are parts of the target, which nothing else touches.
-            let outcome = unsafe { read_pieces(me, &to, &from, list_max) };
+            let outcome = unsafe { copy_pieces(me, LocalPieces::To(&to), &from, list_max) };
             if outcome == Err(DirectCopyError::Refused) {
                 eprintln!("skipped: the kernel refuses cross-memory attach");
                 return;
@@ -204,8 +207,31 @@ mod tests {
             assert_eq!(outcome, Ok(()));
             assert!(target == source, "pieces of {mine} and {theirs}, {list_max} at once");
             // SAFETY: as above; here the target is shorter than the source.
-            let uneven = unsafe { read_pieces(me, &to[1..], &from, list_max) };
+            let uneven = unsafe { copy_pieces(me, LocalPieces::To(&to[1..]), &from, list_max) };
             assert_eq!(uneven, Err(DirectCopyError::AccessError));
+        }
+    }
+
+    /// Nor is what an earlier system call has left behind taken for its reason.
+    #[test]
+    fn pieces_without_bytes_are_passed_over() {
+        if let Err(why) = probe() {
+            return eprintln!("skipped: {why}");
+        }
+        let me = std::process::id() as i32;
+        let source = *b"abcdef";
+        for left_over in [libc::EPERM, libc::EINTR] {
+            let mut target = [0u8; 6];
+            // SAFETY: parts of the target, which nothing else touches.
+            let to = [(0, 0), (0, 0), (0, 2), (2, 0), (2, 4), (6, 0)]
+                .map(|(at, len): (usize, usize)| unsafe { WriteRange::new(target.as_mut_ptr().wrapping_add(at), len) });
+            let from = [(0, 0), (0, 3), (3, 0), (3, 0), (3, 3), (6, 0)]
+                .map(|(at, len_bytes)| RemotePiece { address: source.as_ptr() as u64 + at, len_bytes });
+            // SAFETY: this thread's own.
+            unsafe { *libc::__errno_location() = left_over };
+            // SAFETY: the ranges are parts of the target, which nothing else touches.
+            let outcome = unsafe { copy_pieces(me, LocalPieces::To(&to), &from, 1) };
+            assert_eq!((outcome, target), (Ok(()), source));
         }
     }
 }

@@ -100,8 +100,8 @@ impl MappedPeers for ShmPeers {
             return Err(DirectCopyError::Refused);
         }
         let pid = self.process_id(peer).ok_or(DirectCopyError::PeerGone)?;
-        let ends = copy.remote.iter().map(|piece| piece.address.checked_add(piece.len_bytes));
-        let end = ends.collect::<Option<Vec<u64>>>().and_then(|ends| ends.into_iter().max());
+        let mut ends = copy.remote.iter().map(|piece| piece.address.checked_add(piece.len_bytes));
+        let end = ends.try_fold(0, |last, end| Some(end?.max(last)));
         let start = copy.remote.iter().map(|piece| piece.address).min();
         let (Some(start), Some(end)) = (start, end) else { return Err(DirectCopyError::AccessError) };
         let write = matches!(copy.local, LocalPieces::From(_));
@@ -110,12 +110,8 @@ impl MappedPeers for ShmPeers {
         if !region_table_allows(&self.segment, peer, &around, end - start, write) {
             return Err(DirectCopyError::AccessError);
         }
-        match copy.local {
-            // SAFETY: the ranges were promised readable until this copy is over.
-            LocalPieces::From(local) => unsafe { cross_memory::write_pieces(pid, local, copy.remote, copy.list_max) },
-            // SAFETY: the ranges were promised writable, and left alone, until this copy is over.
-            LocalPieces::To(local) => unsafe { cross_memory::read_pieces(pid, local, copy.remote, copy.list_max) },
-        }
+        // SAFETY: the ranges were promised readable or writable, and left alone then, until this copy is over.
+        unsafe { cross_memory::copy_pieces(pid, copy.local, copy.remote, copy.list_max) }
     }
 
     fn deregister(&mut self, region: MemoryRegion) {
