@@ -249,8 +249,11 @@ impl Connection {
             let begun = match head.kind {
                 Kind::Acknowledge => None,
                 Kind::Ask => {
-                    let received = lane.received;
-                    self.say_head(Kind::Acknowledge, received);
+                    // What is to be written already is as good an answer; one that asks and does not read gets no more.
+                    if self.control.is_empty() {
+                        let received = lane.received;
+                        self.say_head(Kind::Acknowledge, received);
+                    }
                     None
                 }
                 Kind::Goodbye => return Err(Ending::PeerLeft),
@@ -416,4 +419,42 @@ fn add_places(placement: &Placement, arriving: &Arriving, parts: &mut SmallVec<[
         total += here;
     }
     total
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use super::super::frame::SHORT_BYTES;
+    use super::*;
+    use crate::link::HEADER_BYTES;
+
+    /// An adapter to which nothing comes.
+    struct Nobody;
+
+    impl Responder for Nobody {
+        fn begin(&mut self, _: LinkPeer, _: &[u8; HEADER_BYTES], _: u64) -> Placement {
+            panic!("no packet was sent")
+        }
+        fn finish(&mut self, _: LinkPeer) {}
+        fn lost(&mut self, _: LinkPeer) {}
+    }
+
+    #[test]
+    fn a_peer_that_asks_and_does_not_read_is_kept_one_answer() {
+        let (mut far, near) = UnixStream::pair().expect("a pair");
+        let at = At { peer: 0, lane: 0 };
+        let mut connection = Connection::new(near.into(), Stage::Live(at), Duration::ZERO);
+        connection.trust(at);
+        connection.stage = Stage::Live(at);
+        let mut peer = Peer::new([1; 16], Vec::new());
+        for _ in 0..100 {
+            let (ask, len) = Head { kind: Kind::Ask, received: 0 }.to_bytes();
+            far.write_all(&ask[..len]).expect("there is room");
+            assert!(connection.fill(None).is_ok());
+            assert!(matches!(connection.deliver(at, &mut peer, &mut Nobody), Ok(Step::NeedInput)));
+        }
+        assert_eq!(connection.control.len(), SHORT_BYTES);
+    }
 }

@@ -135,16 +135,20 @@ impl TcpLink {
 
     /// Something may have happened on a connection.
     pub(super) fn serve(&mut self, slot: usize, responder: &mut dyn Responder, now: Duration) {
+        self.serve_one(slot, responder, now);
+        // Lanes that waited for this one, or for one of those: a loop, for how many follow is the peer's to say.
+        while let Some(next) = self.again.pop() {
+            self.serve_one(next, responder, now);
+        }
+    }
+
+    fn serve_one(&mut self, slot: usize, responder: &mut dyn Responder, now: Duration) {
         let Some(mut connection) = self.connections[slot].take() else { return };
         let served = self.serve_taken(slot, &mut connection, responder, now);
         self.connections[slot] = Some(connection);
         match served {
             Ok(()) => self.watch(slot),
             Err(ending) => self.end(slot, ending, now),
-        }
-        // Lanes that waited for this one.
-        while let Some(slot) = self.again.pop() {
-            self.serve(slot, responder, now);
         }
     }
 

@@ -77,7 +77,8 @@ fn an_answering_process() {
     let endpoint = side.adapter.endpoint(side.qp).expect("an endpoint");
     let other: Endpoint = other.parse().expect("an endpoint");
     fabric::connect(&mut side.adapter, side.qp, Some(other), &ConnectOptions::default()).expect("connects");
-    println!("peer {endpoint} {} {}", side.region.address, side.region.rkey.0);
+    // On a line of its own, behind what the test harness has begun.
+    println!("\npeer {endpoint} {} {}", side.region.address, side.region.rkey.0);
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
         side.poll();
@@ -86,7 +87,7 @@ fn an_answering_process() {
 }
 
 /// A process killed when it is dropped.
-struct Answering(Child);
+pub struct Answering(Child);
 
 impl Drop for Answering {
     fn drop(&mut self) {
@@ -97,7 +98,7 @@ impl Drop for Answering {
 }
 
 /// The adapter and another process that is its peer, with the address and key of the peer's memory.
-fn with_answering(change: impl FnOnce(&mut TcpOptions)) -> (Side, Answering, fabric::RemoteMemory) {
+pub fn with_answering(change: impl FnOnce(&mut TcpOptions)) -> (Side, Answering, fabric::RemoteMemory) {
     let mut side = Side::new(1, change);
     let own = side.adapter.endpoint(side.qp).expect("an endpoint");
     let mut child = Command::new(std::env::current_exe().expect("this program"))

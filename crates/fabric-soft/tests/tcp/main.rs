@@ -8,16 +8,16 @@ mod side;
 mod speed;
 mod veth;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fabric::{ConnectOptions, Context, Endpoint, Operation, Payload, SendRequest, WcStatus, WorkCompletion};
+use fabric::{Context, Operation, Payload, SendRequest, WcStatus, WorkCompletion};
 use fabric_soft::tcp::TcpOptions;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use absence::with_answering;
 use side::{MEMORY_BYTES, PATIENCE, Side, join, take, until};
 
 /// One message from 0 to 1.
@@ -40,7 +40,7 @@ fn whatever_strangers_send_is_refused_and_the_job_goes_on() {
     join(&mut sides);
     message(&mut sides, 1);
     let socket = sides[1].socket();
-    let mut begun = b"FRVTCP\x00\x01".to_vec();
+    let mut begun = b"FRVTCP\x00\x02".to_vec();
     begun.resize(40, 7);
     for round in 0..40u64 {
         let mut stranger = TcpStream::connect(socket).expect("it listens");
@@ -179,42 +179,9 @@ fn cuts_in_silence_are_forgiven() {
     message(&mut sides, 2);
 }
 
-/// In the environment of a process that plays the peer: the other's endpoint.
-const PEER_OF: &str = "FABRIC_SOFT_TCP_PEER_OF";
-
-/// The peer of the next test, in a process of its own; without its variable it has nothing to do.
-#[test]
-fn a_peer_process() {
-    let Ok(endpoint) = std::env::var(PEER_OF) else { return };
-    let endpoint: Endpoint = endpoint.parse().expect("an endpoint");
-    let mut side = Side::new(1, |_| {});
-    let own = side.adapter.endpoint(side.qp).expect("an endpoint");
-    fabric::connect(&mut side.adapter, side.qp, Some(endpoint), &ConnectOptions::default()).expect("connects");
-    println!("\npeer {own} {} {}", side.region.address, side.region.rkey.0);
-    let start = Instant::now();
-    while start.elapsed() < PATIENCE {
-        side.poll();
-        std::thread::sleep(Duration::from_micros(50));
-    }
-}
-
 #[test]
 fn a_killed_peer_is_lost_and_what_was_posted_to_it_ends() {
-    let mut side = Side::new(1, |_| {});
-    let own = side.adapter.endpoint(side.qp).expect("an endpoint");
-    let mut peer = Command::new(std::env::current_exe().expect("this program"))
-        .args(["a_peer_process", "--exact", "--nocapture"])
-        .env(PEER_OF, own.to_string())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("a process");
-    let lines = BufReader::new(peer.stdout.take().expect("piped")).lines();
-    let told = lines.map_while(Result::ok).find(|line| line.starts_with("peer ")).expect("the peer speaks");
-    let words: Vec<&str> = told.split(' ').collect();
-    let endpoint = words[1].parse().expect("an endpoint");
-    let (address, rkey) = (words[2].parse().expect("an address"), words[3].parse().expect("a key"));
-    let far = fabric::RemoteMemory { address, rkey: fabric::Rkey(rkey) };
-    fabric::connect(&mut side.adapter, side.qp, Some(endpoint), &ConnectOptions::default()).expect("connects");
+    let (mut side, peer, far) = with_answering(|_| {});
     let next = |side: &mut Side| {
         let start = Instant::now();
         loop {
@@ -229,8 +196,7 @@ fn a_killed_peer_is_lost_and_what_was_posted_to_it_ends() {
     side.post(1, Operation::RdmaWrite(far), 0, 4096);
     assert_eq!(next(&mut side).status, WcStatus::Success);
     side.post(2, Operation::RdmaWrite(far), 0, MEMORY_BYTES);
-    peer.kill().expect("it is ours");
-    peer.wait().expect("it is ours");
+    drop(peer);
     side.post(3, Operation::RdmaRead(far), 0, MEMORY_BYTES);
     side.post(4, Operation::Send, 0, 64);
     let ended: Vec<WorkCompletion> = (0..3).map(|_| next(&mut side)).collect();
