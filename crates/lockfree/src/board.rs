@@ -91,8 +91,12 @@ impl Board {
     /// false if its content is shorter.
     #[inline]
     pub fn read(&self, step: u64, offset: usize, len_bytes: usize, take: impl FnOnce(&[u8])) -> bool {
+        // The number first: its acquire makes the length that of this step.
+        if !self.is_shown(step) {
+            return false;
+        }
         let shown = self.len_bytes(step);
-        if offset.checked_add(len_bytes).is_none_or(|end| end > shown) || !self.is_shown(step) {
+        if offset.checked_add(len_bytes).is_none_or(|end| end > shown) {
             return false;
         }
         // SAFETY: shown to us, and not overwritten before we say that we have finished.

@@ -7,8 +7,9 @@
 //!     └──────────────┘    └────────────────────┘
 //! ```
 //! A [`Slot`] is the right to touch the bytes of one piece. It cannot be copied, and while the device has them there is
-//! none: that is why nobody looks at bytes that are being filled. The bookkeeping is local to one process; only the bytes
-//! are shared, with the device.
+//! none: that is why nobody looks at bytes that are being filled. A slot does not know its store: who has several keeps
+//! the slots of each apart, for in another store the number names a piece that may be anybody's. The bookkeeping is
+//! local to one process; only the bytes are shared, with the device.
 
 use crate::SharedMemory;
 
@@ -43,19 +44,25 @@ pub struct SlotStore {
 impl SlotMemory {
     /// Shows the first `len_bytes` bytes of a slot to `look`, or as many as it has.
     pub fn read<R>(&self, slot: &Slot, len_bytes: usize, look: impl FnOnce(&[u8]) -> R) -> R {
-        let (chunk, offset) = self.place(slot.0);
+        let (chunk, offset) = self.bytes(slot);
         let mut result = None;
         let len = len_bytes.min(self.slot_bytes);
-        // SAFETY: the bytes belong to whoever holds the slot, of which there is one; `slot` is borrowed, so it is neither
-        // filled nor lent while `look` runs.
+        // SAFETY: the slot is of this store, as its users see to. The bytes belong to whoever holds it, of which there is
+        // one; it is borrowed, so it is neither filled nor lent while `look` runs.
         unsafe { chunk.read(offset, len, |bytes| result = Some(look(bytes))) };
         result.expect("what was read has been shown")
     }
 
-    /// Chunk and offset of a slot, inside the chunk.
-    fn place(&self, number: u32) -> (&SharedMemory, usize) {
-        let chunk = &self.chunks[(number / self.slots_per_chunk) as usize];
-        (chunk, (number % self.slots_per_chunk) as usize * self.slot_bytes)
+    /// The bytes of a slot: a chunk and an offset inside it.
+    fn bytes(&self, slot: &Slot) -> (&SharedMemory, usize) {
+        let (chunk, offset) = self.place(slot);
+        (&self.chunks[chunk], offset)
+    }
+
+    /// The chunk in which a slot lies, and where in it.
+    fn place(&self, slot: &Slot) -> (usize, usize) {
+        let (chunk, index) = (slot.0 / self.slots_per_chunk, slot.0 % self.slots_per_chunk);
+        (chunk as usize, index as usize * self.slot_bytes)
     }
 }
 
@@ -137,8 +144,7 @@ impl SlotStore {
 
     /// The chunk in which a slot lies, and where in it.
     pub fn place(&self, slot: &Slot) -> (usize, usize) {
-        let per_chunk = self.memory.slots_per_chunk;
-        ((slot.0 / per_chunk) as usize, (slot.0 % per_chunk) as usize * self.memory.slot_bytes)
+        self.memory.place(slot)
     }
 
     /// Lets `fill` write the first `len_bytes` bytes of a slot.
@@ -147,9 +153,9 @@ impl SlotStore {
     /// If a slot has fewer.
     pub fn fill(&mut self, slot: &mut Slot, len_bytes: usize, fill: impl FnOnce(&mut [u8])) {
         assert!(len_bytes <= self.memory.slot_bytes, "the bytes fit the slot");
-        let (chunk, offset) = self.memory.place(slot.0);
-        // SAFETY: the bytes belong to whoever holds the slot, of which there is one; it is borrowed mutably, so nobody
-        // reads it meanwhile and it is not lent.
+        let (chunk, offset) = self.memory.bytes(slot);
+        // SAFETY: the slot is of this store, as its users see to. The bytes belong to whoever holds it, of which there is
+        // one; it is borrowed mutably, so nobody reads it meanwhile and it is not lent.
         unsafe { chunk.write(offset, len_bytes, fill) };
     }
 
