@@ -81,12 +81,14 @@ struct Node<T, const LANES: usize> {
 struct Lists<T, const LANES: usize> {
     nodes: Slab<Node<T, LANES>>,
     lists: FxHashMap<Pattern, List>,
+    /// Numbers rise from the first that was given to those put before all others.
+    first_order: u64,
     next_order: u64,
 }
 
 impl<T, const LANES: usize> Lists<T, LANES> {
     fn new() -> Self {
-        Self { nodes: Slab::new(), lists: FxHashMap::default(), next_order: 0 }
+        Self { nodes: Slab::new(), lists: FxHashMap::default(), first_order: MIDDLE, next_order: MIDDLE }
     }
 
     fn push(&mut self, value: T, patterns: [Pattern; LANES]) -> SlabKey {
@@ -100,6 +102,23 @@ impl<T, const LANES: usize> Lists<T, LANES> {
             if tail != key {
                 self.node(tail).next[lane] = Some(key);
                 self.node(key).previous[lane] = Some(tail);
+            }
+        }
+        key
+    }
+
+    /// Puts an entry before all others.
+    fn push_first(&mut self, value: T, patterns: [Pattern; LANES]) -> SlabKey {
+        self.first_order -= 1;
+        let order = self.first_order;
+        let node = Node { value, order, patterns, previous: [None; LANES], next: [None; LANES] };
+        let key = self.nodes.insert(node);
+        for (lane, pattern) in patterns.into_iter().enumerate() {
+            let list = self.lists.entry(pattern).or_insert(List { head: key, tail: key });
+            let head = std::mem::replace(&mut list.head, key);
+            if head != key {
+                self.node(head).previous[lane] = Some(key);
+                self.node(key).next[lane] = Some(head);
             }
         }
         key
@@ -153,7 +172,7 @@ const WALK_MAX: usize = 8;
 /// A line that was longer than this gives its memory back when it is empty.
 const LINE_KEPT_MAX: usize = 4096;
 
-/// Where numbers in line begin.
+/// Where numbers begin that rise on one side and fall on the other.
 const MIDDLE: u64 = 1 << 63;
 
 struct Standing<T> {
@@ -212,11 +231,11 @@ impl<T, const LANES: usize> Queue<T, LANES> {
         standing.map(|standing| standing.value)
     }
 
-    /// Moves what a walk does not reach into the lists, and tells where each entry went.
+    /// Moves what a walk does not reach into the lists, before all that stand there, and tells where each entry went.
     #[cold]
     fn spill(&mut self, lanes: impl Fn(Pattern) -> [Pattern; LANES], mut tell: impl FnMut(u64, Pattern, SlabKey)) {
-        for standing in self.line.drain(WALK_MAX..) {
-            let key = self.lists.push(standing.value, lanes(standing.pattern));
+        for standing in self.line.drain(WALK_MAX..).rev() {
+            let key = self.lists.push_first(standing.value, lanes(standing.pattern));
             tell(standing.number, standing.pattern, key);
         }
     }
@@ -481,29 +500,42 @@ mod tests {
     /// The oracle is a list walked from its front, as the standard words it.
     #[test]
     fn posted_receives_match_as_a_walked_list_would() {
-        for seed in 0..100 {
-            let mut random = Random(seed);
-            let mut queue = PostedQueue::new();
-            let mut oracle: Vec<(u32, Pattern, Links)> = Vec::new();
-            for number in 0..1000 {
-                match random.below(5) {
-                    0 | 1 => {
-                        let pattern = random_pattern(&mut random);
-                        let links = queue.post(pattern, number);
-                        oracle.push((number, pattern, links));
-                    }
-                    2 if !oracle.is_empty() => {
-                        let at = random.below(oracle.len() as u32) as usize;
-                        let (number, _, links) = oracle.remove(at);
-                        assert_eq!(queue.remove(links), Some(number), "seed {seed}");
-                        assert_eq!(queue.remove(links), None, "seed {seed}");
-                    }
-                    _ => {
-                        let message = (random.below(2), random.below(3), random.below(3) as i32);
-                        let at = oracle.iter().position(|(_, pattern, _)| matches(*pattern, message));
-                        let expected = at.map(|at| oracle.remove(at).0);
-                        assert_eq!(queue.arrive(ContextId(message.0), message.1, message.2), expected, "seed {seed}");
-                    }
+        (0..100).for_each(|seed| posted_receives_match(seed, 1000));
+    }
+
+    #[test]
+    fn receives_put_before_all_others_match_first() {
+        (0..100).for_each(|seed| posted_receives_match(seed, 3));
+    }
+
+    /// One receive of so many is put before all others.
+    fn posted_receives_match(seed: u64, first_one_in: u32) {
+        let mut random = Random(seed);
+        let mut queue = PostedQueue::new();
+        let mut oracle: Vec<(u32, Pattern, Links)> = Vec::new();
+        for number in 0..1000 {
+            match random.below(5) {
+                0 | 1 if random.below(first_one_in) == 0 => {
+                    let pattern = random_pattern(&mut random);
+                    let links = queue.post_first(pattern, number);
+                    oracle.insert(0, (number, pattern, links));
+                }
+                0 | 1 => {
+                    let pattern = random_pattern(&mut random);
+                    let links = queue.post(pattern, number);
+                    oracle.push((number, pattern, links));
+                }
+                2 if !oracle.is_empty() => {
+                    let at = random.below(oracle.len() as u32) as usize;
+                    let (number, _, links) = oracle.remove(at);
+                    assert_eq!(queue.remove(links), Some(number), "seed {seed}");
+                    assert_eq!(queue.remove(links), None, "seed {seed}");
+                }
+                _ => {
+                    let message = (random.below(2), random.below(3), random.below(3) as i32);
+                    let at = oracle.iter().position(|(_, pattern, _)| matches(*pattern, message));
+                    let expected = at.map(|at| oracle.remove(at).0);
+                    assert_eq!(queue.arrive(ContextId(message.0), message.1, message.2), expected, "seed {seed}");
                 }
             }
         }
