@@ -3,10 +3,18 @@
 
 use base::Config;
 use base::config::Rendezvous;
+use base::sync::Ordering;
 use boot::local_engines;
 use datatype::{RecvBuf, SendBuf};
-use engine::{Completion, ContextId, Engine, Outcome, RequestId, SendMode, Source, Stats, TagPattern};
-use fabric_soft::shm::probe_cross_memory;
+use engine::{
+    Completion, ContextId, Engine, Holdings, Outcome, RequestId, SendMode, Source, Stats, TagPattern, TupleSetup,
+    WaitPolicy,
+};
+use fabric::{Context, MappedArea, MappedPeers, PeerIndex, QueuePairAttributes, Transport};
+use fabric_soft::SoftContext;
+use fabric_soft::shm::{Segment, Shape, ShmLink, ShmPeers, probe_cross_memory};
+use lockfree::BlockSender;
+use protocol::tupleq::TupleMessage;
 
 const CONTEXT: ContextId = ContextId(5);
 const TAGS: u64 = 3;
@@ -257,4 +265,140 @@ fn random_programs_with_wildcards_and_probes_keep_the_order() {
         fallbacks += stats.tuple_fallbacks;
     }
     assert!(fallbacks > 0, "wildcards met messages of tuples with queues");
+}
+
+/// Two engines; messages of these tags go from the first to the second by queues of their tuples.
+fn granted(tags: std::ops::Range<i32>) -> [Engine; 2] {
+    let config = Config { tuple_queues_max: 512, ..config(Rendezvous::TupleQueue) };
+    let engines = local_engines(2, &config).expect("a world");
+    let mut pair: [Engine; 2] = engines.try_into().unwrap_or_else(|_| panic!("two"));
+    for tag in tags {
+        for _ in 0..2 {
+            let [sender, receiver] = &mut pair;
+            sender.send(SendMode::Standard, 1, CONTEXT, tag, SendBuf::from_owned([7; 12].into())).expect("a peer");
+            let buf = RecvBuf::from_owned([0; 12].into());
+            let request = receiver.recv(Source::Peer(0), CONTEXT, TagPattern::Exact(tag), buf).expect("a peer");
+            (0..4).for_each(|_| pair.iter_mut().for_each(|engine| _ = engine.progress()));
+            assert_eq!(pair[1].take(request).expect("it came").outcome, Outcome::Done);
+        }
+    }
+    pair
+}
+
+#[test]
+fn receives_in_queues_leave_room_for_fetching_what_a_probe_took() {
+    if is_skipped() {
+        return;
+    }
+    let tags = 160;
+    let [mut sender, mut receiver] = granted(0..tags);
+    assert_eq!(receiver.stats().tuple_queues, tags as u64);
+    for tag in 1..tags {
+        for _ in 0..32 {
+            let buf = RecvBuf::from_owned([0; 12].into());
+            receiver.recv(Source::Peer(0), CONTEXT, TagPattern::Exact(tag), buf).expect("a peer");
+        }
+    }
+    sender.send(SendMode::Standard, 1, CONTEXT, 0, SendBuf::from_owned(bytes(0, 1, 300))).expect("a peer");
+    receiver.progress();
+    let (message, _) = receiver.matched_probe(Source::Any, CONTEXT, TagPattern::Exact(0)).expect("it was announced");
+    let mut buf = RecvBuf::from_owned(vec![0; 300].into());
+    let request = receiver.matched_recv(message, buf.slice(0, 300)).expect("it is there");
+    assert_eq!(receiver.take(request).expect("it is here").outcome, Outcome::Done);
+    assert_eq!(buf.as_contiguous().expect("bytes"), &bytes(0, 1, 300)[..]);
+    // Those that found no room in the queues are met as well.
+    sender.send(SendMode::Standard, 1, CONTEXT, tags - 1, SendBuf::from_owned([7; 12].into())).expect("a peer");
+    let before = receiver.holdings().requests;
+    receiver.progress();
+    assert_eq!((receiver.holdings().requests, receiver.unexpected_count()), (before, 0));
+}
+
+#[test]
+fn a_cancelled_send_that_was_received_is_forgotten() {
+    if is_skipped() {
+        return;
+    }
+    let [mut sender, mut receiver] = granted(0..1);
+    let buf = SendBuf::from_owned(bytes(0, 1, 300));
+    let send = sender.send(SendMode::Synchronous, 1, CONTEXT, 0, buf).expect("a peer");
+    receiver.progress();
+    let buf = RecvBuf::from_owned(vec![0; 300].into());
+    let receive = receiver.recv(Source::Peer(0), CONTEXT, TagPattern::Exact(0), buf).expect("a peer");
+    assert_eq!(receiver.take(receive).expect("it was fetched").outcome, Outcome::Done);
+    sender.cancel(send);
+    assert_eq!(sender.holdings().cancellations, 1);
+    sender.progress();
+    receiver.progress();
+    sender.progress();
+    assert_eq!(sender.take(send).expect("it is over").outcome, Outcome::Done);
+    assert_eq!(sender.holdings().cancellations, 0);
+}
+
+/// An engine that has granted a queue to process 0, and the channel by which that process, which is none, says what it
+/// likes.
+fn with_a_stranger() -> (Engine, BlockSender) {
+    let config = config(Rendezvous::TupleQueue);
+    let shape = Shape { process_count: 2, channel_bytes: config.channel_bytes, arena_bytes: 0 };
+    let (segment, queues) = (Segment::create(shape).expect("memory"), Segment::create(shape).expect("memory"));
+    let adapter = |place: u32| {
+        let link = ShmLink::join(queues.clone(), PeerIndex(place), Ok(())).expect("a place");
+        Box::new(SoftContext::new(link)) as Box<dyn Context>
+    };
+    let stranger = ShmPeers::join(segment.clone(), PeerIndex(0), Ok(())).expect("a place");
+    let peers = ShmPeers::join(segment, PeerIndex(1), Ok(())).expect("a place");
+    let mut engine = Engine::new(Box::new(peers), &config, WaitPolicy { spin_count: 8, yield_count: 8 }).expect("one");
+    let setup = TupleSetup { copy_below_bytes: 0, queues_max: 4, retreat_after: 0 };
+    engine.use_tuple_queues(adapter(1), setup).expect("queues");
+
+    let area = MappedArea::Channel { from: PeerIndex(0), to: PeerIndex(1) };
+    let mut channel = BlockSender::new(stranger.mapped(area).expect("a channel"), config.channel_bytes);
+    let introductions = stranger.mapped(MappedArea::Introductions { owner: PeerIndex(1) }).expect("its words");
+    introductions.word(0).fetch_or(1, Ordering::Release);
+    let mut device = adapter(0);
+    let domain = device.allocate_protection_domain().expect("one");
+    let completions = device.create_completion_queue(16).expect("one");
+    let attributes =
+        QueuePairAttributes { transport: Transport::XrcInitiator, ..QueuePairAttributes::new(domain, completions) };
+    let qp = device.create_queue_pair(&attributes).expect("one");
+    let endpoint = device.endpoint(qp).expect("an address").to_bytes();
+    say(&mut channel, TupleMessage::Ask { key: key(0), endpoint: &endpoint });
+    engine.progress();
+    assert_eq!(engine.stats().tuple_queues, 1);
+    (engine, channel)
+}
+
+fn key(tag: i32) -> u64 {
+    u64::from(CONTEXT.0) << 32 | tag as u64
+}
+
+fn say(channel: &mut BlockSender, message: TupleMessage<'_>) {
+    let (record, payload, len) = message.encode().expect("short enough");
+    assert!(channel.push(record, len, |space| space.copy_from_slice(&payload[..len])));
+}
+
+#[test]
+fn an_announced_length_that_no_queue_takes_is_refused() {
+    let (mut engine, mut channel) = with_a_stranger();
+    for len_bytes in [u64::MAX, (1 << 30) + 1] {
+        say(&mut channel, TupleMessage::Announce { key: key(0), send: 1, len_bytes, number: 0 });
+    }
+    engine.progress();
+    assert_eq!(engine.stats().refused_records, 2);
+    assert!(engine.matched_probe(Source::Any, CONTEXT, TagPattern::Any).is_none());
+}
+
+#[test]
+fn an_announced_message_that_the_device_does_not_have_is_no_message_of_zeros() {
+    let (mut engine, mut channel) = with_a_stranger();
+    for number in 0..2 {
+        say(&mut channel, TupleMessage::Announce { key: key(0), send: number, len_bytes: 5000, number });
+    }
+    engine.progress();
+    for _ in 0..2 {
+        let (message, _) = engine.matched_probe(Source::Any, CONTEXT, TagPattern::Any).expect("it was announced");
+        let buf = RecvBuf::from_owned(vec![0; 5000].into());
+        let request = engine.matched_recv(message, buf).expect("it was taken");
+        assert!(matches!(engine.take(request).expect("it is over").outcome, Outcome::Failed(_)));
+    }
+    assert_eq!(engine.holdings(), Holdings::default());
 }

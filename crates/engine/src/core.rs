@@ -235,6 +235,7 @@ impl Engine {
             copies: core.copying.len() + core.helping.len(),
             claim_cells: MappedArea::CLAIM_CELLS_MAX as usize - core.free_cells.len(),
             registered_bytes: core.registrations.stats().bytes,
+            cancellations: core.tuples.as_ref().map_or(0, |tuples| tuples.cancelling()),
         }
     }
 
@@ -325,10 +326,7 @@ impl Engine {
         if self.has_tuples() {
             return self.core.send_by_tuple(mode == SendMode::Synchronous, context, envelope, buf);
         }
-        if mode != SendMode::Synchronous && self.core.try_eager(to, context, tag, &buf) {
-            return Ok(self.core.completed(envelope));
-        }
-        self.core.start_send(mode == SendMode::Synchronous, context, envelope, buf)
+        self.core.send_classic(mode == SendMode::Synchronous, context, envelope, buf)
     }
 
     /// Starts a receive.
@@ -607,6 +605,21 @@ impl Core {
         self.context.notify(fabric::PeerIndex(to));
     }
 
+    /// A send by the protocols of channels: eagerly at once if that can be.
+    #[inline]
+    pub(crate) fn send_classic(
+        &mut self,
+        synchronous: bool,
+        context: ContextId,
+        envelope: Envelope,
+        buf: SendBuf,
+    ) -> Result<RequestId, EngineError> {
+        if !synchronous && self.try_eager(envelope.peer, context, envelope.tag, &buf) {
+            return Ok(self.completed(envelope));
+        }
+        self.start_send(synchronous, context, envelope, buf)
+    }
+
     /// Starts a send that could not, or must not, go eagerly at once.
     pub(crate) fn start_send(
         &mut self,
@@ -624,11 +637,15 @@ impl Core {
             return Err(lost);
         }
         self.peer(to)?;
-        let send = OutgoingSend { buf, envelope, key, region: None, synchronous };
-        let id = self.requests.insert(Request { state: State::Outgoing(Box::new(send)), detached: false });
-        self.unfinished_sends += 1;
+        let id = self.insert_send(OutgoingSend { buf, envelope, key, region: None, synchronous });
         self.dispatch(id);
         Ok(RequestId(id))
+    }
+
+    /// A request for a send that is not over.
+    pub(crate) fn insert_send(&mut self, send: OutgoingSend) -> SlabKey {
+        self.unfinished_sends += 1;
+        self.requests.insert(Request { state: State::Outgoing(Box::new(send)), detached: false })
     }
 
     /// Sends the message of a request, or what announces it.
@@ -730,6 +747,9 @@ impl Core {
         let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { return };
         if let Some(held) = send.region {
             self.release(held);
+        }
+        if let Some(tuples) = &mut self.tuples {
+            tuples.forget_cancel(id);
         }
         self.unfinished_sends -= 1;
         self.complete(id, completion);

@@ -33,6 +33,8 @@ enum Content {
     Own { send: SlabKey },
     /// The device holds it, for the queue of its tuple.
     Announced { send: u64, key: u64 },
+    /// The device held it, and does not give it out.
+    Lost,
 }
 
 impl Unexpected {
@@ -54,7 +56,7 @@ impl Content {
             Content::Eager { acknowledge, .. } => *acknowledge == Some(wanted),
             Content::Rendezvous { send, .. } => *send == wanted,
             // What the device holds is not taken back so.
-            Content::Announced { .. } => false,
+            Content::Announced { .. } | Content::Lost => false,
             Content::Own { send } => send.to_bits() == wanted,
         }
     }
@@ -171,7 +173,9 @@ impl Core {
     pub(crate) fn fetch_probed(&mut self, message: Unexpected) -> Unexpected {
         let Content::Announced { key, .. } = message.content else { return message };
         let envelope = message.envelope;
-        let data = self.fetch_whole(envelope, key).unwrap_or_default();
+        let Some(data) = self.fetch_whole(envelope, key) else {
+            return Unexpected { envelope, content: Content::Lost };
+        };
         self.unexpected_bytes += data.len();
         Unexpected { envelope, content: Content::Eager { data, acknowledge: None } }
     }
@@ -179,7 +183,7 @@ impl Core {
     /// A receive meets a message that came before.
     pub(crate) fn receive_unexpected(&mut self, message: Unexpected, mut buf: RecvBuf) -> RequestId {
         let Unexpected { envelope, content } = message;
-        let capacity_bytes = buf.len_bytes();
+        let mut outcome = outcome(envelope.len_bytes, buf.len_bytes());
         match content {
             Content::Eager { data, acknowledge } => {
                 self.unexpected_bytes -= data.len();
@@ -199,8 +203,9 @@ impl Core {
                 self.fetch_announced(receive.0, buf, envelope, key);
                 return receive;
             }
+            Content::Lost => outcome = Outcome::Failed("the queue of its tuple did not give it out".into()),
         }
-        let completion = Completion { envelope, outcome: outcome(envelope.len_bytes, capacity_bytes) };
+        let completion = Completion { envelope, outcome };
         RequestId(self.requests.insert(Request { state: State::Complete(completion), detached: false }))
     }
 
@@ -439,9 +444,7 @@ impl Core {
             return self.completed(envelope);
         }
         let key = match_key(context, envelope.tag);
-        let send = OutgoingSend { buf, envelope, key, region: None, synchronous: true };
-        let id = self.requests.insert(Request { state: State::Outgoing(Box::new(send)), detached: false });
-        self.unfinished_sends += 1;
+        let id = self.insert_send(OutgoingSend { buf, envelope, key, region: None, synchronous: true });
         self.store(context, Unexpected { envelope, content: Content::Own { send: id } });
         RequestId(id)
     }

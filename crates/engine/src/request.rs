@@ -114,6 +114,13 @@ pub(crate) enum State {
     Complete(Completion),
 }
 
+impl State {
+    /// Of a receive whose way is not decided.
+    pub(crate) fn placeholder() -> Self {
+        State::Posted { buf: RecvBuf::empty(), links: Links::InLine(0) }
+    }
+}
+
 /// A long message on its way in.
 pub(crate) struct Incoming {
     pub(crate) buf: RecvBuf,

@@ -89,6 +89,8 @@ pub struct Holdings {
     pub claim_cells: usize,
     /// Bytes registered for peers.
     pub registered_bytes: u64,
+    /// Sends whose receivers were asked to throw a message out of a queue of its tuple and have not answered.
+    pub cancellations: usize,
 }
 
 /// Counts of one process towards one of its peers since it started.

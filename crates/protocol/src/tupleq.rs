@@ -204,9 +204,12 @@ enum Sending {
 const ASK_AFTER: u32 = 2;
 /// And at most, after it was denied or revoked again and again.
 const ASK_AFTER_MAX: u32 = 1 << 12;
-/// Tuples that a sender remembers, at most; those without a queue are forgotten then.
+/// Tuples that a sender remembers, at most; those without a queue are forgotten then, and may ask anew.
 const TUPLES_MAX: usize = 1 << 16;
 const NEVER: u32 = u32::MAX;
+/// Receives that stand in the queues of one process, at most: each may hold a region of the device, and whoever fetches
+/// a message needs one, too.
+const RECEIVES_MAX: usize = 1024;
 
 /// The sender's tuples.
 #[derive(Default)]
@@ -218,7 +221,7 @@ impl SendTuples {
     /// Decides about one message; what is not sent after all is not counted back.
     pub fn route(&mut self, tuple: Tuple) -> Route {
         if self.table.len() >= TUPLES_MAX {
-            self.table.retain(|_, sending| !matches!(sending, Sending::Classic { left, .. } if *left != NEVER));
+            self.table.retain(|_, sending| !matches!(sending, Sending::Classic { .. }));
         }
         let fresh = Sending::Classic { left: ASK_AFTER, next: ASK_AFTER };
         match self.table.entry(tuple).or_insert(fresh) {
@@ -281,27 +284,32 @@ struct Receiving<Q> {
     revoked: bool,
     /// The sender has left it.
     left: bool,
+    /// A message that was matched is still in it: whoever took from the queue would get that one.
+    failed: bool,
     posted: u64,
     /// Receives in the queue, in order.
     in_queue: VecDeque<u64>,
     /// Announced and not matched.
     waiting: u32,
-    hits: u32,
+    /// Receives that a message came to, by whatever way they got there.
+    filled: u32,
     fallbacks: u32,
 }
 
 /// The receiver's tuples.
 pub struct ReceiveTuples<Q> {
     table: FxHashMap<Tuple, Receiving<Q>>,
+    /// Receives in all queues.
+    in_queues: usize,
     queues_max: usize,
     retreat_after: u32,
 }
 
 impl<Q: Copy> ReceiveTuples<Q> {
-    /// At most `queues_max` queues; a tuple that fell back `retreat_after` times and more often than not retreats; 0:
-    /// never.
+    /// At most `queues_max` queues; a tuple that fell back `retreat_after` times, and for more than half of the receives
+    /// that were filled, retreats; 0: never.
     pub fn new(queues_max: usize, retreat_after: u32) -> Self {
-        Self { table: FxHashMap::default(), queues_max, retreat_after }
+        Self { table: FxHashMap::default(), in_queues: 0, queues_max, retreat_after }
     }
 
     /// Queues there are.
@@ -331,20 +339,37 @@ impl<Q: Copy> ReceiveTuples<Q> {
 
     /// The tuple has a queue from now on.
     pub fn open(&mut self, tuple: Tuple, queue: Q) {
-        let in_queue = VecDeque::new();
-        let receiving =
-            Receiving { queue, revoked: false, left: false, posted: 0, in_queue, waiting: 0, hits: 0, fallbacks: 0 };
+        let receiving = Receiving {
+            queue,
+            revoked: false,
+            left: false,
+            failed: false,
+            posted: 0,
+            in_queue: VecDeque::new(),
+            waiting: 0,
+            filled: 0,
+            fallbacks: 0,
+        };
         self.table.insert(tuple, receiving);
     }
 
     /// The queue for a receive of exactly this tuple that nothing has matched, if it may go there.
     pub fn queue_for_receive(&self, tuple: Tuple) -> Option<Q> {
-        self.table.get(&tuple).filter(|it| !it.revoked && it.waiting == 0).map(|it| it.queue)
+        let has_room = self.in_queues < RECEIVES_MAX;
+        let may = |it: &&Receiving<Q>| has_room && !it.revoked && it.waiting == 0;
+        self.table.get(&tuple).filter(may).map(|it| it.queue)
     }
 
-    /// The queue that holds an announced message.
+    /// The queue that holds an announced message, if it can be fetched.
     pub fn queue(&self, tuple: Tuple) -> Option<Q> {
-        self.table.get(&tuple).map(|it| it.queue)
+        self.table.get(&tuple).filter(|it| !it.failed).map(|it| it.queue)
+    }
+
+    /// A message that was matched can not be fetched, and none behind it; true if the tuple retreats now.
+    pub fn failed(&mut self, tuple: Tuple) -> bool {
+        let Some(it) = self.table.get_mut(&tuple) else { return false };
+        it.failed = true;
+        !std::mem::replace(&mut it.revoked, true)
     }
 
     /// Receive `receive` stands in the queue.
@@ -352,6 +377,7 @@ impl<Q: Copy> ReceiveTuples<Q> {
         if let Some(it) = self.table.get_mut(&tuple) {
             it.posted += 1;
             it.in_queue.push_back(receive);
+            self.in_queues += 1;
         }
     }
 
@@ -361,7 +387,8 @@ impl<Q: Copy> ReceiveTuples<Q> {
             && let Some(at) = it.in_queue.iter().position(|other| *other == receive)
         {
             it.in_queue.remove(at);
-            it.hits = it.hits.saturating_add(1);
+            self.in_queues -= 1;
+            it.filled = it.filled.saturating_add(1);
         }
     }
 
@@ -371,6 +398,7 @@ impl<Q: Copy> ReceiveTuples<Q> {
             && let Some(at) = it.in_queue.iter().position(|other| *other == receive)
         {
             it.in_queue.remove(at);
+            self.in_queues -= 1;
             it.posted -= 1;
         }
     }
@@ -403,7 +431,7 @@ impl<Q: Copy> ReceiveTuples<Q> {
         let Some(it) = self.table.get_mut(&tuple) else { return false };
         it.fallbacks = it.fallbacks.saturating_add(1);
         let retreats =
-            self.retreat_after > 0 && !it.revoked && it.fallbacks >= self.retreat_after && it.fallbacks > it.hits / 2;
+            self.retreat_after > 0 && !it.revoked && it.fallbacks >= self.retreat_after && it.fallbacks > it.filled / 2;
         it.revoked |= retreats;
         retreats
     }
@@ -413,6 +441,7 @@ impl<Q: Copy> ReceiveTuples<Q> {
         let Some(it) = self.table.get_mut(&tuple) else { return Vec::new() };
         (it.revoked, it.left) = (true, true);
         it.posted -= it.in_queue.len() as u64;
+        self.in_queues -= it.in_queue.len();
         it.in_queue.drain(..).collect()
     }
 
@@ -491,6 +520,56 @@ mod tests {
         }
         assert!(tuples.revoked(TUPLE, true));
         assert!((0..10_000).all(|_| tuples.route(TUPLE) == Route::Classic), "for good");
+    }
+
+    #[test]
+    fn tuples_without_a_queue_are_forgotten_at_the_limit_whatever_became_of_them() {
+        let mut tuples = SendTuples::default();
+        let most = TUPLES_MAX as u64;
+        for key in 0..most {
+            let tuple = (3, key);
+            while tuples.route(tuple) != Route::ClassicThenAsk {}
+            tuples.asked(tuple, key % 2 == 0);
+            if key % 2 == 0 {
+                tuples.answered(tuple, Some(SrqNumber(4)));
+                tuples.revoked(tuple, key % 4 == 0);
+            }
+        }
+        tuples.route((3, most));
+        assert!(tuples.table.len() <= 2, "{}", tuples.table.len());
+    }
+
+    #[test]
+    fn receives_in_queues_have_a_limit() {
+        let mut tuples = ReceiveTuples::new(2, 0);
+        let (one, other) = (TUPLE, (3, 78));
+        tuples.open(one, 'a');
+        tuples.open(other, 'b');
+        let most = RECEIVES_MAX as u64;
+        for receive in 0..most {
+            assert!(tuples.queue_for_receive(other).is_some());
+            tuples.posted(if receive % 2 == 0 { one } else { other }, receive);
+        }
+        assert_eq!((tuples.queue_for_receive(one), tuples.queue(one)), (None, Some('a')), "what came is fetched");
+        tuples.filled(one, 0);
+        tuples.filled(one, 0);
+        assert_eq!(tuples.queue_for_receive(one), Some('a'));
+        tuples.posted(one, most);
+        assert_eq!(tuples.queue_for_receive(one), None);
+        tuples.withdrawn(one, most);
+        tuples.withdrawn(one, most);
+        assert_eq!(tuples.sender_left(other).len(), RECEIVES_MAX / 2);
+        assert_eq!(tuples.in_queues, RECEIVES_MAX / 2 - 1);
+    }
+
+    #[test]
+    fn nothing_is_fetched_from_a_queue_that_failed() {
+        let mut tuples = ReceiveTuples::new(2, 0);
+        tuples.open(TUPLE, 'a');
+        assert!(tuples.failed(TUPLE) && !tuples.failed(TUPLE), "its sender is asked to leave once");
+        assert_eq!((tuples.queue_for_receive(TUPLE), tuples.queue(TUPLE)), (None, None));
+        tuples.sender_left(TUPLE);
+        assert_eq!(tuples.close_if_over(TUPLE), Some('a'));
     }
 
     #[test]

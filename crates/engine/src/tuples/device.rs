@@ -50,6 +50,17 @@ impl Tuples {
         self.flights.len()
     }
 
+    /// Sends that are being cancelled.
+    pub(crate) fn cancelling(&self) -> usize {
+        self.cancelling.len()
+    }
+
+    /// A send is over, whether its receiver has thrown the message away or not.
+    #[cold]
+    pub(crate) fn forget_cancel(&mut self, send: SlabKey) {
+        self.cancelling.remove(&send);
+    }
+
     pub(super) fn holds(&self, to: PeerId) -> bool {
         self.ways.get(&to).is_some_and(|way| way.asks || !way.held.is_empty())
     }

@@ -72,8 +72,8 @@ pub(crate) struct Tuples {
     cancelling: FxHashSet<SlabKey>,
     /// Peers with messages held back though no question is open.
     stuck: Vec<PeerId>,
-    /// A receive into memory of ours that is over.
-    kept: Option<RecvBuf>,
+    /// A receive into memory of ours that is over, and which one.
+    kept: Option<(SlabKey, RecvBuf)>,
 }
 
 /// The way to one peer's queues.
@@ -131,27 +131,12 @@ impl Core {
             }
             return Ok(id);
         }
-        let send = OutgoingSend { buf, envelope, key, region: None, synchronous };
-        let id = self.requests.insert(Request { state: State::Outgoing(Box::new(send)), detached: false });
-        self.unfinished_sends += 1;
+        let id = self.insert_send(OutgoingSend { buf, envelope, key, region: None, synchronous });
         match route {
             Some(Route::Queue(queue)) => self.send_to_queue(id, queue),
             _ => self.hold(to, id),
         }
         Ok(RequestId(id))
-    }
-
-    fn send_classic(
-        &mut self,
-        synchronous: bool,
-        context: ContextId,
-        envelope: Envelope,
-        buf: SendBuf,
-    ) -> Result<RequestId, EngineError> {
-        if !synchronous && self.try_eager(envelope.peer, context, envelope.tag, &buf) {
-            return Ok(self.completed(envelope));
-        }
-        self.start_send(synchronous, context, envelope, buf)
     }
 
     fn hold(&mut self, to: PeerId, id: SlabKey) {
@@ -264,8 +249,7 @@ impl Core {
             _ => None,
         };
         let queue = tuple.and_then(|tuple| Some((tuple, tuples.receiving.queue_for_receive(tuple)?)));
-        let empty = State::Posted { buf: RecvBuf::empty(), links: crate::matching::Links::InLine(0) };
-        let id = self.requests.insert(Request { state: empty, detached: false });
+        let id = self.requests.insert(Request { state: State::placeholder(), detached: false });
         let mut buf = Some(buf);
         if let Some((tuple, queue)) = queue {
             let (_, tag) = split(tuple.1);
@@ -297,35 +281,54 @@ impl Core {
 
     /// A message that the device holds has met its receive: the queue fetches it.
     pub(crate) fn fetch_announced(&mut self, receive: SlabKey, buf: RecvBuf, envelope: Envelope, key: u64) {
-        let tuple = (envelope.peer, key);
-        let Some(tuples) = &mut self.tuples else { return };
-        tuples.receiving.matched(tuple);
-        let Some(queue) = tuples.receiving.queue(tuple) else { return };
-        match tuples.post(tuple, queue, receive, buf, envelope.len_bytes) {
-            Ok(in_queue) => {
-                self.set_state(receive, State::InQueue(Box::new(in_queue)));
-                self.poll_tuples();
-            }
-            Err(_) => {
-                let outcome = Outcome::Failed("the queue of its tuple took no receive".into());
-                self.complete(receive, Completion { envelope, outcome });
-            }
+        if !self.fetch(receive, buf, envelope, key, false) {
+            let outcome = Outcome::Failed("the queue of its tuple took no receive".into());
+            self.complete(receive, Completion { envelope, outcome });
         }
     }
 
-    /// The bytes of a message that the device holds.
+    /// The bytes of a message that the device holds; `None` if they can not be had.
     pub(crate) fn fetch_whole(&mut self, envelope: Envelope, key: u64) -> Option<Box<[u8]>> {
-        let empty = State::Posted { buf: RecvBuf::empty(), links: crate::matching::Links::InLine(0) };
-        let id = self.requests.insert(Request { state: empty, detached: true });
+        let id = self.requests.insert(Request { state: State::placeholder(), detached: true });
         let buf = RecvBuf::from_owned(vec![0; envelope.len_bytes as usize].into_boxed_slice());
+        if !self.fetch(id, buf, envelope, key, true) {
+            self.requests.remove(id);
+            return None;
+        }
+        if matches!(self.requests.get(id), Some(Request { state: State::InQueue(_), .. })) {
+            // There is no such message, or not yet: no other may come into this memory.
+            self.cancel_in_queue(id);
+            self.poll_tuples();
+        }
+        let kept = self.tuples.as_mut()?.kept.take().filter(|(of, _)| *of == id);
+        if kept.is_none() {
+            self.fetch_failed(envelope.peer, key);
+        }
+        kept?.1.into_owned()
+    }
+
+    /// Posts a receive for a message that the device holds; false if its queue does not take it.
+    fn fetch(&mut self, receive: SlabKey, buf: RecvBuf, envelope: Envelope, key: u64, is_own: bool) -> bool {
         let tuple = (envelope.peer, key);
-        let tuples = self.tuples.as_mut()?;
+        let Some(tuples) = &mut self.tuples else { return false };
         tuples.receiving.matched(tuple);
-        let queue = tuples.receiving.queue(tuple)?;
-        let in_queue = tuples.post(tuple, queue, id, buf, envelope.len_bytes).ok()?;
-        self.set_state(id, State::InQueue(Box::new(InQueue { is_own: true, ..in_queue })));
+        let queue = tuples.receiving.queue(tuple);
+        let posted = queue.and_then(|queue| tuples.post(tuple, queue, receive, buf, envelope.len_bytes).ok());
+        let Some(in_queue) = posted else {
+            self.fetch_failed(envelope.peer, key);
+            return false;
+        };
+        self.set_state(receive, State::InQueue(Box::new(InQueue { is_own, ..in_queue })));
         self.poll_tuples();
-        self.tuples.as_mut()?.kept.take()?.into_owned()
+        true
+    }
+
+    /// A message that was matched stays in the queue, and those behind it with it: its sender goes back to the channel.
+    #[cold]
+    fn fetch_failed(&mut self, peer: PeerId, key: u64) {
+        if self.tuples.as_mut().is_some_and(|tuples| tuples.receiving.failed((peer, key))) {
+            self.say(peer, TupleMessage::Revoke { key, for_good: true });
+        }
     }
 
     /// Takes in what the device has completed; true if anything was.
@@ -367,10 +370,7 @@ impl Core {
         // Its receiver may sleep while this side has filled its receive.
         self.context.notify(fabric::PeerIndex(flight.to));
         let Some(id) = flight.send else { return };
-        let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else {
-            tuples.cancelling.remove(&id);
-            return;
-        };
+        let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { return };
         if tuples.cancelling.contains(&id) {
             // It may have been thrown away: its receiver says so.
             return;
@@ -386,8 +386,7 @@ impl Core {
     fn end_receive(&mut self, done: &WorkCompletion) {
         let id = SlabKey::from_bits(done.id);
         let Some(request) = self.requests.get_mut(id) else { return };
-        let empty = State::Posted { buf: RecvBuf::empty(), links: crate::matching::Links::InLine(0) };
-        let mut in_queue = match std::mem::replace(&mut request.state, empty) {
+        let mut in_queue = match std::mem::replace(&mut request.state, State::placeholder()) {
             State::InQueue(in_queue) => in_queue,
             other => {
                 request.state = other;
@@ -419,9 +418,10 @@ impl Core {
             status => Outcome::Failed(format!("receiving from the queue of its tuple failed: {status:?}")),
         };
         if in_queue.is_own
+            && outcome == Outcome::Done
             && let Some(tuples) = &mut self.tuples
         {
-            tuples.kept = Some(in_queue.buf);
+            tuples.kept = Some((id, in_queue.buf));
         }
         self.complete(id, Completion { envelope, outcome });
     }

@@ -7,6 +7,7 @@ use lockfree::Record;
 use protocol::tupleq::{self, Announced, TupleMessage};
 use protocol::wire::Message;
 
+use super::MESSAGE_MAX_BYTES;
 use crate::core::Core;
 use crate::deliver::{Unexpected, split};
 use crate::matching::Pattern;
@@ -154,6 +155,10 @@ impl Core {
     }
 
     fn arrive_announcement(&mut self, peer: PeerId, key: u64, send: u64, len_bytes: u64, number: u64) -> bool {
+        // No sender of ours puts so long a one into a queue.
+        if len_bytes > MESSAGE_MAX_BYTES {
+            return false;
+        }
         // What was fetched before this was read is known then.
         self.poll_tuples();
         let (context, tag) = split(key);
@@ -196,15 +201,14 @@ impl Core {
         let mut needed = Some(len_bytes);
         for (id, buf) in taken {
             let len = needed.take().unwrap_or(0).max(buf.len_bytes());
-            let state = match self.tuples.as_mut().map(|tuples| tuples.post(tuple, queue, id, buf, len)) {
-                Some(Ok(in_queue)) => State::InQueue(Box::new(in_queue)),
+            match self.tuples.as_mut().map(|tuples| tuples.post(tuple, queue, id, buf, len)) {
+                Some(Ok(in_queue)) => self.set_state(id, State::InQueue(Box::new(in_queue))),
                 _ => {
                     let envelope = Envelope { peer, tag: split(key).1, len_bytes: 0 };
                     let outcome = Outcome::Failed("the queue of its tuple took no receive".into());
-                    State::Complete(Completion { envelope, outcome })
+                    self.complete(id, Completion { envelope, outcome });
                 }
-            };
-            self.set_state(id, state);
+            }
         }
         self.poll_tuples();
     }
