@@ -286,7 +286,7 @@ pub struct ScatteredData<'a> {
 impl ScatteredData<'_> {
     /// Blocks of consecutive bytes that all elements consist of.
     pub fn block_count(&self) -> u64 {
-        self.datatype.blocks().map_or(0, |blocks| blocks.count.saturating_mul(self.count))
+        self.datatype.block_count().saturating_mul(self.count)
     }
 }
 

@@ -8,7 +8,6 @@ use crate::contents::{Combiner, Construction, Contents, Envelope};
 use crate::error::TypeError;
 use crate::layout::{Bytes, Run, Tree};
 use crate::shape::{Shape, Signature, elements_in};
-use crate::statistics::BlockStatistics;
 
 /// A datatype of the standard; immutable but for its name, its commit flag and the face's cookie.
 ///
@@ -26,7 +25,7 @@ pub struct Datatype {
     large: AtomicBool,
     name: Mutex<Option<String>>,
     /// Counted when first asked for.
-    blocks: OnceLock<Option<BlockStatistics>>,
+    block_count: OnceLock<u64>,
     /// A number of the face's choosing, such as the handle it gave out; 0 at first.
     pub face_handle: AtomicUsize,
 }
@@ -70,9 +69,9 @@ impl Datatype {
         self.shape.data.as_ref().map_or(0, |data| data.true_ub - data.true_lb)
     }
 
-    /// How the data of one element is cut into blocks; `None` if there is none.
-    pub fn blocks(&self) -> Option<BlockStatistics> {
-        *self.blocks.get_or_init(|| self.shape.data.as_ref().map(|data| BlockStatistics::of(&data.bytes.tree)))
+    /// Blocks of consecutive bytes that the data of one element is cut into.
+    pub fn block_count(&self) -> u64 {
+        *self.block_count.get_or_init(|| self.shape.data.as_ref().map_or(0, |data| data.bytes.tree.block_count()))
     }
 
     /// True if any number of elements occupies consecutive bytes from the buffer's address on, in packed order.
@@ -216,7 +215,7 @@ impl Datatype {
             committed: AtomicBool::new(false),
             large: AtomicBool::new(false),
             name: Mutex::new(None),
-            blocks: OnceLock::new(),
+            block_count: OnceLock::new(),
             face_handle: AtomicUsize::new(0),
         })
     }

@@ -143,6 +143,20 @@ pub(crate) struct Placed<L> {
     pub tree: Tree<L>,
 }
 
+impl Tree<Bytes> {
+    /// Blocks of consecutive bytes. Paper: datatypes §6
+    pub fn block_count(&self) -> u64 {
+        match self {
+            Tree::Leaf(_) => 1,
+            // A loop of n turns holds at least n bytes, so that no number of blocks exceeds the size, which fits.
+            Tree::Strided(node) => node.count * node.child.block_count(),
+            Tree::Blocks(node) => node.displacements.len() as u64,
+            Tree::Pieces(node) => node.pieces.len() as u64,
+            Tree::Parts(node) => node.parts.iter().map(|part| part.tree.block_count()).sum(),
+        }
+    }
+}
+
 impl<L: Leaf> Tree<L> {
     /// Bytes of data.
     #[inline]

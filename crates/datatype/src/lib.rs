@@ -49,7 +49,6 @@ mod op;
 mod range;
 mod reduce;
 mod shape;
-mod statistics;
 mod wire;
 
 pub use array::Darray;
@@ -61,5 +60,4 @@ pub use datatype::Datatype;
 pub use error::{Argument, TypeError};
 pub use memory::{Scratch, UserMemory, UserMemoryMut};
 pub use op::{Op, OpError, PredefinedOp, UserFunction};
-pub use statistics::BlockStatistics;
 pub use wire::{Layout, LayoutError};

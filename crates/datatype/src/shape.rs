@@ -196,7 +196,7 @@ impl Data {
         let (end, padded) = (self.end, self.padded_end()?);
         // A copy one alignment below the highest ends below it even with its padding.
         let mut greatest = add(high, end, "true upper bound")?;
-        for way in (low..=high).rev().step_by(step as usize).take_while(|way| high - way < alignment) {
+        for way in (low..=high).rev().step_by(step as usize).take_while(|way| *way > high.saturating_sub(alignment)) {
             if way % alignment != 0 {
                 greatest = greatest.max(add(way, padded, "upper bound")?);
             }

@@ -20,7 +20,6 @@ use std::sync::Arc;
 use crate::copy::{List, Segment, walk_strided};
 use crate::datatype::Datatype;
 use crate::layout::{Blocks, Bytes, LAYOUT_DEPTH_MAX, Parts, Piece, Pieces, Placed, Tree, strided};
-use crate::statistics::BlockStatistics;
 
 const LEAF: u64 = 1;
 const STRIDED: u64 = 2;
@@ -62,8 +61,8 @@ impl Layout {
     /// The layout of a datatype; `None` if it holds no data.
     pub fn of(datatype: &Datatype) -> Option<Layout> {
         let data = datatype.shape().data.as_ref()?;
-        let block_count = datatype.blocks()?.count;
-        Some(Layout { bytes: data.bytes.clone(), size: data.size, extent: datatype.extent(), block_count })
+        let (extent, block_count) = (datatype.extent(), datatype.block_count());
+        Some(Layout { bytes: data.bytes.clone(), size: data.size, extent, block_count })
     }
 
     /// Bytes of data in one element.
@@ -104,7 +103,7 @@ impl Layout {
         let shifted = |at: i64| at.checked_add(displacement).ok_or(LayoutError::Overflow);
         shifted(parsed.low)?;
         shifted(parsed.high)?;
-        let block_count = BlockStatistics::of(&parsed.tree).count;
+        let block_count = parsed.tree.block_count();
         Ok(Layout { bytes: Placed { displacement, tree: parsed.tree }, size: parsed.size, extent, block_count })
     }
 

@@ -89,6 +89,18 @@ fn what_is_regular_is_one_run() -> Result<(), TypeError> {
 }
 
 #[test]
+fn blocks_are_counted() -> Result<(), TypeError> {
+    assert_eq!(Datatype::vector(128, 3, 10, &int())?.block_count(), 128);
+    assert_eq!(Datatype::vector(128, 10, 10, &int())?.block_count(), 1);
+    assert_eq!(Datatype::indexed(&[1, 1, 1, 100], &[0, 2, 4, 6], &int())?.block_count(), 4);
+    assert_eq!(Datatype::indexed(&[1, 100, 100], &[0, 2, 200], &int())?.block_count(), 3);
+    assert_eq!(Datatype::contiguous(0, &int())?.block_count(), 0);
+    let two = Datatype::indexed(&[1, 1], &[0, 2], &int())?;
+    assert_eq!(Datatype::vector(5, 1, 9, &two)?.block_count(), 10);
+    Ok(())
+}
+
+#[test]
 fn huge_regular_types_cost_nothing() -> Result<(), TypeError> {
     let many = Datatype::vector(1 << 40, 1, 2, &double())?;
     assert_eq!((many.size(), many.elements_in(1 << 30)), (1 << 43, Some(1 << 27)));
@@ -127,6 +139,8 @@ fn what_does_not_fit_64_bits_is_refused() -> Result<(), TypeError> {
     assert!(overflow(Datatype::hindexed(&[1, 1], &[i64::MIN, i64::MAX - 4], &int())));
     assert!(overflow(Datatype::hindexed(&[1], &[i64::MAX], &int())));
     assert!(overflow(Datatype::resized(i64::MAX, 1, &int())));
+    let backward = Datatype::resized(0, i64::MIN, &int())?;
+    assert!(overflow(Datatype::hindexed(&[2], &[1 << 62], &backward)));
     let overlapping = Datatype::hvector(1 << 40, 1, 0, &double())?;
     assert!(overflow(Datatype::hvector(1 << 40, 1, 0, &overlapping)));
     let sizes = [1 << 21; 3];
