@@ -189,6 +189,7 @@ impl Core {
     fn make_room(&mut self, peer: PeerId, key: u64, len_bytes: u64) {
         let Some(tuples) = &mut self.tuples else { return };
         let tuple = (peer, key);
+        let Some(queue) = tuples.receiving.queue(tuple) else { return };
         let mut taken = Vec::new();
         for bits in tuples.receiving.in_queue(tuple) {
             let id = SlabKey::from_bits(bits);
@@ -197,7 +198,6 @@ impl Core {
                 taken.push((id, std::mem::replace(&mut in_queue.buf, RecvBuf::empty())));
             }
         }
-        let Some(queue) = tuples.receiving.queue(tuple) else { return };
         let mut needed = Some(len_bytes);
         for (id, buf) in taken {
             let len = needed.take().unwrap_or(0).max(buf.len_bytes());
