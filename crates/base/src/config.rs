@@ -422,7 +422,7 @@ pub const VARIABLES: &[Variable] = &[
         help: "How messages are moved: long ones over verbs are written by the sender (rput), read by the receiver (rget) or \
                cut into pieces (staged); or all of them go by receive queues of their tuples (communicator, source, \
                tag), where a send of any size waits for its receive (tupleq) or short ones that would wait are copied \
-               (tupleq-copy). By itself a device whose memory is reached in one copy reads, another writes.",
+               (tupleq-copy; both on device shm only). By itself a device whose memory is reached in one copy reads, another writes.",
         set: |config, text| {
             config.rendezvous = match text {
                 "auto" => Rendezvous::Auto,
@@ -460,7 +460,8 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "FERROVIA_TUPLE_RETREAT",
         values: "count; 0: never",
-        help: "So many messages of a tuple that meet wildcards, and more than half as many as do not, end the use of its queue.",
+        help: "So many messages of a tuple that meet wildcards, if they are more than half of all that its queue has given out, \
+               end the use of the queue.",
         set: |config, text| {
             config.tuple_retreat = text.parse().ok()?;
             Some(())
@@ -513,7 +514,8 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "FERROVIA_DATATYPE_SCHEME",
         values: "auto | generic | bc-spup | rwg-up | p-rrs | multi-w | direct",
-        help: "How long messages whose data does not lie in one piece get across; auto decides for each message.",
+        help: "How long messages whose data does not lie in one piece get across; auto decides for each message. Over \
+               shm-verbs, tcp and verbs only generic and p-rrs differ from bc-spup: the sender packs all of it first.",
         set: |config, text| {
             config.datatypes.scheme = DatatypeScheme::ALL.into_iter().find(|(word, _)| *word == text)?.1;
             Some(())

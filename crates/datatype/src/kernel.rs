@@ -1,13 +1,13 @@
 //! The copying loops: blocks of one size from one stride to another, blocks at a list of places.
 //!
-//! A block of up to 256 bytes is copied without a call: whole when its size is one that numbers have, else as its two
-//! ends, which overlap in the middle, or in steps of 32 bytes. Blocks of 32 bytes and more use the widest registers that
-//! the processor has.
+//! At strides, a block of up to 256 bytes is copied without a call: whole when its size is one that numbers have, else as
+//! its two ends, which overlap in the middle, or in steps of 32 bytes. Blocks of 32 bytes and more use the widest registers
+//! that the processor has. At listed places that holds for the sizes of numbers and for most blocks of up to 64 bytes.
 
 /// A loop over blocks: source and its stride, target and its stride, bytes of a block, how many.
 type Strided = unsafe fn(*const u8, i64, *mut u8, i64, u64, u64);
 
-/// Longest block that is copied without calling a function.
+/// Longest block that is copied without calling a function, at strides.
 const INLINE_MAX_BYTES: u64 = 256;
 
 /// Copies `count` blocks of `bytes` each; the block after the one at `from` lies `from_stride` bytes further on, the one
@@ -149,7 +149,7 @@ pub(crate) unsafe fn scatter(from: *const u8, to: *mut u8, places: &[i64], bytes
     unsafe { kernel(from, to, places, bytes) };
 }
 
-/// Copies one block; a short one without calling a function.
+/// Copies one block; most of up to 64 bytes without calling a function.
 ///
 /// # Safety
 /// As [`std::ptr::copy_nonoverlapping`].

@@ -8,7 +8,7 @@
 //!   multi-w   the sender writes each piece where it belongs             no packed form; the receiver's layout is sent
 //!   direct    both sides copy pieces from layout to layout              no packed form; both layouts are sent
 //! ```
-//! [`choose`] compares what the ways would take by the number of blocks on either side. Its constants were measured on
+//! [`Facts::scheme`] compares what the ways would take by the number of blocks on either side. Its constants were measured on
 //! one machine (Zen 4, Linux 6); they matter by their ratios: a block of the peer costs the kernel as much as copying
 //! 5 KiB, a block of this process as much as 400 bytes.
 
@@ -24,7 +24,7 @@ const LOCAL_BLOCK_NS: u64 = 28;
 const STAGED_KIB_NS: u64 = 118;
 /// Time to pack or unpack one more block, in nanoseconds.
 const PACK_BLOCK_NS: u64 = 2;
-/// Segments of a packed form are between these, and there are at least two. Paper: datatypes §7.2
+/// Segments of a packed form are between these; of one longer than the shorter, there are at least two. Paper: datatypes §7.2
 const SEGMENT_BYTES: (u64, u64) = (8 << 10, 128 << 10);
 
 /// One side of a message.
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_are_at_least_two_and_no_model_overflows() {
+    fn segments_are_two_where_they_can_be_and_no_model_overflows() {
         assert_eq!(segment_bytes(16 << 10, false), 8 << 10);
         assert_eq!(segment_bytes(1 << 20, false), 128 << 10);
         assert_eq!(segment_bytes(1 << 20, true), 1 << 20);

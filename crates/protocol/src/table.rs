@@ -35,6 +35,8 @@ pub enum Way {
     Eager,
     /// After its receive was met, through the channel piece by piece.
     Staged,
+    /// The same, where the channel is a connection of a device.
+    Posted,
     /// After its receive was met, copied by the receiver.
     Read,
     /// After its receive was met, copied by both sides.
@@ -50,7 +52,7 @@ impl Way {
     pub fn description(self) -> &'static str {
         match self {
             Way::Eager => "eager: at once through the channel",
-            Way::Staged => "rendezvous, staged: through the channel piece by piece",
+            Way::Staged | Way::Posted => "rendezvous, staged: through the channel piece by piece",
             Way::Read => "rendezvous, read: the receiver copies it from the sender's memory",
             Way::Shared => "rendezvous, shared: sender and receiver copy it together",
             Way::Get => "rendezvous, RGET: the receiver reads it by RDMA",
@@ -65,6 +67,7 @@ impl Way {
             Way::Staged => &["FERROVIA_EAGER_MAX", "FERROVIA_CROSS_MEMORY_MIN", "FERROVIA_LARGE_COPY"],
             Way::Read => &["FERROVIA_CROSS_MEMORY_MIN", "FERROVIA_LARGE_COPY", "FERROVIA_CROSS_MEMORY"],
             Way::Shared => &["FERROVIA_SHARED_COPY_MIN", "FERROVIA_LARGE_COPY"],
+            Way::Posted => &["FERROVIA_EAGER_MAX", "FERROVIA_CROSS_MEMORY_MIN", "FERROVIA_RENDEZVOUS"],
             Way::Get | Way::Put => &["FERROVIA_CROSS_MEMORY_MIN", "FERROVIA_RENDEZVOUS"],
         }
     }
@@ -123,11 +126,11 @@ fn planned(thresholds: &Thresholds, between: Between, len_bytes: u64, in_one_pie
             CopyPlan::Shared { .. } => Way::Shared,
             CopyPlan::Staged => Way::Staged,
         },
-        Between::Verbs { .. } if !in_one_piece => Way::Staged,
+        Between::Verbs { .. } if !in_one_piece => Way::Posted,
         Between::Verbs { prefers_reads } => match thresholds.plan_rdma(len_bytes, prefers_reads) {
             RdmaPlan::Get => Way::Get,
             RdmaPlan::Put => Way::Put,
-            RdmaPlan::Staged => Way::Staged,
+            RdmaPlan::Staged => Way::Posted,
         },
     }
 }
