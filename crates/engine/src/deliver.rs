@@ -7,7 +7,7 @@ use lockfree::{ClaimCell, Record};
 use protocol::registration::Registration;
 use protocol::rendezvous::Chunks;
 use protocol::wire::{self, Message};
-use protocol::{CopyPlan, RendezvousOffer, SharedCopy, SourceLayout};
+use protocol::{RendezvousOffer, SharedCopy, SourceLayout};
 
 use crate::core::{Core, match_key};
 use crate::progress::{Helping, Stream};
@@ -15,7 +15,7 @@ use crate::request::{
     Completion, ContextId, Envelope, Incoming, IncomingWay, Outcome, OutgoingSend, PeerId, Request, RequestId, State,
     Tag,
 };
-use crate::scattered::{Held, Place};
+use crate::scattered::Place;
 use crate::watch::EventKind;
 
 /// A message that came before its receive.
@@ -232,41 +232,16 @@ impl Core {
         let Ok(peer) = self.peer(envelope.peer) else { return };
         peer.traffic.rendezvous_received += 1;
         peer.traffic.rendezvous_received_bytes += offer.len_bytes;
-        let (reach, is_port) = (peer.reach, peer.link.is_port());
+        let (reach, is_port, has_range) = (peer.reach, peer.link.is_port(), range.is_some());
         if is_port && let Some(way) = self.start_rdma(envelope.peer, receive, send, range, offer.memory) {
             if let Some(request) = self.requests.get_mut(receive) {
                 request.state = State::Incoming(Box::new(Incoming { buf, unpack_into: None, envelope, send, way }));
             }
             return;
         }
-        let plan = self.thresholds.plan(offer.len_bytes, range.is_some() && offer.memory.is_some(), reach);
-        let way = match (plan, range, offer.memory) {
-            (CopyPlan::Shared { chunk_bytes }, Some(range), Some(remote)) => {
-                let open = self.open_shared(range, offer.len_bytes, chunk_bytes);
-                match open {
-                    Some((region, cell, generation, chunks)) => {
-                        let target = region.region.remote(0);
-                        let copy = SharedCopy { target, scattered: None, alone: false, cell, generation, chunk_bytes };
-                        let message = Message::ClearShared { send, receive: receive.to_bits(), copy };
-                        self.send_control(envelope.peer, message);
-                        let (remote, region) = (Some(Place::Flat(remote)), Held::Whole(region));
-                        IncomingWay::Shared { remote, region, cell, generation, chunks }
-                    }
-                    None => IncomingWay::Read { remote: Place::Flat(remote), next: 0 },
-                }
-            }
-            (CopyPlan::Read, Some(_), Some(remote)) => IncomingWay::Read { remote: Place::Flat(remote), next: 0 },
-            _ => {
-                self.send_control(envelope.peer, Message::Clear { send, receive: receive.to_bits() });
-                IncomingWay::Staged { received: 0 }
-            }
-        };
-        if !matches!(way, IncomingWay::Staged { .. }) {
-            self.copying.push(receive);
-        }
-        if let Some(request) = self.requests.get_mut(receive) {
-            request.state = State::Incoming(Box::new(Incoming { buf, unpack_into: None, envelope, send, way }));
-        }
+        let source = offer.memory.filter(|_| has_range).map(Place::Flat);
+        let incoming = Incoming { buf, unpack_into: None, envelope, send, way: IncomingWay::Staged { received: 0 } };
+        self.begin_whole(receive, incoming, source, reach, None);
     }
 
     /// Opens a claim cell for a receive that both sides copy; `None` if cells or regions are used up.

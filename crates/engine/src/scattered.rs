@@ -191,23 +191,25 @@ impl Core {
         let incoming = Incoming { buf, unpack_into: None, envelope, send, way: IncomingWay::Staged { received: 0 } };
         match (scheme, source) {
             (DatatypeScheme::Direct, Some(source)) if facts.is_shared() && reach == Reach::Works => {
-                let chunk = (offer.len_bytes / 8).clamp(32 << 10, 256 << 10) & !4095;
-                self.begin_shared(receive, incoming, Some(source), chunk as u32, scheme);
+                let chunk = Chunks::bytes_for(offer.len_bytes);
+                self.begin_shared(receive, incoming, Some(source), chunk, Some(scheme));
             }
             (DatatypeScheme::Direct | DatatypeScheme::PRrs, Some(remote)) => {
                 let way = IncomingWay::Read { remote, next: 0 };
-                self.begin(receive, Incoming { way, ..incoming }, scheme);
+                self.begin(receive, Incoming { way, ..incoming }, Some(scheme));
             }
             (DatatypeScheme::MultiW, _) => {
                 let chunk = schemes::segment_bytes(offer.len_bytes, false);
-                self.begin_shared(receive, incoming, None, chunk, scheme);
+                self.begin_shared(receive, incoming, None, chunk, Some(scheme));
             }
             (DatatypeScheme::RwgUp, _) => {
                 let chunk = schemes::segment_bytes(offer.len_bytes, !self.datatypes.segment_unpack);
-                self.begin_shared(receive, with_packed_form(incoming), None, chunk, scheme);
+                self.begin_shared(receive, with_packed_form(incoming), None, chunk, Some(scheme));
             }
-            (DatatypeScheme::Generic, source) => self.begin_generic(receive, with_packed_form(incoming), source, reach),
-            _ => self.begin(receive, incoming, DatatypeScheme::BcSpup),
+            (DatatypeScheme::Generic, source) => {
+                self.begin_whole(receive, with_packed_form(incoming), source, reach, Some(scheme));
+            }
+            _ => self.begin(receive, incoming, Some(DatatypeScheme::BcSpup)),
         }
     }
 
@@ -234,19 +236,26 @@ impl Core {
         }
     }
 
-    /// The message goes on as one long message between packed forms.
-    fn begin_generic(&mut self, receive: SlabKey, incoming: Incoming, source: Option<Place>, reach: Reach) {
+    /// The message goes as one long message into memory in one piece; it is counted for the scheme, if there is one.
+    pub(crate) fn begin_whole(
+        &mut self,
+        receive: SlabKey,
+        incoming: Incoming,
+        source: Option<Place>,
+        reach: Reach,
+        scheme: Option<DatatypeScheme>,
+    ) {
         let len_bytes = incoming.envelope.len_bytes;
         let plan = self.thresholds.plan(len_bytes, source.is_some(), reach);
         match (plan, source) {
             (CopyPlan::Shared { chunk_bytes }, Some(source)) => {
-                self.begin_shared(receive, incoming, Some(source), chunk_bytes, DatatypeScheme::Generic);
+                self.begin_shared(receive, incoming, Some(source), chunk_bytes, scheme);
             }
             (CopyPlan::Read, Some(remote)) => {
                 let way = IncomingWay::Read { remote, next: 0 };
-                self.begin(receive, Incoming { way, ..incoming }, DatatypeScheme::Generic);
+                self.begin(receive, Incoming { way, ..incoming }, scheme);
             }
-            _ => self.begin(receive, incoming, DatatypeScheme::Generic),
+            _ => self.begin(receive, incoming, scheme),
         }
     }
 
@@ -257,7 +266,7 @@ impl Core {
         mut incoming: Incoming,
         source: Option<Place>,
         chunk_bytes: u32,
-        scheme: DatatypeScheme,
+        scheme: Option<DatatypeScheme>,
     ) {
         let (peer, len_bytes, send) = (incoming.envelope.peer, incoming.envelope.len_bytes, incoming.send);
         let opened = match incoming.buf.range() {
@@ -299,9 +308,11 @@ impl Core {
     }
 
     /// The receive goes its way from here on.
-    fn begin(&mut self, receive: SlabKey, incoming: Incoming, scheme: DatatypeScheme) {
+    fn begin(&mut self, receive: SlabKey, incoming: Incoming, scheme: Option<DatatypeScheme>) {
         let (peer, send) = (incoming.envelope.peer, incoming.send);
-        *self.stats.schemes.of(scheme) += 1;
+        if let Some(scheme) = scheme {
+            *self.stats.schemes.of(scheme) += 1;
+        }
         if matches!(incoming.way, IncomingWay::Staged { .. }) {
             self.send_control(peer, Message::Clear { send, receive: receive.to_bits() });
         } else {

@@ -93,8 +93,7 @@ impl Thresholds {
         }
         // The first read from a peer is made alone: should the kernel refuse, nothing has been shared out yet.
         if self.large_copy == LargeCopy::Both && len_bytes >= self.shared_min_bytes && reach == Reach::Works {
-            let chunk = (len_bytes / 8).clamp(32 << 10, 256 << 10) & !4095;
-            return CopyPlan::Shared { chunk_bytes: chunk as u32 };
+            return CopyPlan::Shared { chunk_bytes: Chunks::bytes_for(len_bytes) };
         }
         CopyPlan::Read
     }
@@ -123,6 +122,11 @@ pub struct Chunks {
 }
 
 impl Chunks {
+    /// Bytes of a chunk of a message that both sides copy: enough chunks for both, and none too short to be worth a claim.
+    pub fn bytes_for(len_bytes: u64) -> u32 {
+        ((len_bytes / 8).clamp(32 << 10, 256 << 10) & !4095) as u32
+    }
+
     /// Chunks of `chunk_bytes` of a message of `len_bytes`; `None` for sizes that make no sense.
     pub fn new(len_bytes: u64, chunk_bytes: u32) -> Option<Self> {
         let chunks = Self { len_bytes, chunk_bytes: chunk_bytes.into() };
