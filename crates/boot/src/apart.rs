@@ -8,12 +8,12 @@
 
 use base::Config;
 use base::log::Log;
-use fabric::{Context, PeerIndex};
-use fabric_soft::SoftContext;
-use fabric_soft::shm::{Segment, SegmentServer, Shape, ShmLink, join, probe_cross_memory};
+use fabric::Context;
+use fabric_soft::shm::{Segment, SegmentServer, Shape, join};
 use fabric_soft::tcp::{self, JobSecret};
 
-use crate::pair::{ARENA_BYTES, adapter, local_sockets};
+use crate::pair::{ARENA_BYTES, adapter, in_segment, local_sockets};
+use crate::secret::{draw, from_text, to_text};
 use crate::start::unique_name;
 
 /// The devices that processes can open together.
@@ -47,12 +47,8 @@ pub fn invite(device: &str, others: u32, config: &Config) -> Result<Invitation, 
             (text, Opening::Shm { server: bound.0, others })
         }
         "tcp" => {
-            let mut secret = [0; SECRET_BYTES];
-            // Up to 256 bytes come whole.
-            rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())
-                .map_err(|why| why.to_string())?;
-            let digits: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
-            (format!("tcp {digits}"), Opening::Tcp { secret })
+            let secret = draw().map_err(|error| error.to_string())?;
+            (format!("tcp {}", to_text(&secret)), Opening::Tcp { secret })
         }
         "verbs" => ("verbs".to_owned(), Opening::Verbs),
         _ => return Err(format!("{device} is no device of several processes; there are {}", APART.join(", "))),
@@ -74,7 +70,7 @@ impl Invitation {
         match self.opening {
             Opening::Shm { server, others } => {
                 let segment = server.serve(others).map_err(|error| error.to_string())?;
-                in_segment(segment, 0)
+                in_segment(segment, 0, config).map_err(|error| error.to_string())
             }
             Opening::Tcp { secret } => sockets(secret, config),
             Opening::Verbs => adapter(config),
@@ -96,27 +92,20 @@ pub fn accept(invitation: &str, place: u32, config: &Config) -> Result<Box<dyn C
             if !(1..count).contains(&place) {
                 return Err(format!("place {place} among {count}"));
             }
-            in_segment(join(name, shape(count, channel)).map_err(|error| error.to_string())?, place)
+            let segment = join(name, shape(count, channel)).map_err(|error| error.to_string())?;
+            in_segment(segment, place, config).map_err(|error| error.to_string())
         }
-        ["tcp", digits] => sockets(secret(digits).ok_or_else(damaged)?, config),
+        ["tcp", text] => {
+            let secret = from_text(text).and_then(|bytes| bytes.try_into().ok());
+            sockets(secret.ok_or_else(damaged)?, config)
+        }
         ["verbs"] => adapter(config),
         _ => Err(damaged()),
     }
 }
 
-fn secret(digits: &str) -> Option<[u8; SECRET_BYTES]> {
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    let bytes: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(byte).collect();
-    bytes?.try_into().ok()
-}
-
 fn shape(process_count: u32, channel_bytes: usize) -> Shape {
     Shape { process_count, channel_bytes, arena_bytes: ARENA_BYTES }
-}
-
-fn in_segment(segment: Segment, place: u32) -> Result<Box<dyn Context>, String> {
-    let link = ShmLink::join(segment, PeerIndex(place), probe_cross_memory()).map_err(|error| error.to_string())?;
-    Ok(Box::new(SoftContext::new(link)))
 }
 
 fn sockets(secret: [u8; SECRET_BYTES], config: &Config) -> Result<Box<dyn Context>, String> {
@@ -127,6 +116,7 @@ fn sockets(secret: [u8; SECRET_BYTES], config: &Config) -> Result<Box<dyn Contex
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::config::CrossMemory;
 
     #[test]
     fn whoever_is_invited_comes() {
@@ -144,6 +134,13 @@ mod tests {
             assert_eq!(context.capabilities().kind.name(), device);
             guests.into_iter().for_each(|guest| guest.join().unwrap().unwrap());
         }
+    }
+
+    #[test]
+    fn memory_of_others_is_left_alone_where_the_settings_say_so() {
+        let config = Config { cross_memory: CrossMemory::Off, ..Config::default() };
+        let context = invite("shm", 0, &config).unwrap().open(&config).unwrap();
+        assert!(context.capabilities().single_copy.as_ref().is_err_and(|why| why.contains("FERROVIA_CROSS_MEMORY")));
     }
 
     #[test]

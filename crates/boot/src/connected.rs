@@ -9,26 +9,24 @@
 //! ```
 //! Adapters exchange the tables of their ports in the first step, too.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use base::Config;
 use base::config::DeviceChoice;
 use base::log::Log;
 use engine::{Engine, Port, WaitPolicy};
-use fabric::{Context, Device, Endpoint, FabricError, PeerIndex};
-use fabric_soft::SoftContext;
-use fabric_soft::shm::{Shape, ShmLink};
+use fabric::{Context, Device, Endpoint, FabricError};
+use fabric_soft::shm::Shape;
 use fabric_soft::tcp::{self, JobSecret};
 use fabric_verbs::Survey;
 use fabric_verbs::choice::{Wanted, choose_together, table_from_bytes, table_to_bytes};
-use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::BootError;
 use crate::manager::Manager;
-use crate::pair::tcp_options;
-use crate::start::{cross_memory, shared_segment};
+use crate::pair::{in_segment, local_sockets, tcp_options};
+use crate::secret::{draw, from_text, to_text};
+use crate::start::shared_segment;
 
 /// Bytes that a process of the job knows and others do not: a number for the job, and the secret of its sockets.
 const SECRET_BYTES: usize = 40;
@@ -49,12 +47,12 @@ pub(crate) fn start(
     };
     let first = Secret::draw()?;
     if manager.rank() == 0 {
-        manager.put("ferrovia-secret", &hexadecimal(&first.0))?;
+        manager.put("ferrovia-secret", &to_text(&first.0))?;
     }
     if let Some(survey) = &survey {
         let offers = survey.offers();
         let table = table_to_bytes(&offers[..offers.len().min(OFFERS_MAX)]);
-        manager.put(&format!("ferrovia-ports-{}", manager.rank()), &hexadecimal(&table))?;
+        manager.put(&format!("ferrovia-ports-{}", manager.rank()), &to_text(&table))?;
     }
     manager.barrier()?;
     let secret = Secret::parse(&manager.get("ferrovia-secret")?)?;
@@ -99,19 +97,14 @@ fn shared_memory(manager: &Manager, config: &Config) -> Result<Box<dyn Context>,
     // The pool lies in the arena; what connections need at least may go beyond its limit. Pages are taken when touched.
     let arena_bytes = (config.pool_max_bytes + config.pool_max_bytes / 4 + (64 << 20)).next_multiple_of(4096);
     let shape = Shape { process_count: manager.size(), channel_bytes: config.channel_bytes, arena_bytes };
-    let link = ShmLink::join(
-        shared_segment(manager, "ferrovia-segment", shape)?,
-        PeerIndex(manager.rank()),
-        cross_memory(config),
-    )?;
-    Ok(Box::new(SoftContext::new(link)))
+    Ok(in_segment(shared_segment(manager, "ferrovia-segment", shape)?, manager.rank(), config)?)
 }
 
 fn sockets(manager: &Manager, config: &Config, secret: JobSecret, log: Log) -> Result<Box<dyn Context>, BootError> {
-    let mut options = tcp_options(config, secret, log)?;
-    if config.tcp.interfaces == "auto" && manager.first_rank_elsewhere().is_none() {
-        options.listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
-    }
+    let options = match manager.first_rank_elsewhere() {
+        None => local_sockets(config, secret, log)?,
+        Some(_) => tcp_options(config, secret, log)?,
+    };
     Ok(tcp::open(options)?)
 }
 
@@ -125,7 +118,7 @@ fn adapter(manager: &Manager, survey: &Survey) -> Result<Box<dyn Context>, BootE
     let no = |why: String| BootError::NoAdapter(why);
     let mut tables = Vec::new();
     for (rank, table) in manager.get_all(&keys)?.iter().enumerate() {
-        let table = bytes(table).and_then(|bytes| table_from_bytes(&bytes));
+        let table = from_text(table).and_then(|bytes| table_from_bytes(&bytes));
         tables.push(table.ok_or_else(|| no(format!("rank {rank} sent a table of ports that makes no sense")))?);
     }
     let Some(places) = choose_together(&tables) else {
@@ -141,15 +134,11 @@ struct Secret([u8; SECRET_BYTES]);
 
 impl Secret {
     fn draw() -> Result<Self, BootError> {
-        let mut drawn = [0; SECRET_BYTES];
-        // Up to 256 bytes come whole.
-        getrandom(&mut drawn, GetRandomFlags::empty())
-            .map_err(|why| FabricError::System { operation: "drawing a secret", reason: why.to_string() })?;
-        Ok(Self(drawn))
+        Ok(Self(draw()?))
     }
 
     fn parse(text: &str) -> Result<Self, BootError> {
-        let secret = bytes(text).and_then(|bytes| bytes.try_into().ok());
+        let secret = from_text(text).and_then(|bytes| bytes.try_into().ok());
         secret.map(Self).ok_or_else(|| FabricError::BadEndpoint("the job's secret is garbled").into())
     }
 
@@ -162,31 +151,14 @@ impl Secret {
     }
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
-    // A process manager takes no empty value.
-    std::iter::once("x".to_owned()).chain(bytes.iter().map(|byte| format!("{byte:02x}"))).collect()
-}
-
-fn bytes(text: &str) -> Option<Vec<u8>> {
-    let digits = text.strip_prefix('x')?;
-    let pairs = digits.as_bytes().chunks(2);
-    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn bytes_travel_as_text() {
-        for case in [&b""[..], b"\x00\xff\x10", &[7; SECRET_BYTES]] {
-            assert_eq!(bytes(&hexadecimal(case)).as_deref(), Some(case));
-        }
-        for damaged in ["", "00", "x0g", "xé"] {
-            assert_eq!(bytes(damaged), None, "{damaged}");
-        }
+    fn a_secret_travels_as_text() {
         let secret = Secret::draw().expect("random bytes");
-        assert_eq!(Secret::parse(&hexadecimal(&secret.0)).map(|again| again.job()).ok(), Some(secret.job()));
+        assert_eq!(Secret::parse(&to_text(&secret.0)).map(|again| again.job()).ok(), Some(secret.job()));
         assert!(Secret::parse("x00").is_err());
     }
 }

@@ -30,13 +30,14 @@ mod manager;
 mod pair;
 mod protocols;
 mod report;
+mod secret;
 mod start;
 mod tuples;
 
 pub use apart::{APART, Invitation, accept, invite};
 pub use devices::{DeviceReport, devices};
 pub use hardware::hardware;
-pub use local::local_engines;
+pub use local::{engines_over, local_engines};
 pub use pair::{DEVICES, SimulatedTime, open_simulated, open_together};
 pub use protocols::{ProtocolReport, protocols};
 pub use start::{Job, configuration, configuration_with, connect, start};

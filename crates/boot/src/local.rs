@@ -3,9 +3,10 @@
 use base::Config;
 use base::config::DeviceChoice;
 use engine::{Engine, WaitPolicy};
-use fabric::PeerIndex;
+use fabric::{Context, PeerIndex};
 use fabric_soft::shm::{Segment, Shape, ShmPeers};
 
+use crate::pair::in_segment;
 use crate::start::cross_memory;
 use crate::{BootError, connected, open_together, tuples};
 
@@ -25,7 +26,7 @@ pub fn local_engines(count: u32, config: &Config) -> Result<Vec<Engine>, BootErr
     };
     if let Some(device) = device {
         let contexts = open_together(device, count, config).map_err(BootError::NoDevice)?;
-        return connected::together(contexts, config, POLICY);
+        return engines_over(contexts, config);
     }
     let segment = Segment::create(Shape { process_count: count, channel_bytes: config.channel_bytes, arena_bytes: 0 })?;
     let queues = tuples::setup(config).map(|_| tuples::segment(count)).transpose()?;
@@ -34,9 +35,17 @@ pub fn local_engines(count: u32, config: &Config) -> Result<Vec<Engine>, BootErr
             let peers = ShmPeers::join(segment.clone(), PeerIndex(me), cross_memory(config))?;
             let mut engine = Engine::new(Box::new(peers), config, POLICY)?;
             if let (Some(setup), Some(queues)) = (tuples::setup(config), &queues) {
-                engine.use_tuple_queues(tuples::adapter(queues.clone(), me, config)?, setup)?;
+                engine.use_tuple_queues(in_segment(queues.clone(), me, config)?, setup)?;
             }
             Ok(engine)
         })
         .collect()
+}
+
+/// Engines over opened devices that reach each other, one for each, each to be used by a thread of its own.
+///
+/// # Errors
+/// What a device refuses.
+pub fn engines_over(contexts: Vec<Box<dyn Context>>, config: &Config) -> Result<Vec<Engine>, BootError> {
+    connected::together(contexts, config, POLICY)
 }

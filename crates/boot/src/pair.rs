@@ -6,11 +6,13 @@ use std::time::Duration;
 use base::Config;
 use base::log::Log;
 use fabric::{Context, Device, FabricError, PeerIndex};
-use fabric_soft::shm::{Segment, Shape, ShmLink, probe_cross_memory};
+use fabric_soft::shm::{Segment, Shape, ShmLink};
 use fabric_soft::tcp::{self, Interface, JobSecret, Progress, TcpOptions, listening_addresses};
 use fabric_soft::{LoopbackHub, SimNetwork, SimPlan, SoftContext};
 use fabric_verbs::Survey;
 use fabric_verbs::choice::Wanted;
+
+use crate::start::cross_memory;
 
 /// The devices [`open_together`] knows.
 pub const DEVICES: [&str; 5] = ["shm", "tcp", "loopback", "sim", "verbs"];
@@ -42,12 +44,13 @@ fn loopback(count: u32) -> Result<Vec<Box<dyn Context>>, FabricError> {
 fn shared_memory(count: u32, config: &Config) -> Result<Vec<Box<dyn Context>>, FabricError> {
     let shape = Shape { process_count: count, channel_bytes: config.channel_bytes, arena_bytes: ARENA_BYTES };
     let segment = Segment::create(shape)?;
-    let cross_memory = probe_cross_memory();
-    let open = |place| {
-        let link = ShmLink::join(segment.clone(), PeerIndex(place), cross_memory.clone())?;
-        Ok(Box::new(SoftContext::new(link)) as Box<dyn Context>)
-    };
-    (0..count).map(open).collect()
+    (0..count).map(|place| in_segment(segment.clone(), place, config)).collect()
+}
+
+/// The adapter of process `place` in a segment.
+pub(crate) fn in_segment(segment: Segment, place: u32, config: &Config) -> Result<Box<dyn Context>, FabricError> {
+    let link = ShmLink::join(segment, PeerIndex(place), cross_memory(config))?;
+    Ok(Box::new(SoftContext::new(link)))
 }
 
 /// Over the loopback unless other interfaces are asked for.
@@ -128,12 +131,19 @@ pub fn open_simulated(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::config::CrossMemory;
 
     #[test]
     fn software_devices_open_together_and_others_are_named() {
         let config = Config::default();
         for name in ["shm", "tcp", "loopback", "sim"] {
             assert_eq!(open_together(name, 3, &config).unwrap().len(), 3);
+        }
+        let config = Config { cross_memory: CrossMemory::Off, ..config };
+        for context in open_together("shm", 2, &config).unwrap() {
+            assert!(
+                context.capabilities().single_copy.as_ref().is_err_and(|why| why.contains("FERROVIA_CROSS_MEMORY"))
+            );
         }
         let Err(error) = open_together("carrier-pigeon", 2, &config) else { panic!("there is no such device") };
         assert!(error.contains("shm"), "{error}");

@@ -124,6 +124,13 @@ fn start_engine(manager: &Manager, config: &Config) -> Result<Engine, BootError>
     // A process alone sends to nobody but itself.
     if device != DeviceChoice::Shm && size > 1 {
         log.say(Level::Info, format_args!("device {}, {size} processes", device.name()));
+        if rank == 0 && crate::tuples::setup(config).is_some() {
+            let (name, only) = (device.name(), DeviceChoice::Shm.name());
+            log.say(
+                Level::Warn,
+                format_args!("no tuple queues over device {name}: FERROVIA_RENDEZVOUS has them over {only} only"),
+            );
+        }
         return connected::start(manager, config, device, policy, log);
     }
     let shape = Shape { process_count: size, channel_bytes: config.channel_bytes, arena_bytes: 0 };

@@ -4,12 +4,11 @@ use base::Config;
 use base::config::Rendezvous;
 use base::log::{Level, Log};
 use engine::{Engine, TupleSetup};
-use fabric::{Context, PeerIndex};
-use fabric_soft::SoftContext;
-use fabric_soft::shm::{Segment, Shape, ShmLink};
+use fabric_soft::shm::{Segment, Shape};
 
 use crate::BootError;
 use crate::manager::Manager;
+use crate::pair::in_segment;
 use crate::start::{cross_memory, shared_segment};
 
 /// Bytes of the adapter's channels: they carry what can not go by the queues themselves.
@@ -32,7 +31,7 @@ pub(crate) fn use_if_wanted(
     }
     let shape = Shape { process_count: manager.size(), channel_bytes: CHANNEL_BYTES, arena_bytes: 0 };
     let segment = shared_segment(manager, "ferrovia-tuples", shape)?;
-    engine.use_tuple_queues(adapter(segment, manager.rank(), config)?, setup)?;
+    engine.use_tuple_queues(in_segment(segment, manager.rank(), config)?, setup)?;
     Ok(())
 }
 
@@ -44,12 +43,6 @@ pub(crate) fn setup(config: &Config) -> Option<TupleSetup> {
         Rendezvous::TupleQueueCopy => COPY_BELOW_BYTES,
     };
     Some(TupleSetup { copy_below_bytes, queues_max: config.tuple_queues_max, retreat_after: config.tuple_retreat })
-}
-
-/// The adapter of process `rank` in a segment for tuple queues.
-pub(crate) fn adapter(segment: Segment, rank: u32, config: &Config) -> Result<Box<dyn Context>, BootError> {
-    let link = ShmLink::join(segment, PeerIndex(rank), cross_memory(config))?;
-    Ok(Box::new(SoftContext::new(link)))
 }
 
 /// A segment for the adapters of `count` processes.
