@@ -29,7 +29,7 @@ use crate::stats::{Holdings, PeerStats, Stats};
 use crate::transfer::Transfer;
 use crate::tuples::{TupleSetup, Tuples};
 use crate::wait::{WaitPolicy, Waiter};
-use crate::watch::{Event, EventKind, Watch};
+use crate::watch::{EventKind, Watch};
 
 /// The engine of one process.
 pub struct Engine {
@@ -263,25 +263,6 @@ impl Engine {
         self.core.thresholds = thresholds(&config, self.core.port.as_deref());
         self.core.unexpected_max_bytes = config.unexpected_max_bytes;
         self.core.datatypes = config.datatypes;
-    }
-
-    /// Watches these kinds of events, timed by `clock`; none ends the watch.
-    pub fn watch(&mut self, kinds: &[EventKind], clock: fn() -> u64) {
-        match &mut self.core.watch {
-            _ if kinds.is_empty() => self.core.watch = None,
-            Some(watch) => watch.choose(kinds),
-            None => self.core.watch = Some(Box::new(Watch::new(kinds, clock))),
-        }
-    }
-
-    /// The earliest event that was not fetched.
-    pub fn next_event(&mut self) -> Option<Event> {
-        self.core.watch.as_mut()?.next()
-    }
-
-    /// How many events of a kind found no room since this was asked last.
-    pub fn take_dropped_events(&mut self, kind: EventKind) -> u64 {
-        self.core.watch.as_mut().map_or(0, |watch| watch.take_dropped(kind))
     }
 
     /// Bytes of unexpected data held now.
@@ -748,9 +729,7 @@ impl Core {
         if let Some(held) = send.region {
             self.release(held);
         }
-        if let Some(tuples) = &mut self.tuples {
-            tuples.forget_cancel(id);
-        }
+        self.tuples.iter_mut().for_each(|tuples| tuples.forget_cancel(id));
         self.unfinished_sends -= 1;
         self.complete(id, completion);
     }

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use crate::core::Engine;
 use crate::request::{Envelope, PeerId, Tag};
 
 /// Most events that wait to be fetched.
@@ -53,6 +54,27 @@ pub struct Event {
     pub tag: Option<Tag>,
     /// Bytes of the message, or of all that is stored.
     pub len_bytes: u64,
+}
+
+impl Engine {
+    /// Watches these kinds of events, timed by `clock`; none ends the watch.
+    pub fn watch(&mut self, kinds: &[EventKind], clock: fn() -> u64) {
+        match &mut self.core.watch {
+            _ if kinds.is_empty() => self.core.watch = None,
+            Some(watch) => watch.choose(kinds),
+            None => self.core.watch = Some(Box::new(Watch::new(kinds, clock))),
+        }
+    }
+
+    /// The earliest event that was not fetched.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.core.watch.as_mut()?.next()
+    }
+
+    /// How many events of a kind found no room since this was asked last.
+    pub fn take_dropped_events(&mut self, kind: EventKind) -> u64 {
+        self.core.watch.as_mut().map_or(0, |watch| watch.take_dropped(kind))
+    }
 }
 
 /// What is watched, and what has not been fetched.
