@@ -100,6 +100,8 @@ pub(super) struct Core {
     pub(super) refused_packets: u64,
     /// Packets of any kind that have come.
     pub(super) begun_packets: u64,
+    /// Polls since then, or since held answers went alone.
+    pub(super) polls_in_vain: u32,
     /// Where shared receives are shown to senders, if the link has that.
     pub(super) board: Option<Box<dyn Board>>,
     /// Kept for its memory.
@@ -135,6 +137,7 @@ impl Core {
             unpublish: Vec::new(),
             refused_packets: 0,
             begun_packets: 0,
+            polls_in_vain: 0,
         }
     }
 

@@ -26,7 +26,7 @@ pub use self::queue_pair::WINDOW_MAX;
 use self::queue_pair::{QueuePairObject, READS_MAX};
 use self::regions::REGIONS_MAX;
 use self::responder::DATAGRAM_HEADER_BYTES;
-use self::riding::SOON;
+use self::riding::{POLLS_HELD, SOON};
 use crate::copying;
 use crate::link::{Link, LinkProperties, Responder};
 
@@ -117,7 +117,9 @@ impl<L: Link> SoftContext<L> {
         let begun = self.core.begun_packets;
         self.link.progress(&mut self.core);
         self.core.look_at_board();
-        if self.core.begun_packets == begun {
+        self.core.polls_in_vain = if self.core.begun_packets == begun { self.core.polls_in_vain + 1 } else { 0 };
+        if self.core.polls_in_vain >= POLLS_HELD {
+            self.core.polls_in_vain = 0;
             self.core.send_answers(&mut self.link, Riders::GoAlone);
         }
         self.push();

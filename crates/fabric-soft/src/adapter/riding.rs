@@ -1,7 +1,7 @@
 //! Acknowledgements that wait a moment for a packet to ride with.
 //!
 //! Where a packet of its own is dear (a system call), the acknowledgement of a short request is held back while the peer
-//! is usually answered at once with a request of ours, which then carries it. It goes alone as soon as a poll finds
+//! is usually answered at once with a request of ours, which then carries it. It goes alone when some polls have found
 //! nothing, before its owner sleeps, when several are held, or when an answer that cannot wait follows. Whether it is
 //! worth while is learnt from how soon the last ones were followed, so who computes between two calls holds up a peer
 //! at most once, when it begins to: the completion of one short request then waits for the next call.
@@ -17,6 +17,9 @@ pub(super) const SHORT_MAX_BYTES: u64 = 4096;
 pub(super) const SOON: Duration = Duration::from_micros(50);
 /// How often in a row one must have followed soon.
 const SCORE_MIN: u8 = 4;
+/// Polls in a row that find nothing until what is held goes: whoever polls several queues in turn has not ended when
+/// the first of them is empty.
+pub(super) const POLLS_HELD: u32 = 8;
 /// Requests whose acknowledgement waits, at most.
 const HELD_MAX: u32 = 16;
 

@@ -122,6 +122,16 @@ fn a_long_payload_travels_over_all_connections() {
 /// be two exactly; a test that is interrupted for long learns anew what is worth while, hence the margin.
 #[test]
 fn messages_there_and_back_cost_a_write_each() {
+    there_and_back(0);
+}
+
+/// Who has several completion queues polls more than once between two messages.
+#[test]
+fn messages_there_and_back_cost_a_write_each_whoever_polls_in_between() {
+    there_and_back(3);
+}
+
+fn there_and_back(polls_between: u32) {
     const TURNS: u64 = 1000;
     let mut sides = [Side::new(1, |_| {}), Side::new(1, |_| {})];
     join(&mut sides);
@@ -136,6 +146,7 @@ fn messages_there_and_back_cost_a_write_each() {
             sides[to].poll();
             assert!(start.elapsed() < PATIENCE, "message {turn}");
         }
+        (0..polls_between).for_each(|_| sides[to].poll());
         assert!(sides.iter().flat_map(|side| &side.done).all(|one| one.status == WcStatus::Success));
         sides[to].done.clear();
     }
