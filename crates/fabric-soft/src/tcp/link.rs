@@ -275,16 +275,21 @@ impl TcpLink {
     fn look_at_hot(&mut self, responder: &mut dyn Responder) -> bool {
         let Some((slot, misses)) = self.hot.filter(|_| self.turns_hot > 0) else { return false };
         self.turns_hot -= 1;
-        let Some(connection) = self.connections[slot].as_mut().filter(|one| live_at(one).is_some() && !one.is_stalled)
-        else {
+        let live = self.connections[slot].as_mut().filter(|one| !one.is_stalled && !one.is_blocked);
+        let Some((connection, at)) = live.and_then(|one| live_at(one).map(|at| (one, at))) else {
             self.hot = None;
             return false;
         };
+        // In vain mostly: nothing but the one system call is done for it.
         connection.has_read = false;
-        let now = self.now();
-        self.serve(slot, responder, now);
-        let has_read = self.connections[slot].as_ref().is_some_and(|connection| connection.has_read);
+        let filled = connection.fill(self.peers.get_mut(at.peer as usize));
+        let has_read = connection.has_read;
         self.hot = (has_read || misses < MISSES_MAX).then_some((slot, if has_read { 0 } else { misses + 1 }));
+        match filled {
+            Ok(more) if has_read => self.serve(slot, responder, self.now(), !more),
+            Ok(_) => {}
+            Err(ending) => self.end(slot, ending, self.now()),
+        }
         true
     }
 
@@ -316,7 +321,7 @@ impl TcpLink {
             if is_over && self.connections[slot].as_ref().is_some_and(|connection| connection.is_stalled) {
                 self.end(slot, Ending::Broken, now);
             } else {
-                self.serve(slot, responder, now);
+                self.serve(slot, responder, now, false);
                 self.hot = Some((slot, 0)).filter(|_| count == 1);
             }
         }

@@ -134,17 +134,18 @@ impl TcpLink {
     }
 
     /// Something may have happened on a connection.
-    pub(super) fn serve(&mut self, slot: usize, responder: &mut dyn Responder, now: Duration) {
-        self.serve_one(slot, responder, now);
+    /// `is_read`: what has come was read just now, all of it.
+    pub(super) fn serve(&mut self, slot: usize, responder: &mut dyn Responder, now: Duration, is_read: bool) {
+        self.serve_one(slot, responder, now, is_read);
         // Lanes that waited for this one, or for one of those: a loop, for how many follow is the peer's to say.
         while let Some(next) = self.again.pop() {
-            self.serve_one(next, responder, now);
+            self.serve_one(next, responder, now, false);
         }
     }
 
-    fn serve_one(&mut self, slot: usize, responder: &mut dyn Responder, now: Duration) {
+    fn serve_one(&mut self, slot: usize, responder: &mut dyn Responder, now: Duration, is_read: bool) {
         let Some(mut connection) = self.connections[slot].take() else { return };
-        let served = self.serve_taken(slot, &mut connection, responder, now);
+        let served = self.serve_taken(slot, &mut connection, responder, now, is_read);
         self.connections[slot] = Some(connection);
         match served {
             Ok(()) => self.watch(slot),
@@ -158,6 +159,7 @@ impl TcpLink {
         connection: &mut Connection,
         responder: &mut dyn Responder,
         now: Duration,
+        is_read: bool,
     ) -> Result<(), Ending> {
         if let Stage::Dialling(at) = connection.stage {
             socket::outcome(&connection.socket)?;
@@ -165,16 +167,14 @@ impl TcpLink {
         }
         connection.is_stalled = false;
         while self.advance(slot, connection, responder, now)? {}
+        let mut more = !is_read;
         for _ in 0..READS_PER_TURN {
-            if connection.is_stalled {
+            if connection.is_stalled || !more {
                 break;
             }
             let peer = live_at(connection).map(|at| &mut self.peers[at.peer as usize]);
-            let more = connection.fill(peer)?;
+            more = connection.fill(peer)?;
             while self.advance(slot, connection, responder, now)? {}
-            if !more {
-                break;
-            }
         }
         let peer = live_at(connection).map(|at| &mut self.peers[at.peer as usize]);
         connection.flush(peer)

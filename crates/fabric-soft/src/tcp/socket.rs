@@ -104,6 +104,11 @@ pub(super) fn send(socket: &OwnedFd, parts: &[ReadRange]) -> io::Result<Option<u
 
 /// Reads what has come into `parts`, which are not empty; `None` if nothing has; 0 at the end.
 pub(super) fn receive(socket: BorrowedFd<'_>, parts: &[WriteRange]) -> io::Result<Option<usize>> {
+    if let [part] = parts {
+        let address = part.address() as *mut libc::c_void;
+        // SAFETY: the range is this link's to write.
+        return retry(|| unsafe { libc::recv(socket.as_raw_fd(), address, part.len_bytes(), 0) });
+    }
     let vectors = vectors(parts.iter().map(|part| (part.address(), part.len_bytes())));
     retry(|| {
         // SAFETY: the vectors live through the call and name ranges that are this link's to write.
