@@ -1,8 +1,10 @@
 //! The adapters' device against a real kernel driver: on an adapter of this machine where there is one, else on
 //! Soft-RoCE in a virtual machine (`tools/rdma-vm.sh`), alone and with a second one on the same wire.
 
+use super::programs::OverAdapter;
 use super::{Case, Verdict, Workshop};
 use crate::command::{Finished, Program};
+use crate::install::installed;
 use crate::paths;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -19,6 +21,7 @@ pub fn cases() -> Vec<Case> {
         Case::that_may_skip("fabric/verbs-conformance", |workshop| one_machine(workshop, "conformance")),
         Case::that_may_skip("fabric/verbs-live", |workshop| one_machine(workshop, "live")),
         Case::that_may_skip("fabric/verbs-two-machines", two_machines),
+        Case::that_may_skip("fabric/verbs-programs", programs),
     ]
 }
 
@@ -44,20 +47,54 @@ fn two_machines(workshop: &Workshop) -> Result<Verdict> {
     in_virtual_machines(workshop, 2, Program::new(live).args(["--test-threads=1", "--nocapture", "two_machines"]))
 }
 
+/// MPI programs of `tests/c` whose messages go by an adapter.
+fn programs(workshop: &Workshop) -> Result<Verdict> {
+    let chosen = OverAdapter::read()?;
+    let script = paths::target().join("programs/over-an-adapter.sh");
+    let commands = chosen.script(workshop)?;
+    std::fs::write(&script, commands)?;
+    let program = Program::new("sh").arg(&script);
+    let info = installed("ferrovia").args(["info", "--fabric", "--json"]).run_successfully()?;
+    let devices: Value = serde_json::from_str(&info.stdout).context("ferrovia info --fabric --json")?;
+    let finished = if has_adapter(&devices) {
+        program.limit(Duration::from_secs(300)).run()?
+    } else {
+        match machines(workshop, 1, program)? {
+            Ok(program) => program.run()?,
+            Err(skipped) => return Ok(skipped),
+        }
+    };
+    chosen.check(&finished.stdout).map_err(|wrong| finished.complain(wrong))?;
+    Ok(Verdict::Passed)
+}
+
+fn has_adapter(devices: &Value) -> bool {
+    let devices = devices.as_array().into_iter().flatten();
+    devices.filter(|device| device["name"] == "verbs").any(|device| device["available"] == true)
+}
+
 fn in_virtual_machines(workshop: &Workshop, count: u32, program: Program) -> Result<Verdict> {
-    if let Err(error) = workshop.virtual_machine() {
-        let last = error.to_string().lines().last().unwrap_or_default().to_owned();
-        return Ok(Verdict::Skipped(format!("no RDMA device: no adapter here, and no virtual machine: {last}")));
-    }
-    let count = count.to_string();
-    let script = paths::root().join("tools/rdma-vm.sh");
-    let words = [script.as_os_str(), "--vms".as_ref(), count.as_ref(), "--cpus".as_ref(), "2".as_ref(), "--".as_ref()];
-    let finished = program.under(words).limit(Duration::from_secs(300)).run_successfully()?;
+    let finished = match machines(workshop, count, program)? {
+        Ok(program) => program.run_successfully()?,
+        Err(skipped) => return Ok(skipped),
+    };
     // The machines have an adapter, so that a test which finds none has failed.
     if finished.stdout.contains(NO_DEVICE) || !passed_some(&finished) {
         return Err(finished.complain("the tests should have used the machine's adapter"));
     }
     Ok(Verdict::Passed)
+}
+
+/// `program` in so many virtual machines, or why that cannot be.
+fn machines(workshop: &Workshop, count: u32, program: Program) -> Result<Result<Program, Verdict>> {
+    if let Err(error) = workshop.virtual_machine() {
+        let last = error.to_string().lines().last().unwrap_or_default().to_owned();
+        return Ok(Err(Verdict::Skipped(format!("no RDMA device: no adapter here, and no virtual machine: {last}"))));
+    }
+    let count = count.to_string();
+    let script = paths::root().join("tools/rdma-vm.sh");
+    let words = [script.as_os_str(), "--vms".as_ref(), count.as_ref(), "--cpus".as_ref(), "2".as_ref(), "--".as_ref()];
+    Ok(Ok(program.under(words).limit(Duration::from_secs(300))))
 }
 
 fn passed_some(finished: &Finished) -> bool {

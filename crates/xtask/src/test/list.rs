@@ -42,7 +42,7 @@ pub fn read(path: &Path) -> Result<Vec<Entry>> {
     parse(&text).with_context(|| format!("in {}", path.display()))
 }
 
-fn parse(text: &str) -> Result<Vec<Entry>> {
+pub(super) fn parse(text: &str) -> Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let mut words = words(line).with_context(|| format!("line {}", number + 1))?.into_iter();

@@ -1,13 +1,14 @@
 //! The self-checking C programs of `tests/c`, run as `tests/c/list.txt` says.
 
 use super::mpi::Job;
-use super::{Case, list};
-use crate::command::{Finished, Program};
+use super::{Case, Workshop, list};
+use crate::command::Program;
 use crate::install::installed;
 use crate::paths;
 use anyhow::{Result, bail};
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -55,18 +56,15 @@ fn folder() -> PathBuf {
 /// Devices beside the usual one that lines with `over` are run on.
 const DEVICES: [&str; 2] = ["shm-verbs", "tcp"];
 
+/// Around what a program says that others run beside.
+const BEGIN: &str = "begin of program";
+const END: &str = "end of program, status";
+
 /// One case per line and rank count.
 pub fn cases() -> Result<Vec<Case>> {
     let mut cases = vec![Case::new("install", |workshop| workshop.installation().map(drop)).quick(true), header()];
     for entry in list::read(&folder().join("list.txt"))? {
-        let expected = Expected::from(&entry);
-        let arguments: Vec<String> =
-            entry.last("args").map(|args| args.split(',').map(str::to_owned).collect()).unwrap_or_default();
-        let variables: Vec<(String, String)> = entry
-            .all("env")
-            .filter_map(|pair| pair.split_once('='))
-            .map(|(k, v)| (k.to_owned(), v.to_owned()))
-            .collect();
+        let (expected, arguments, variables) = (Expected::from(&entry), arguments(&entry), variables(&entry));
         let limit = Duration::from_secs(entry.last("limit").map_or(Ok(60), str::parse)?);
         let title = std::iter::once(entry.name.as_str())
             .chain(arguments.iter().map(String::as_str))
@@ -95,12 +93,68 @@ pub fn cases() -> Result<Vec<Case>> {
                 for (name, value) in &variables {
                     job = job.with(|command| command.env(name, value));
                 }
-                expected.check(&job.run()?)
+                let finished = job.run()?;
+                expected.check(finished.code(), &finished.said()).map_err(|wrong| finished.complain(wrong))
             });
             cases.push(case.quick(entry.has("quick") && device.is_none()));
         }
     }
     Ok(cases)
+}
+
+fn arguments(entry: &list::Entry) -> Vec<String> {
+    entry.last("args").map(|args| args.split(',').map(str::to_owned).collect()).unwrap_or_default()
+}
+
+fn variables(entry: &list::Entry) -> Vec<(String, String)> {
+    let pairs = entry.all("env").filter_map(|pair| pair.split_once('='));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// The lines with `verbs`, to be run one after another on a machine with an adapter.
+pub struct OverAdapter {
+    entries: Vec<(list::Entry, String)>,
+}
+
+impl OverAdapter {
+    /// Reads the list.
+    pub fn read() -> Result<Self> {
+        let entries = list::read(&folder().join("list.txt"))?.into_iter();
+        let chosen = entries.filter_map(|entry| entry.last("verbs").map(str::to_owned).map(|ranks| (entry, ranks)));
+        Ok(Self { entries: chosen.collect() })
+    }
+
+    /// The commands, for `sh`: each between a line with its number and one with its exit status.
+    pub fn script(&self, workshop: &Workshop) -> Result<String> {
+        let (mut script, mpiexec) = (String::new(), workshop.installation()?.join("bin/mpiexec"));
+        for (index, (entry, ranks)) in self.entries.iter().enumerate() {
+            let program = workshop.program(&entry.name)?;
+            let settings = variables(entry).into_iter().map(|(name, value)| format!("{name}={value}"));
+            let settings: Vec<String> = settings.chain(["FERROVIA_DEVICE=verbs".to_owned()]).collect();
+            let (settings, arguments) = (settings.join(" "), arguments(entry).join(" "));
+            let (mpiexec, program) = (mpiexec.display(), program.display());
+            writeln!(script, "echo '{BEGIN} {index}'")?;
+            writeln!(script, "env {settings} '{mpiexec}' -n {ranks} '{program}' {arguments} 2>&1")?;
+            writeln!(script, "printf '\\n{END} %d\\n' $?")?;
+        }
+        Ok(script)
+    }
+
+    /// What is wrong with what the script has said, if anything is.
+    pub fn check(&self, said: &str) -> Result<(), String> {
+        let mut blocks = said.split(BEGIN).skip(1);
+        for (index, (entry, ranks)) in self.entries.iter().enumerate() {
+            let title = format!("{} on {ranks} ranks", entry.name);
+            let block = blocks.next().ok_or_else(|| format!("{title} was not begun"))?;
+            let (output, end) = block.split_once(END).ok_or_else(|| format!("{title} did not end"))?;
+            let output = output.strip_prefix(&format!(" {index}\n")).ok_or_else(|| format!("{title} is missing"))?;
+            let code = end.split_whitespace().next().and_then(|status| status.parse().ok());
+            Expected::from(entry)
+                .check(code, output)
+                .map_err(|wrong| format!("{title}: {wrong}; it said\n{output}"))?;
+        }
+        Ok(())
+    }
 }
 
 /// What a program's end must look like.
@@ -124,18 +178,18 @@ impl Expected {
         Self { status, says }
     }
 
-    fn check(&self, finished: &Finished) -> Result<()> {
+    /// What is wrong with an end, if anything is.
+    fn check(&self, code: Option<i32>, said: &str) -> Result<(), String> {
         let right = match self.status {
-            Some(status) => finished.code() == Some(status),
-            None => finished.code().is_some_and(|code| code != 0),
+            Some(status) => code == Some(status),
+            None => code.is_some_and(|code| code != 0),
         };
         if !right {
             let wanted = self.status.map_or("a status other than 0".to_owned(), |status| format!("status {status}"));
-            return Err(finished.complain(format!("expected {wanted}")));
+            return Err(format!("expected {wanted}"));
         }
-        let said = finished.said();
         match self.says.iter().find(|text| !said.contains(text.as_str())) {
-            Some(text) => Err(finished.complain(format!("expected the output to contain {text:?}"))),
+            Some(text) => Err(format!("expected the output to contain {text:?}")),
             None => Ok(()),
         }
     }
@@ -164,4 +218,24 @@ fn header() -> Case {
         Ok(())
     })
     .quick(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_that_is_not_as_it_should_be_is_found() {
+        let list = list::parse("hello 1 verbs=2\nerrors 3 exit=7 says=blame verbs=3\nping 1").unwrap();
+        let entries = list.into_iter().filter_map(|entry| entry.last("verbs").map(str::to_owned).map(|n| (entry, n)));
+        let over = OverAdapter { entries: entries.collect() };
+        let said = |first: &str, second: &str| format!("{BEGIN} 0\n{first}\n{BEGIN} 1\n{second}\n");
+        let (hello, errors) = (format!("No Errors\n{END} 0"), format!("blame\n{END} 7"));
+        assert_eq!(over.check(&said(&hello, &errors)), Ok(()));
+        for wrong in [format!("No Errors\n{END} 1"), format!("nothing\n{END} 0"), "No Errors".to_owned()] {
+            assert!(over.check(&said(&wrong, &errors)).is_err_and(|why| why.contains("hello on 2 ranks")), "{wrong}");
+        }
+        assert!(over.check(&said(&hello, &format!("blame\n{END} 0"))).is_err());
+        assert!(over.check(&format!("{BEGIN} 0\n{hello}\n")).is_err());
+    }
 }
