@@ -150,20 +150,29 @@ static void rate(void) {
     windowed("rate", 0, 1);
 }
 
-/* What a sample of the overlap test took inside, on this rank. */
-static double work_ns, post_ns, total_ns;
+enum { OVERLAP_TRIES = 200 };
+/* So much earlier the first of the two ranks posts its part: longer than posting takes, and than both ranks need to
+ * leave a barrier. */
+#define HEAD_START_NS 10000.0
 
-/* One message from rank 0 to rank 1 while both compute. The barrier before it is not timed. */
-static void worked(void) {
+/* A side of the overlap test: whose time counts, and whether the other rank posts its part before or after it. */
+struct side {
+    int measured, other_first;
+};
+
+/* One message from rank 0 to rank 1, beside which the measured rank computes. The other one does nothing else: it
+ * waits. Returns what it took, without the barrier and the head start. */
+static double message(struct side side, double head_start, double work) {
     MPI_Request request;
     MPI_Barrier(MPI_COMM_WORLD);
+    if (rank > 1) return 0;
+    if ((rank == side.measured) == side.other_first) compute(head_start);
     double start = now();
     if (rank == 0) MPI_Isend(out, bytes, MPI_BYTE, 1, 5, MPI_COMM_WORLD, &request);
     else MPI_Irecv(in, bytes, MPI_BYTE, 0, 5, MPI_COMM_WORLD, &request);
-    post_ns = now() - start;
-    compute(work_ns);
+    if (rank == side.measured) compute(work);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
-    total_ns = now() - start;
+    return now() - start;
 }
 
 static int ascending(const void *a, const void *b) {
@@ -171,73 +180,77 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static double median_of(double *values, long count) {
-    qsort(values, count, sizeof *values, ascending);
-    return values[count / 2];
-}
-
-enum { OVERLAP_TRIES = 200 };
-
-/* Median total of a message with the present amount of work, on this rank; all totals are kept in `totals`. */
-static double median_total(double *totals) {
+/* The median of OVERLAP_TRIES values. */
+static double median_of(const double *values) {
     double sorted[OVERLAP_TRIES];
-    for (int i = 0; i < OVERLAP_TRIES; i++) {
-        if (rank < 2) worked();
-        else MPI_Barrier(MPI_COMM_WORLD);
-        totals[i] = total_ns;
-    }
-    memcpy(sorted, totals, sizeof sorted);
-    return median_of(sorted, OVERLAP_TRIES);
+    memcpy(sorted, values, sizeof sorted);
+    qsort(sorted, OVERLAP_TRIES, sizeof *sorted, ascending);
+    return sorted[OVERLAP_TRIES / 2];
 }
 
-/* Writes what rank `of` measured as rank 0's. */
-static void record_from(int of, const char *test, const char *side, const char *unit, double *values) {
+/* What a message takes with nothing beside it and both ranks posting at once: on this rank, and on the slower one. */
+static double without_work(struct side side, double *longest) {
+    double totals[OVERLAP_TRIES], mine;
+    for (int warm = 0; warm < 2; warm++)
+        for (int i = 0; i < OVERLAP_TRIES; i++) totals[i] = message(side, 0, 0);
+    mine = median_of(totals);
+    MPI_Allreduce(&mine, longest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return mine;
+}
+
+/* Writes what the measured rank found as rank 0's. */
+static void record_side(struct side side, const char *test, const char *unit, double *values) {
     char text[64];
-    if (of == 1 && rank == 1) MPI_Send(values, OVERLAP_TRIES, MPI_DOUBLE, 0, 6, MPI_COMM_WORLD);
+    if (side.measured == 1 && rank == 1) MPI_Send(values, OVERLAP_TRIES, MPI_DOUBLE, 0, 6, MPI_COMM_WORLD);
     if (rank != 0) return;
     struct samples samples = {calloc(OVERLAP_TRIES, sizeof(double)), OVERLAP_TRIES, 1};
-    if (of == 1) MPI_Recv(samples.values, OVERLAP_TRIES, MPI_DOUBLE, 1, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (side.measured == 1)
+        MPI_Recv(samples.values, OVERLAP_TRIES, MPI_DOUBLE, 1, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     else memcpy(samples.values, values, OVERLAP_TRIES * sizeof(double));
-    snprintf(text, sizeof text, "\"side\":\"%s\"", side);
+    snprintf(text, sizeof text, "\"side\":\"%s\",\"other\":\"%s\"", side.measured ? "receive" : "send",
+             side.other_first ? "first" : "later");
     record(test, bytes, text, unit, 1, 0, samples);
 }
 
-/* The share of a message's time that is left for computing, and what the message costs its processor: with work twice
- * as long as the message takes, whatever the whole lasts longer than the work. */
+/* With work longer than the message takes: by how much the whole lasts longer than the work alone, which is timed in
+ * between, and which share of the message's time that leaves. */
+static void overlap_of(struct side side) {
+    double totals[OVERLAP_TRIES], alone[OVERLAP_TRIES], shares[OVERLAP_TRIES], longest;
+    double pure = without_work(side, &longest);
+    double work = 2 * (longest + HEAD_START_NS);
+    /* The barriers between the messages are counted with them. */
+    counters_begin();
+    for (int i = 0; i < OVERLAP_TRIES; i++) {
+        totals[i] = message(side, HEAD_START_NS, work);
+        double start = now();
+        if (rank == side.measured) compute(work);
+        alone[i] = now() - start;
+    }
+    counters_end(OVERLAP_TRIES);
+    double work_alone = median_of(alone);
+    for (int i = 0; i < OVERLAP_TRIES; i++) {
+        totals[i] = totals[i] > work_alone ? totals[i] - work_alone : 0;
+        double share = 100 * (1 - totals[i] / pure);
+        shares[i] = share < 0 ? 0 : share;
+    }
+    if (rank == 1) expect(in, bytes, 0, 0, "a message beside work");
+    record_side(side, "overlap", "%", shares);
+    record_side(side, "overlap-overhead", "us", totals);
+}
+
+/* The share of a message's time that is left for computing, and what the message costs its processor, for either side
+ * by itself, as the Sandia micro-benchmarks have it (Paper: tupleq §8.3). */
 static void overlap(void) {
-    static const char *const sides[] = {"send", "receive"};
+    const char *sides = parameter_text("side", "send,receive"), *others = parameter_text("other", "later,first");
     need_ranks(2);
     for (int s = 0; s < options.size_count; s++) {
-        double totals[OVERLAP_TRIES], shares[OVERLAP_TRIES], overheads[OVERLAP_TRIES];
         bytes = options.sizes[s];
         buffers(bytes);
         fill(out, bytes, 0, 0);
-        work_ns = 0;
-        median_total(totals);
-        double pure = median_total(totals), longest;
-        MPI_Allreduce(&pure, &longest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-        work_ns = 2 * longest;
-        double alone[OVERLAP_TRIES];
-        for (int i = 0; i < OVERLAP_TRIES; i++) {
-            double start = now();
-            compute(work_ns);
-            alone[i] = now() - start;
-        }
-        double work = median_of(alone, OVERLAP_TRIES);
-        /* The barriers between the messages are counted with them. */
-        counters_begin();
-        median_total(totals);
-        counters_end(OVERLAP_TRIES);
-        for (int i = 0; i < OVERLAP_TRIES; i++) {
-            overheads[i] = totals[i] > work ? totals[i] - work : 0;
-            double share = 100 * (1 - overheads[i] / pure);
-            shares[i] = share < 0 ? 0 : share;
-        }
-        if (rank == 1) expect(in, bytes, 0, 0, "a message beside work");
-        for (int of = 0; of < 2; of++) {
-            record_from(of, "overlap", sides[of], "%", shares);
-            record_from(of, "overlap-overhead", sides[of], "us", overheads);
-        }
+        for (int measured = 0; measured < 2; measured++)
+            for (int first = 0; first < 2; first++)
+                if (strstr(sides, measured ? "receive" : "send") && strstr(others, first ? "first" : "later"))
+                    overlap_of((struct side){measured, first});
     }
 }
 

@@ -7,10 +7,25 @@ use crate::record::{Records, Row, Summary};
 use crate::suite::{Level, Suite};
 use crate::table;
 use serde::Serialize;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// Ratios this near to 1, either way, say that there is no difference.
 const NO_DIFFERENCE: f64 = 0.1;
+
+/// How a ratio here stands to the paper's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Agreement {
+    /// Both point the same way, or both say that there is no difference.
+    Yes,
+    /// Ours is better, where that is what is wanted.
+    Better,
+    /// They do not.
+    No,
+    /// The processes differ so much from each other that it cannot be told.
+    Unclear,
+}
 
 /// One line of the comparison.
 #[derive(Clone, Debug, Serialize)]
@@ -34,7 +49,7 @@ pub struct Compared {
     /// Ours.
     pub here_ratio: Option<f64>,
     /// Whether both ratios point the same way, or both say that there is no difference.
-    pub same_way: Option<bool>,
+    pub agrees: Option<Agreement>,
     /// Where the paper draws a curve: which point of which.
     #[serde(skip)]
     pub point: Option<CurvePoint>,
@@ -59,23 +74,42 @@ type Rows = [(Row, BTreeMap<String, Summary>)];
 
 fn compared(entry: &Entry, library: &str, entries: &[Entry], rows: &Rows) -> Compared {
     let find = |entry: &Entry| rows.iter().find(|(row, _)| entry.is(row));
-    let here = |entry: &Entry, library: &str| Some(find(entry)?.1.get(library)?.median);
-    let other = entry.over.as_ref().and_then(|what| entries.iter().find(|other| other.what == *what));
-    let (ratio_of, paper_ratio, here_ratio) = if let Some(other) = other {
+    let range = |entry: &Entry, library: &str| find(entry)?.1.get(library).map(Range::of);
+    let here = range(entry, library);
+    let named = |what: &String| entries.iter().find(|other| other.what == *what);
+    let range_of = |other: &Entry| {
         // The other row's own variant or device, or else the same as here.
         let of = &other.measurement;
-        let theirs = match of.level {
-            Level::Fabric if of.device.is_none() => library.to_owned(),
-            _ => request::libraries(of, &[]).remove(0),
-        };
+        match of.level {
+            Level::Fabric if of.device.is_none() => range(other, library),
+            _ => range(other, &request::libraries(of, &[]).remove(0)),
+        }
+    };
+    let more_is_better = find(entry).is_some_and(|(row, _)| row.more_is_better());
+    let (mut wants_more, mut better_counts) = (more_is_better, entry.better_counts);
+    let (ratio_of, paper_ratio, here_ratio) = if let Some(other) = entry.over.as_ref().and_then(named) {
         let ratio = entry.paper_ratio.or_else(|| quotient(entry.paper, other.paper));
-        (format!("over: {}", other.what), ratio, quotient(here(entry, library), here(other, &theirs)))
+        (format!("over: {}", other.what), ratio, Range::quotient(here, range_of(other)))
+    } else if !entry.over_best_of.is_empty() {
+        let others = entry.over_best_of.iter().filter_map(named).filter_map(range_of);
+        let best = others.min_by(|a, b| match more_is_better {
+            true => b.middle.total_cmp(&a.middle),
+            false => a.middle.total_cmp(&b.middle),
+        });
+        ("over: the best".to_owned(), entry.paper_ratio, Range::quotient(here, best))
     } else if let Some(theirs) = entry.paper_peer {
+        (wants_more, better_counts) = (true, true);
         let mut libraries = vec![library.to_owned()];
         libraries.extend(PEERS.map(|(_, name, _)| name.to_owned()));
         let peer = find(entry).and_then(|(row, by_library)| table::ahead(row, by_library, &libraries));
         let name = peer.map_or("a peer", |(_, name)| name);
-        (format!("rival over this: {name}"), entry.paper.map(|ours| theirs / ours), peer.map(|(ratio, _)| ratio))
+        let ratio = Range::quotient(peer.and_then(|(_, name)| range(entry, name)), here);
+        let ratio = if more_is_better { ratio.map(Range::inverse) } else { ratio };
+        (format!("rival over this: {name}"), entry.paper.map(|ours| theirs / ours), ratio)
+    } else if entry.measurement.unit == "%" && entry.paper.is_some() {
+        // Shares of something are the same thing on any machine.
+        let theirs = entry.paper.map(|paper| Range { low: paper, middle: paper, high: paper });
+        ("over the paper's".to_owned(), Some(1.0), Range::quotient(here, theirs))
     } else {
         (String::new(), None, None)
     };
@@ -85,13 +119,53 @@ fn compared(entry: &Entry, library: &str, entries: &[Entry], rows: &Rows) -> Com
         on: library.to_owned(),
         unit: entry.measurement.unit.clone(),
         paper: entry.paper,
-        here: here(entry, library),
+        here: here.map(|range| range.middle),
         ratio_of,
         paper_ratio,
-        here_ratio,
-        same_way: paper_ratio.zip(here_ratio).map(|(paper, here)| way(paper) == way(here)),
+        here_ratio: here_ratio.map(|range| range.middle),
+        agrees: paper_ratio.zip(here_ratio).map(|(paper, here)| agreement(paper, here, better_counts, wants_more)),
         point: entry.point.clone(),
         is_of_verbs: entry.measurement.level == Level::Fabric,
+    }
+}
+
+/// A figure and how far its interval reaches.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    low: f64,
+    middle: f64,
+    high: f64,
+}
+
+impl Range {
+    fn of(summary: &Summary) -> Self {
+        Self { low: summary.interval.low, middle: summary.median, high: summary.interval.high }
+    }
+
+    /// By nothing cannot be divided.
+    fn quotient(a: Option<Self>, b: Option<Self>) -> Option<Self> {
+        let (a, b) = (a?, b.filter(|b| b.middle > 0.0)?);
+        let over = |a: f64, b: f64| if b > 0.0 { a / b } else { f64::INFINITY };
+        Some(Self { low: over(a.low, b.high), middle: a.middle / b.middle, high: over(a.high, b.low) })
+    }
+
+    fn inverse(self) -> Self {
+        Self { low: 1.0 / self.high, middle: 1.0 / self.middle, high: 1.0 / self.low }
+    }
+}
+
+/// A ratio that is better than the paper's counts only if `better_counts`.
+fn agreement(paper: f64, here: Range, better_counts: bool, wants_more: bool) -> Agreement {
+    let judged = |ratio: f64| match way(ratio).cmp(&way(paper)) {
+        Ordering::Equal => Agreement::Yes,
+        Ordering::Greater if better_counts && wants_more => Agreement::Better,
+        Ordering::Less if better_counts && !wants_more => Agreement::Better,
+        _ => Agreement::No,
+    };
+    let at_all = [here.low, here.middle, here.high].map(judged);
+    match at_all.iter().filter(|agreement| **agreement == Agreement::No).count() {
+        0 | 3 => at_all[1],
+        _ => Agreement::Unclear,
     }
 }
 
@@ -129,7 +203,7 @@ mod tests {
             entry("a", "latency", "paper = 4.0\npaper_peer = 8.0"),
             entry("b", "barrier", "paper = 6.0\nover = \"a\""),
             entry("c", "latency", "variant = \"V\"\npaper_ratio = 1.0\nover = \"a\""),
-            entry("d", "latency", "paper_ratio = 0.5\nover = \"c\""),
+            entry("d", "latency", "paper_ratio = 1.2\nover = \"c\""),
         ];
         let entries = Paper::parse(&text.concat()).unwrap().entries();
         let mut records = Records::default();
@@ -145,9 +219,10 @@ mod tests {
         }
         let all = compare(&entries, &records, &[]);
         assert_eq!((all[0].here, all[0].paper_ratio, all[0].here_ratio), (Some(1.0), Some(2.0), Some(3.0)));
-        assert_eq!((all[1].paper_ratio, all[1].here_ratio, all[1].same_way), (Some(1.5), Some(5.0), Some(true)));
-        assert_eq!((all[2].here, all[2].same_way), (Some(1.05), Some(true)), "no difference in either");
-        assert_eq!((all[3].here_ratio.map(|x| x < 1.0), all[3].same_way), (Some(true), Some(false)));
+        let yes = Some(Agreement::Yes);
+        assert_eq!((all[1].paper_ratio, all[1].here_ratio, all[1].agrees), (Some(1.5), Some(5.0), yes));
+        assert_eq!((all[2].here, all[2].agrees), (Some(1.05), yes), "no difference in either");
+        assert_eq!((all[3].here_ratio.map(|x| x < 1.0), all[3].agrees), (Some(true), Some(Agreement::No)));
     }
 
     #[test]
@@ -162,9 +237,52 @@ mod tests {
             records.add(Record::Point(point(device, row, 0, &[time * 1000.0])));
         }
         let all = compare(&entries, &records, &["shm".to_owned(), "tcp".to_owned()]);
-        let shown: Vec<_> = all.iter().map(|line| (line.on.as_str(), line.here_ratio, line.same_way)).collect();
-        let expected =
-            [("shm", None, None), ("tcp", None, None), ("shm", Some(3.0), Some(true)), ("tcp", Some(0.5), Some(false))];
+        let shown: Vec<_> = all.iter().map(|line| (line.on.as_str(), line.here_ratio, line.agrees)).collect();
+        let (yes, no) = (Some(Agreement::Yes), Some(Agreement::No));
+        let expected = [("shm", None, None), ("tcp", None, None), ("shm", Some(3.0), yes), ("tcp", Some(0.5), no)];
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn a_verdict_needs_processes_that_agree() {
+        let range = |low, high| Range { low, middle: f64::midpoint(low, high), high };
+        assert_eq!(agreement(2.0, range(1.5, 3.0), false, false), Agreement::Yes);
+        assert_eq!(agreement(2.0, range(0.9, 3.0), false, false), Agreement::Unclear);
+        assert_eq!(agreement(2.0, range(0.7, 0.9), false, false), Agreement::No);
+        assert_eq!(agreement(1.0, range(0.2, 0.3), false, false), Agreement::No);
+        assert_eq!(agreement(1.0, range(0.2, 0.3), true, false), Agreement::Better, "less is better");
+        assert_eq!(agreement(1.0, range(0.2, 0.3), true, true), Agreement::No);
+        assert_eq!(agreement(1.0, range(0.5, 1.0), true, false), Agreement::Better, "or the same");
+        assert_eq!(agreement(1.0, range(1.0, 1.5), true, false), Agreement::Unclear);
+    }
+
+    #[test]
+    fn a_share_is_compared_with_the_papers_own() {
+        let text = "title = \"T\"\n[[row]]\nwhat = \"a\"\nsource = \"S\"\nlevel = \"mpi\"\ntest = \"overlap\"\nranks = 2\n\
+                    bytes = 8\nunit = \"%\"\npaper = 100.0\n";
+        let entries = Paper::parse(text).unwrap().entries();
+        for (share, agrees) in [(97.0, Agreement::Yes), (80.0, Agreement::No)] {
+            let mut records = Records::default();
+            let row = Row { test: "overlap".into(), unit: "%".into(), ..row(8) };
+            records.add(Record::Point(point("Ferrovia", row, 0, &[share])));
+            let all = compare(&entries, &records, &[]);
+            assert_eq!((all[0].here_ratio, all[0].agrees), (Some(share / 100.0), Some(agrees)));
+        }
+    }
+
+    #[test]
+    fn a_choice_is_compared_with_the_best() {
+        let text = "title = \"T\"\n[[variant]]\nname = \"V\"\n[[variant]]\nname = \"W\"\n[[figure]]\nwhat = \"F\"\n\
+                    source = \"S\"\nlevel = \"mpi\"\ntest = \"latency\"\nranks = 2\nunit = \"us\"\naxis = \"bytes\"\n\
+                    values = [8]\nchoice = \"own\"\n[[figure.line]]\nname = \"v\"\nvariant = \"V\"\n[[figure.line]]\n\
+                    name = \"w\"\nvariant = \"W\"\n[[figure.line]]\nname = \"own\"\n";
+        let entries = Paper::parse(text).unwrap().entries();
+        let mut records = Records::default();
+        for (library, time) in [("V", 1000.0), ("W", 3000.0), ("Ferrovia", 2000.0)] {
+            records.add(Record::Point(point(library, row(8), 0, &[time])));
+        }
+        let all = compare(&entries, &records, &[]);
+        assert_eq!((all[2].here_ratio, all[2].agrees), (Some(2.0), Some(Agreement::No)));
+        assert_eq!((all[0].here_ratio, all[0].agrees), (None, None));
     }
 }

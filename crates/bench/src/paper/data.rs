@@ -46,6 +46,8 @@ pub struct VariantEntry {
     /// Variables of the environment.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
+    /// The device without which it takes no part.
+    pub needs: Option<String>,
 }
 
 /// What is measured for a row or a curve.
@@ -95,6 +97,12 @@ pub struct Entry {
     pub over: Option<String>,
     /// The quotient, where the paper gives no figures.
     pub paper_ratio: Option<f64>,
+    /// Whether a ratio that is better than the paper's is what is wanted as well.
+    #[serde(default)]
+    pub better_counts: bool,
+    /// Rows of which the best is what this figure is divided by.
+    #[serde(skip)]
+    pub over_best_of: Vec<String>,
     /// The curve that this is a point of.
     #[serde(skip)]
     pub point: Option<CurvePoint>,
@@ -136,6 +144,8 @@ pub struct FigureEntry {
     pub lines: Vec<LineEntry>,
     /// The line that the others are divided by.
     pub over: Option<String>,
+    /// The line that makes a choice among what the others do: it is divided by the best of them at each place.
+    pub choice: Option<String>,
 }
 
 /// One line of a picture.
@@ -203,8 +213,41 @@ impl Paper {
                 bail!("{:?} names no variant: {name:?}", entry.what);
             }
         }
+        for figure in &paper.figures {
+            let lines = figure.over.iter().chain(&figure.choice);
+            if let Some(name) = lines.into_iter().find(|name| !figure.lines.iter().any(|line| line.name == **name)) {
+                bail!("{:?} has no line {name:?}", figure.what);
+            }
+        }
         paper.library_variants()?;
         Ok(paper)
+    }
+
+    /// Leaves out what cannot be measured without a device that is not there, and says so among what is missing.
+    pub fn keep_devices(&mut self, present: &[String]) {
+        let absent = |variant: &VariantEntry| variant.needs.clone().filter(|device| !present.contains(device));
+        let without: BTreeMap<String, String> =
+            self.variants.iter().filter_map(|variant| Some((variant.name.clone(), absent(variant)?))).collect();
+        let of = |variant: &Option<String>| variant.as_ref().and_then(|name| without.get(name));
+        let mut left_out = Vec::new();
+        let mut leave_out = |what: String, device: &String| {
+            left_out.push(Missing { what, why: format!("there is no {device} device here") });
+        };
+        for row in &self.rows {
+            of(&row.measurement.variant).into_iter().for_each(|device| leave_out(row.what.clone(), device));
+        }
+        self.rows.retain(|row| of(&row.measurement.variant).is_none());
+        self.figures.retain_mut(|figure| {
+            let had_lines = !figure.lines.is_empty();
+            for line in &figure.lines {
+                let device = of(&line.variant).or(of(&figure.measurement.variant));
+                device.into_iter().for_each(|device| leave_out(format!("{}: {}", figure.what, line.name), device));
+            }
+            figure.lines.retain(|line| of(&line.variant).is_none());
+            of(&figure.measurement.variant).is_none() && (!figure.lines.is_empty() || !had_lines)
+        });
+        self.variants.retain(|variant| !without.contains_key(&variant.name));
+        self.missing.extend(left_out);
     }
 
     /// The variants as libraries take part.
@@ -228,8 +271,8 @@ impl Paper {
 /// What stands in a table of rows, and beside it in one of figures, in which members are put together from two types.
 const MEASUREMENT: [&str; 11] =
     ["level", "test", "reported", "ranks", "unit", "parameters", "set", "counter", "variant", "device", "bytes"];
-const ROW: [&str; 6] = ["what", "source", "paper", "paper_peer", "over", "paper_ratio"];
-const FIGURE: [&str; 7] = ["what", "source", "says", "axis", "values", "line", "over"];
+const ROW: [&str; 7] = ["what", "source", "paper", "paper_peer", "over", "paper_ratio", "better_counts"];
+const FIGURE: [&str; 8] = ["what", "source", "says", "axis", "values", "line", "over", "choice"];
 
 /// A misspelt member of a row or figure is refused, as elsewhere.
 fn check_members(text: &str) -> Result<()> {
@@ -277,7 +320,9 @@ impl FigureEntry {
             "ranks" => measurement.ranks = u32::try_from(at).unwrap_or(u32::MAX),
             name => drop(measurement.parameters.insert(name.to_owned(), at.to_string())),
         }
-        let over = self.over.as_ref().filter(|over| **over != line.name);
+        let is_choice = self.choice.as_ref() == Some(&line.name);
+        let over = self.over.as_ref().filter(|over| **over != line.name && !is_choice);
+        let others = self.lines.iter().filter(|other| is_choice && other.name != line.name);
         Entry {
             what: self.point_name(&line.name, at),
             source: self.source.clone(),
@@ -286,7 +331,10 @@ impl FigureEntry {
             paper,
             paper_peer: None,
             over: over.map(|over| self.point_name(over, at)),
-            paper_ratio: None,
+            // A choice is as good as the best, or better.
+            paper_ratio: is_choice.then_some(1.0),
+            better_counts: is_choice,
+            over_best_of: others.map(|other| self.point_name(&other.name, at)).collect(),
             point: Some(CurvePoint { figure, line: line.name.clone(), at }),
         }
     }
@@ -406,5 +454,47 @@ mod tests {
             }
         }
         assert!(paper("none").unwrap_err().to_string().contains("miba"));
+    }
+
+    #[test]
+    fn every_counter_is_one_that_the_library_has() {
+        // As MPI_T names them: the words of the counter's name.
+        let words = |name: &str| {
+            let words: Vec<&str> =
+                name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
+            words.join("_")
+        };
+        let known: Vec<String> = engine::Stats::COUNTERS.iter().map(|counter| words(counter.name)).collect();
+        for (name, _) in PAPERS {
+            for entry in paper(name).unwrap().entries() {
+                for counter in entry.measurement.counter.iter().flat_map(|text| text.split(['+', '/'])) {
+                    assert!(known.iter().any(|known| known == counter), "{name}: {}: {counter}", entry.what);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_needs_a_device_that_is_absent_is_said_to_be_missing() {
+        let text = TEXT.replace("FERROVIA_CHANNEL = \"8K\" }", "FERROVIA_DEVICE = \"verbs\" }\nneeds = \"verbs\"");
+        let mut paper = Paper::parse(&text).unwrap();
+        paper.keep_devices(&["verbs".to_owned()]);
+        assert_eq!((paper.variants.len(), paper.figures[0].lines.len(), paper.missing.len()), (1, 2, 0));
+        paper.keep_devices(&["shm".to_owned()]);
+        assert_eq!((paper.variants.len(), paper.figures[0].lines.len()), (0, 1));
+        assert_eq!(paper.missing.len(), 1);
+        assert_eq!((paper.missing[0].what.as_str(), paper.rows.len()), ("F: small", 1));
+        assert!(paper.missing[0].why.contains("verbs"));
+    }
+
+    #[test]
+    fn a_choice_stands_over_the_best_of_the_others() {
+        let text = TEXT.replace("over = \"plain\"", "choice = \"small\"");
+        let entries = Paper::parse(&text).unwrap().entries();
+        assert_eq!(entries[4].over_best_of, ["F: plain, bytes 64"]);
+        assert_eq!((entries[4].paper_ratio, entries[4].better_counts), (Some(1.0), true));
+        assert!(entries[2].over_best_of.is_empty());
+        let error = Paper::parse(&TEXT.replace("over = \"plain\"", "choice = \"none\"")).unwrap_err();
+        assert!(error.to_string().contains("no line"), "{error}");
     }
 }

@@ -94,8 +94,10 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         true => data::PAPERS.iter().map(|(name, _)| *name).collect(),
         false => options.names.iter().map(String::as_str).collect(),
     };
-    let papers = names.iter().map(|name| data::paper(name)).collect::<Result<Vec<_>>>()?;
+    let mut papers = names.iter().map(|name| data::paper(name)).collect::<Result<Vec<_>>>()?;
     let devices = fabric::devices(&options.device)?;
+    let present = fabric::devices(&[fabric::PRESENT.to_owned()])?;
+    papers.iter_mut().for_each(|paper| paper.keep_devices(&present));
     let mut failed = false;
     for paper in &papers {
         let records = measured(paper, &devices, options)?;
@@ -109,7 +111,12 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         for failure in &records.failures {
             eprintln!("{} on {} ranks, {}: {}", failure.test, failure.ranks, failure.library, failure.reason);
         }
-        failed |= !records.failures.is_empty();
+        if options.json || options.csv {
+            for line in compared.iter().filter(|line| line.here.is_none()) {
+                eprintln!("nothing was measured of {}", print::of_whom(line));
+            }
+        }
+        failed |= !records.failures.is_empty() || compared.iter().any(|line| line.here.is_none());
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

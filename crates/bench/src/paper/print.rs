@@ -1,6 +1,6 @@
 //! The comparison for people and for other programs.
 
-use super::comparison::Compared;
+use super::comparison::{Agreement, Compared};
 use super::data::{FigureEntry, Paper};
 use crate::table::{new_table, shown};
 use anyhow::Result;
@@ -58,12 +58,29 @@ pub fn text(paper: &Paper, compared: &[Compared], devices: &[String], markdown: 
     for missing in &paper.missing {
         let _ = writeln!(text, "{}not reproduced: {}: {}", mark("-"), missing.what, missing.why);
     }
-    let judged: Vec<bool> = compared.iter().filter_map(|line| line.same_way).collect();
-    if !judged.is_empty() {
-        let same = judged.iter().filter(|same| **same).count();
-        let _ = writeln!(text, "\n{same} of {} ratios that the paper gives point the same way here.", judged.len());
+    let count = |agreement| compared.iter().filter(|line| line.agrees == Some(agreement)).count();
+    let judged = compared.iter().filter(|line| line.agrees.is_some()).count();
+    if judged > 0 {
+        let _ = writeln!(
+            text,
+            "\n{} of {judged} ratios that the paper gives, or says, point the same way here; {} are better than the \
+             paper's, {} do not; of {} the processes differ too much to tell.",
+            count(Agreement::Yes),
+            count(Agreement::Better),
+            count(Agreement::No),
+            count(Agreement::Unclear)
+        );
+    }
+    let empty: Vec<String> = compared.iter().filter(|line| line.here.is_none()).map(of_whom).collect();
+    if !empty.is_empty() {
+        let _ = writeln!(text, "\nNothing was measured of {}.", empty.join("; "));
     }
     text
+}
+
+/// What a line is of, and on which library or device.
+pub fn of_whom(line: &Compared) -> String {
+    format!("{} ({})", line.what, line.on)
 }
 
 fn number(value: Option<f64>) -> String {
@@ -73,7 +90,7 @@ fn number(value: Option<f64>) -> String {
 /// Figures of MPI.
 fn rows(lines: &[&Compared], markdown: bool) -> Table {
     let heading =
-        ["what", "source", "measured on", "ratio", "unit", "paper", "here", "paper's ratio", "here", "same way"];
+        ["what", "source", "measured on", "ratio", "unit", "paper", "here", "paper's ratio", "here", "agrees"];
     let mut table = new_table(markdown, heading.map(str::to_owned).to_vec(), |column| column < 5);
     for line in lines {
         table.add_row([
@@ -86,16 +103,18 @@ fn rows(lines: &[&Compared], markdown: bool) -> Table {
             number(line.here),
             number(line.paper_ratio),
             number(line.here_ratio),
-            same(line.same_way),
+            agrees(line.agrees),
         ]);
     }
     table
 }
 
-fn same(way: Option<bool>) -> String {
-    match way {
-        Some(true) => "yes",
-        Some(false) => "no",
+fn agrees(agreement: Option<Agreement>) -> String {
+    match agreement {
+        Some(Agreement::Yes) => "yes",
+        Some(Agreement::Better) => "better",
+        Some(Agreement::No) => "no",
+        Some(Agreement::Unclear) => "unclear",
         None => "",
     }
     .to_owned()
@@ -117,7 +136,9 @@ fn by_device(lines: &[&Compared], devices: &[String], markdown: bool) -> Table {
         let mut cells = vec![first.what.clone(), first.source.clone(), first.unit.clone(), number(first.paper)];
         cells.extend(devices.iter().map(|device| number(on(device).and_then(|line| line.here))));
         cells.extend([first.ratio_of.clone(), number(first.paper_ratio)]);
-        cells.extend(devices.iter().map(|device| number(on(device).and_then(|line| line.here_ratio))));
+        let ratio =
+            |line: &Compared| format!("{} {}", number(line.here_ratio), agrees(line.agrees)).trim_end().to_owned();
+        cells.extend(devices.iter().map(|device| on(device).map_or_else(|| number(None), |line| ratio(line))));
         table.add_row(cells);
     }
     table
@@ -153,7 +174,10 @@ fn curve(number_of_figure: usize, figure: &FigureEntry, compared: &[Compared], m
         }
         heading.push(name);
         if any(column, |line| line.here_ratio.is_some()) {
-            heading.push(format!(": {}", figure.over.as_deref().unwrap_or_default()));
+            heading.push(match figure.choice.as_deref() == Some(column.0) {
+                true => ": best".to_owned(),
+                false => format!(": {}", figure.over.as_deref().unwrap_or_default()),
+            });
         }
     }
     let mut table = new_table(markdown, heading, |_| false);
