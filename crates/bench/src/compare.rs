@@ -4,6 +4,9 @@
 //! probabilities of all rows are adjusted together, so that two runs of the same thing are told apart in at most 5 of
 //! 100 cases however many rows there are. A difference smaller than the threshold is never flagged.
 //!
+//! That no difference was found says little by itself: a row counts as the same only if the interval of the ratio rules
+//! out a slowdown worth finding (`--detect`). Otherwise the records cannot decide, and that is said, too.
+//!
 //! Two runs an hour apart also differ by what the machine did meanwhile. Where that matters, measure both libraries in
 //! one run, where they take turns, and compare FILE:OLD with FILE:NEW.
 
@@ -32,7 +35,10 @@ pub struct Options {
     /// Differences of fewer per cent are not flagged
     #[arg(long, default_value_t = 2.0, value_name = "PERCENT")]
     threshold: f64,
-    /// Every row, not only those that differ
+    /// A slowdown of so many per cent is to be found; a row in which it could hide is undecided
+    #[arg(long, default_value_t = 10.0, value_name = "PERCENT")]
+    detect: f64,
+    /// Every row, not only those that differ or are undecided
     #[arg(long)]
     all: bool,
     /// The verdicts as JSON
@@ -47,8 +53,10 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// No difference that could be told.
+    /// Not slower by as much as is to be found, and no other difference that could be told.
     Same,
+    /// The processes are too few, or differ too much from each other, to tell.
+    Undecided,
     /// B is worse.
     Slower,
     /// B is better.
@@ -67,6 +75,10 @@ pub struct Compared {
     pub b: f64,
     /// How many per cent B is worse; negative if it is better.
     pub worse_percent: f64,
+    /// Where that lies with 95 %; nothing where so few processes cannot say.
+    pub worse_percent_low: Option<f64>,
+    /// Its upper end.
+    pub worse_percent_high: Option<f64>,
     /// Probability of such a difference between equals, adjusted for the number of rows.
     pub probability: f64,
     /// What follows.
@@ -82,12 +94,14 @@ pub struct Comparison {
     pub hopeless: usize,
 }
 
-/// Compares and prints; the exit code says whether B is slower (1) or nothing can be told (2).
+/// Compares and prints; the exit code says whether a row of B is slower (1), none is (0), or that cannot be told of
+/// some row (2).
 ///
 /// # Errors
 /// If a verdict cannot be printed. What cannot be read or compared is printed and ends with 2.
 pub fn run(options: &Options) -> Result<ExitCode> {
-    let comparison = read(&options.a).and_then(|a| Ok(compare(&a, &read(&options.b)?, options.threshold)));
+    let comparison =
+        read(&options.a).and_then(|a| Ok(compare(&a, &read(&options.b)?, options.threshold, options.detect)));
     let comparison = match comparison {
         Ok(comparison) => comparison,
         Err(error) => {
@@ -96,12 +110,13 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         }
     };
     print(options, &comparison)?;
-    let slower = comparison.rows.iter().any(|row| row.verdict == Verdict::Slower);
-    let telling = comparison.rows.len() > comparison.hopeless;
-    Ok(match (slower, telling) {
-        (true, _) => ExitCode::from(1),
-        (false, true) => ExitCode::SUCCESS,
-        (false, false) => ExitCode::from(CANNOT_TELL),
+    let any = |verdict| comparison.rows.iter().any(|row| row.verdict == verdict);
+    Ok(if any(Verdict::Slower) {
+        ExitCode::from(1)
+    } else if comparison.rows.is_empty() || any(Verdict::Undecided) {
+        ExitCode::from(CANNOT_TELL)
+    } else {
+        ExitCode::SUCCESS
     })
 }
 
@@ -123,8 +138,9 @@ fn read(what: &str) -> Result<Vec<Point>> {
     Ok(records.points.iter().filter(|point| point.library == *library).cloned().collect())
 }
 
-/// Compares the points of two sides row by row. `threshold_percent`: smaller differences are not flagged.
-pub fn compare(a: &[Point], b: &[Point], threshold_percent: f64) -> Comparison {
+/// Compares the points of two sides row by row. `threshold_percent`: smaller differences are not flagged;
+/// `detect_percent`: where a slowdown of so much could hide, nothing is decided.
+pub fn compare(a: &[Point], b: &[Point], threshold_percent: f64, detect_percent: f64) -> Comparison {
     let (a, b) = (medians(a), medians(b));
     let both: Vec<(&Row, &Vec<f64>, &Vec<f64>)> =
         a.iter().filter_map(|(row, medians)| Some((*row, medians, b.get(row)?))).collect();
@@ -135,20 +151,26 @@ pub fn compare(a: &[Point], b: &[Point], threshold_percent: f64) -> Comparison {
         .filter(|(_, a, b)| statistics::smallest_probability(a.len(), b.len()) * both.len() as f64 >= SIGNIFICANCE)
         .count();
     let rows = both.iter().zip(adjusted).map(|((row, a, b), probability)| {
-        let ratio = statistics::typical_ratio(a, b);
-        let worse = if row.more_is_better() { 1.0 / ratio } else { ratio };
-        let worse_percent = (worse - 1.0) * 100.0;
+        // Of a rate, the less the worse: the inverse.
+        let (a_worse, b_worse) = if row.more_is_better() { (*b, *a) } else { (*a, *b) };
+        let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+        let worse_percent = percent(statistics::typical_ratio(a_worse, b_worse));
+        let (low, high) = statistics::ratio_interval(a_worse, b_worse);
+        let (low, high) = (percent(low), percent(high));
         let flagged = probability < SIGNIFICANCE && worse_percent.abs() > threshold_percent;
         let verdict = match (flagged, worse_percent > 0.0) {
-            (false, _) => Verdict::Same,
             (true, true) => Verdict::Slower,
             (true, false) => Verdict::Faster,
+            (false, _) if high < detect_percent => Verdict::Same,
+            (false, _) => Verdict::Undecided,
         };
         Compared {
             row: (*row).clone(),
             a: statistics::median(a),
             b: statistics::median(b),
             worse_percent,
+            worse_percent_low: high.is_finite().then_some(low),
+            worse_percent_high: high.is_finite().then_some(high),
             probability,
             verdict,
         }
@@ -181,6 +203,8 @@ fn print(options: &Options, comparison: &Comparison) -> Result<()> {
             "a",
             "b",
             "worse_percent",
+            "worse_percent_low",
+            "worse_percent_high",
             "probability",
             "verdict",
         ])?;
@@ -188,7 +212,10 @@ fn print(options: &Options, comparison: &Comparison) -> Result<()> {
             let row = &compared.row;
             let mut line = vec![row.test.clone(), row.ranks.to_string(), row.bytes.to_string(), row.shown_parameters()];
             line.push(row.unit.clone());
-            line.extend([compared.a, compared.b, compared.worse_percent, compared.probability].map(|x| x.to_string()));
+            line.extend([compared.a, compared.b, compared.worse_percent].map(|x| x.to_string()));
+            let ends = [compared.worse_percent_low, compared.worse_percent_high];
+            line.extend(ends.map(|end| end.map_or_else(String::new, |end| end.to_string())));
+            line.push(compared.probability.to_string());
             line.push(format!("{:?}", compared.verdict).to_lowercase());
             writer.write_record(&line)?;
         }
@@ -198,25 +225,31 @@ fn print(options: &Options, comparison: &Comparison) -> Result<()> {
     }
     let count = |verdict| comparison.rows.iter().filter(|row| row.verdict == verdict).count();
     eprintln!(
-        "{} rows: {} slower, {} faster, {} without a difference that could be told",
+        "{} rows: {} slower, {} faster, {} the same, {} undecided",
         comparison.rows.len(),
         count(Verdict::Slower),
         count(Verdict::Faster),
-        count(Verdict::Same)
+        count(Verdict::Same),
+        count(Verdict::Undecided)
     );
-    if comparison.hopeless > 0 {
+    if count(Verdict::Undecided) > 0 {
         eprintln!(
-            "{} of them have too few processes to show any difference among so many rows; measure with more --repetitions",
-            comparison.hopeless
+            "Of what is undecided the records cannot say whether it is slower by {} %: measure without -r, with a longer \
+             --budget, or on a quieter machine.",
+            options.detect
         );
+    }
+    if comparison.hopeless > 0 {
+        eprintln!("{} of them have too few processes to show any difference among so many rows.", comparison.hopeless);
     }
     Ok(())
 }
 
 fn table(rows: &[Compared], all: bool) -> Table {
+    let end = |percent: Option<f64>| percent.map_or_else(|| "?".to_owned(), |percent| format!("{percent:+.1} %"));
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED);
-    table.set_header(["row", "unit", "A", "B", "B is worse by", "probability", "verdict"]);
+    table.set_header(["row", "unit", "A", "B", "B is worse by", "from", "to", "probability", "verdict"]);
     for compared in rows.iter().filter(|compared| all || compared.verdict != Verdict::Same) {
         table.add_row([
             compared.row.to_string(),
@@ -224,6 +257,8 @@ fn table(rows: &[Compared], all: bool) -> Table {
             shown(compared.a),
             shown(compared.b),
             format!("{:+.1} %", compared.worse_percent),
+            end(compared.worse_percent_low),
+            end(compared.worse_percent_high),
             format!("{:.4}", compared.probability),
             format!("{:?}", compared.verdict).to_lowercase(),
         ]);
@@ -235,6 +270,7 @@ fn table(rows: &[Compared], all: bool) -> Table {
 mod tests {
     use super::*;
     use crate::record::tests::{point, row};
+    use crate::rounds::{self, Effort};
     use rand::rngs::StdRng;
     use rand::seq::SliceRandom;
     use rand::{RngExt, SeedableRng};
@@ -268,6 +304,10 @@ mod tests {
         points
     }
 
+    fn is_flagged(row: &Compared) -> bool {
+        matches!(row.verdict, Verdict::Slower | Verdict::Faster)
+    }
+
     fn slower(comparison: &Comparison) -> Vec<u64> {
         comparison.rows.iter().filter(|row| row.verdict == Verdict::Slower).map(|row| row.row.bytes).collect()
     }
@@ -278,7 +318,7 @@ mod tests {
         let flagged = (0..100)
             .filter(|_| {
                 let (a, b) = (measured(&mut random, &[]), measured(&mut random, &[]));
-                compare(&a, &b, 0.0).rows.iter().any(|row| row.verdict != Verdict::Same)
+                compare(&a, &b, 0.0, 10.0).rows.iter().any(is_flagged)
             })
             .count();
         assert!(flagged <= 5, "{flagged} of 100");
@@ -291,7 +331,7 @@ mod tests {
         for trial in 0..100 {
             let slow = trial % ROWS;
             let (a, b) = (measured(&mut random, &[]), measured(&mut random, &[(slow, 1.1)]));
-            let comparison = compare(&a, &b, 2.0);
+            let comparison = compare(&a, &b, 2.0, 10.0);
             found += usize::from(slower(&comparison).contains(&slow));
         }
         assert!(found >= 95, "{found} of 100");
@@ -314,28 +354,52 @@ mod tests {
         csv::Reader::from_reader(RECORDED.as_bytes()).records().map(|line| point(line.unwrap())).collect()
     }
 
-    /// Points of both libraries from so many of the recorded processes, drawn by chance; in half of the draws the
-    /// libraries change places. One row of the second is slower by `delay`.
-    fn drawn(
-        random: &mut StdRng,
-        all: &[(String, usize, Point)],
-        count: usize,
-        slow: &str,
-        delay: f64,
-    ) -> [Vec<Point>; 2] {
+    /// The row's test and size.
+    fn named(row: &Row) -> String {
+        format!("{}-{}", row.test, row.bytes)
+    }
+
+    /// One of two libraries that a run measures in turns.
+    struct Library(&'static str);
+
+    impl rounds::Job for Library {
+        fn together(&self) -> Option<(usize, u32)> {
+            Some((0, 2))
+        }
+
+        fn shown(&self) -> String {
+            self.0.to_owned()
+        }
+    }
+
+    /// A run of both libraries as it is made by default, repeated until it is certain enough; what a process measures is
+    /// drawn from the record. In half of the rounds the libraries change places, so that they are equals whatever the
+    /// record holds. One row of the second is slower by `delay`. Returns both sides, and how many processes each has.
+    fn drawn(random: &mut StdRng, all: &[(String, usize, Point)], slow: &str, delay: f64) -> ([Vec<Point>; 2], usize) {
         let mut processes: Vec<usize> = (0..RECORDED_PROCESSES).collect();
         processes.shuffle(random);
-        let chosen: std::collections::BTreeSet<usize> = processes[..count].iter().copied().collect();
-        let turned: bool = random.random();
+        let turned: Vec<bool> = processes.iter().map(|_| random.random()).collect();
+        let libraries = [Library("first"), Library("second")];
         let mut sides = [Vec::new(), Vec::new()];
-        for (library, _, point) in all.iter().filter(|(_, process, _)| chosen.contains(process)) {
-            let (mut point, second) = (point.clone(), (library == "again") != turned);
-            if second && format!("{}-{}", point.row.test, point.row.bytes) == slow {
-                point.median *= delay;
+        let effort = Effort { repetitions: None, precision: 3.0, budget: None };
+        rounds::run(&effort, &libraries, random.random(), |library, round| {
+            let (second, process) = (library.0 == libraries[1].0, processes[round as usize]);
+            let recorded = if second != turned[process] { "again" } else { "once" };
+            let mut found = Vec::new();
+            for (_, _, point) in all.iter().filter(|(name, number, _)| (name.as_str(), *number) == (recorded, process))
+            {
+                let mut point = point.clone();
+                if second && named(&point.row) == slow {
+                    point.median *= delay;
+                }
+                found.push((point.row.clone(), point.median));
+                sides[usize::from(second)].push(point);
             }
-            sides[usize::from(second)].push(point);
-        }
-        sides
+            Ok(Some(found))
+        })
+        .unwrap();
+        let count = sides[0].iter().filter(|point| point.row == sides[0][0].row).count();
+        (sides, count)
     }
 
     #[test]
@@ -343,10 +407,10 @@ mod tests {
         let (mut random, all) = (StdRng::seed_from_u64(2028), recorded());
         let flagged = (0..100)
             .filter(|_| {
-                let [a, b] = drawn(&mut random, &all, 10, "", 1.0);
-                let comparison = compare(&a, &b, 0.0);
+                let ([a, b], _) = drawn(&mut random, &all, "", 1.0);
+                let comparison = compare(&a, &b, 0.0, 10.0);
                 assert_eq!((comparison.rows.len(), comparison.hopeless), (4, 0));
-                comparison.rows.iter().any(|row| row.verdict != Verdict::Same)
+                comparison.rows.iter().any(is_flagged)
             })
             .count();
         assert!(flagged <= 5, "{flagged} of 100");
@@ -355,18 +419,22 @@ mod tests {
     #[test]
     fn ten_per_cent_are_found_in_recorded_runs() {
         let (mut random, all) = (StdRng::seed_from_u64(2029), recorded());
-        // The noisiest row needs twice the processes of the others; what a run cannot show, it does not flag wrongly.
-        for (slow, processes) in [("latency-8", 10), ("latency-4096", 10), ("allreduce-8", 20), ("allreduce-4096", 40)]
-        {
-            let mut found = 0;
+        for slow in ["latency-8", "latency-4096", "allreduce-8", "allreduce-4096"] {
+            let (mut found, mut missed, mut processes) = (0, 0, 0);
             for _ in 0..100 {
-                let [a, b] = drawn(&mut random, &all, processes, slow, 1.1);
-                let rows = compare(&a, &b, 2.0).rows;
-                let slower = rows.iter().filter(|row| row.verdict == Verdict::Slower);
-                found +=
-                    usize::from(slower.map(|row| format!("{}-{}", row.row.test, row.row.bytes)).any(|row| row == slow));
+                let ([a, b], count) = drawn(&mut random, &all, slow, 1.1);
+                let rows = compare(&a, &b, 2.0, 10.0).rows;
+                let verdict = rows.iter().find(|row| named(&row.row) == slow).unwrap().verdict;
+                found += usize::from(verdict == Verdict::Slower);
+                missed += usize::from(verdict == Verdict::Same);
+                processes += count;
             }
+            println!(
+                "{slow}: {found} of 100 found, {missed} called the same, {} processes on average",
+                processes / 100
+            );
             assert!(found >= 95, "{slow}: {found} of 100");
+            assert!(missed <= 3, "{slow}: {missed} of 100 called the same");
         }
     }
 
@@ -374,11 +442,11 @@ mod tests {
     fn direction_and_threshold() {
         let mut random = StdRng::seed_from_u64(1);
         let (a, b) = (measured(&mut random, &[]), measured(&mut random, &[(3, 1.5), (4, 0.5)]));
-        let comparison = compare(&a, &b, 2.0);
+        let comparison = compare(&a, &b, 2.0, 10.0);
         assert_eq!(slower(&comparison), [3]);
         assert_eq!(comparison.rows[4].verdict, Verdict::Faster);
         assert!((comparison.rows[3].worse_percent - 50.0).abs() < 8.0);
-        assert!(slower(&compare(&a, &b, 80.0)).is_empty());
+        assert!(slower(&compare(&a, &b, 80.0, 90.0)).is_empty());
         let rates = |points: &[Point]| -> Vec<Point> {
             points
                 .iter()
@@ -389,7 +457,7 @@ mod tests {
                 })
                 .collect()
         };
-        assert_eq!(slower(&compare(&rates(&a), &rates(&b), 2.0)), [4], "a lower rate is worse");
+        assert_eq!(slower(&compare(&rates(&a), &rates(&b), 2.0, 10.0)), [4], "a lower rate is worse");
     }
 
     #[test]
@@ -397,9 +465,9 @@ mod tests {
         let of = |level: f64| -> Vec<Point> {
             (0..3).map(|process| point("a", row(8), process, &[level + f64::from(process)])).collect()
         };
-        let comparison = compare(&of(1000.0), &of(9000.0), 2.0);
+        let comparison = compare(&of(1000.0), &of(9000.0), 2.0, 10.0);
         assert_eq!((comparison.rows.len(), comparison.hopeless), (1, 1));
-        assert!(slower(&comparison).is_empty());
-        assert_eq!(compare(&of(1000.0), &[], 2.0).rows.len(), 0);
+        assert_eq!((comparison.rows[0].verdict, comparison.rows[0].worse_percent_high), (Verdict::Undecided, None));
+        assert_eq!(compare(&of(1000.0), &[], 2.0, 10.0).rows.len(), 0);
     }
 }

@@ -38,6 +38,7 @@ pub mod plan;
 pub mod programs;
 pub mod record;
 pub mod report;
+pub mod rounds;
 pub mod statistics;
 pub mod suite;
 pub mod table;
@@ -74,7 +75,7 @@ enum Task {
     FabricEnd,
     /// Set the figures of a paper beside those measured here
     Paper(paper::Options),
-    /// Say whether B is slower or faster than A; ends with 1 if it is slower, 2 if that cannot be told
+    /// Say whether B is slower or faster than A; ends with 1 if it is slower, 2 if the records cannot decide
     Compare(compare::Options),
     /// Draw a page, or write Markdown, from records
     Report(report::Options),

@@ -6,14 +6,14 @@ use crate::journal::Journal;
 use crate::library::{self, Library, Variant};
 use crate::plan::{self, Job, Shape};
 use crate::record::{FLOOR, FORMAT, Failure, Measured, Record, Records, Row, Run};
+use crate::rounds::{self, Effort, Found};
 use crate::suite::{self, Level, Suite, Test};
 use crate::table;
 use anyhow::{Context, Result, bail};
-use indicatif::{ProgressBar, ProgressStyle};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How much longer than a job's own limit its launcher may take to end it.
 const LAUNCHER_GRACE: Duration = Duration::from_secs(5);
@@ -38,9 +38,8 @@ pub struct Options {
     /// for a share in per cent, a+b for a sum
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     counters: Vec<String>,
-    /// Processes of each test and library
-    #[arg(short, long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    repetitions: u32,
+    #[command(flatten)]
+    effort: Effort,
     /// Message sizes in bytes instead of the suite's
     #[arg(long, value_delimiter = ',', value_name = "BYTES")]
     sizes: Vec<u64>,
@@ -65,9 +64,6 @@ pub struct Options {
     /// Ends a job that takes longer
     #[arg(long, default_value_t = 60.0, value_name = "S", value_parser = positive)]
     limit: f64,
-    /// Begin no further job after so long, once every job has had one turn
-    #[arg(long, value_name = "S", value_parser = positive)]
-    budget: Option<f64>,
     /// Order of the jobs (default: drawn, and recorded)
     #[arg(long)]
     seed: Option<u64>,
@@ -147,21 +143,19 @@ pub fn records(suite: &Suite, options: &Options) -> Result<Records> {
         tests: &tests,
         ranks: &ranks,
         libraries: &names,
-        repetitions: options.repetitions,
         floors: !options.no_floor && tests.iter().any(|test| test.floor.is_some()),
         cores,
     };
-    let jobs = plan::jobs(&shape, seed)?;
+    let jobs = plan::jobs(&shape)?;
     let mut bench = Bench {
         options,
         tests: &tests,
         libraries: &libraries,
         folder: folder.path(),
         journal: Journal::new(options.output.as_deref())?,
-        given_up: BTreeSet::new(),
     };
     bench.journal.write(Record::Run(bench.run_record(seed)))?;
-    bench.all(&jobs)?;
+    rounds::run(&options.effort, &jobs, seed, |job, round| bench.one(job, round))?;
     let records = bench.journal.records;
     if records.points.is_empty() {
         let reasons: Vec<&str> = records.failures.iter().map(|failure| failure.reason.as_str()).collect();
@@ -231,8 +225,6 @@ struct Bench<'a> {
     libraries: &'a [Library],
     folder: &'a Path,
     journal: Journal,
-    /// Test, ranks and library of jobs that failed: they are not tried again.
-    given_up: BTreeSet<(usize, u32, Option<usize>)>,
 }
 
 impl Bench<'_> {
@@ -247,37 +239,8 @@ impl Bench<'_> {
         }
     }
 
-    fn all(&mut self, jobs: &[Job]) -> Result<()> {
-        let bar = ProgressBar::new(jobs.len() as u64).with_style(
-            ProgressStyle::with_template("{bar:30} {pos}/{len}  {elapsed}, {eta} to go  {msg}")
-                .expect("the template is well formed"),
-        );
-        let began = Instant::now();
-        for job in jobs {
-            if job.repetition > 0 && self.options.budget.is_some_and(|most| began.elapsed().as_secs_f64() > most) {
-                break;
-            }
-            bar.set_message(self.shown(job));
-            if !self.given_up.contains(&(job.test, job.ranks, job.library)) {
-                self.one(job)?;
-            }
-            bar.inc(1);
-        }
-        bar.finish_and_clear();
-        Ok(())
-    }
-
-    fn shown(&self, job: &Job) -> String {
-        match job.library {
-            Some(library) => {
-                format!("{} on {} ranks, {}", self.tests[job.test].name, job.ranks, self.libraries[library].name)
-            }
-            None => "floors of this machine".to_owned(),
-        }
-    }
-
     /// Runs one job and writes down what came of it.
-    fn one(&mut self, job: &Job) -> Result<()> {
+    fn one(&mut self, job: &Job, round: u32) -> Result<Found> {
         let results = self.folder.join("results");
         let _ = std::fs::remove_file(&results);
         let outcome = match job.library {
@@ -285,29 +248,30 @@ impl Bench<'_> {
             None => self.floors(&results),
         };
         let library = job.library.map_or(FLOOR, |library| self.libraries[library].name.as_str()).to_owned();
-        match outcome {
-            Ok((clock, measured)) => {
-                for mut measured in measured {
-                    if job.library.is_some() {
-                        measured.row.test = self.tests[job.test].reported_name(&measured.row.test);
-                    }
-                    let row = measured.row.clone();
-                    match measured.point(&library, job.repetition, clock) {
-                        Some(point) => self.journal.write(Record::Point(point))?,
-                        None => self.failed(job, &library, format!("its samples of {row} are no numbers"))?,
-                    }
-                }
-                Ok(())
+        let (clock, measured) = match outcome {
+            Ok(measured) => measured,
+            Err(error) => return self.failed(job, &library, format!("{error:#}")),
+        };
+        let mut found = Vec::new();
+        for mut measured in measured {
+            if job.library.is_some() {
+                measured.row.test = self.tests[job.test].reported_name(&measured.row.test);
             }
-            Err(error) => self.failed(job, &library, format!("{error:#}")),
+            let row = measured.row.clone();
+            let Some(point) = measured.point(&library, round, clock) else {
+                return self.failed(job, &library, format!("its samples of {row} are no numbers"));
+            };
+            found.push((row, point.median));
+            self.journal.write(Record::Point(point))?;
         }
+        Ok(Some(found))
     }
 
-    fn failed(&mut self, job: &Job, library: &str, reason: String) -> Result<()> {
-        self.given_up.insert((job.test, job.ranks, job.library));
+    fn failed(&mut self, job: &Job, library: &str, reason: String) -> Result<Found> {
         let test = job.library.map_or("floor", |_| self.tests[job.test].name.as_str());
         let failure = Failure { test: test.to_owned(), library: library.to_owned(), ranks: job.ranks, reason };
-        self.journal.write(Record::Failure(failure))
+        self.journal.write(Record::Failure(failure))?;
+        Ok(None)
     }
 
     fn measured(&self, job: &Job, library: &Library, results: &Path) -> Result<((f64, f64), Vec<Measured>)> {

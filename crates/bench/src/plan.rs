@@ -1,29 +1,34 @@
-//! Plans: which jobs a run consists of, in which order.
+//! Plans: which jobs a run consists of.
 
+use crate::rounds;
 use crate::suite::Test;
 use anyhow::Result;
-use rand::SeedableRng;
-use rand::rngs::StdRng;
-use rand::seq::SliceRandom;
 use std::collections::BTreeSet;
 
-/// Most jobs of one run.
-pub const JOBS_MAX: usize = 100_000;
-
 /// One job: a test on one library, in processes of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Job {
-    /// Which repetition, from 0.
-    pub repetition: u32,
     /// Index of the test.
     pub test: usize,
     /// Number of ranks.
     pub ranks: u32,
     /// Index of the library; `None` for the floors of the machine.
     pub library: Option<usize>,
+    /// What it is called while it runs.
+    pub name: String,
 }
 
-/// What is repeated over what.
+impl rounds::Job for Job {
+    fn together(&self) -> Option<(usize, u32)> {
+        self.library.map(|_| (self.test, self.ranks))
+    }
+
+    fn shown(&self) -> String {
+        self.name.clone()
+    }
+}
+
+/// What is run on what.
 pub struct Shape<'a> {
     /// The tests.
     pub tests: &'a [&'a Test],
@@ -31,38 +36,32 @@ pub struct Shape<'a> {
     pub ranks: &'a [u32],
     /// Names of the libraries.
     pub libraries: &'a [&'a str],
-    /// Number of repetitions.
-    pub repetitions: u32,
     /// Whether the machine's floors are measured as well.
     pub floors: bool,
     /// Cores of the machine.
     pub cores: u32,
 }
 
-/// All jobs: each repetition holds every job once, in an order of its own drawn from the seed.
+/// All jobs, each once.
 ///
 /// # Errors
-/// If a test's rank counts are not well formed, or there are more jobs than the limit.
-pub fn jobs(shape: &Shape, seed: u64) -> Result<Vec<Job>> {
-    let mut once = Vec::new();
+/// If a test's rank counts are not well formed.
+pub fn jobs(shape: &Shape) -> Result<Vec<Job>> {
+    let mut all = Vec::new();
     for (test, definition) in shape.tests.iter().enumerate() {
         let counts = if shape.ranks.is_empty() { definition.rank_counts(shape.cores)? } else { shape.ranks.to_vec() };
         for ranks in counts {
             let concerned = shape.libraries.iter().enumerate().filter(|(_, name)| definition.concerns(name));
-            once.extend(concerned.map(|(library, _)| Job { repetition: 0, test, ranks, library: Some(library) }));
+            all.extend(concerned.map(|(library, name)| Job {
+                test,
+                ranks,
+                library: Some(library),
+                name: format!("{} on {ranks} ranks, {name}", definition.name),
+            }));
         }
     }
     if shape.floors {
-        once.push(Job { repetition: 0, test: 0, ranks: 0, library: None });
-    }
-    if once.len() * shape.repetitions as usize > JOBS_MAX {
-        anyhow::bail!("{} jobs, {} times, are more than {JOBS_MAX}", once.len(), shape.repetitions);
-    }
-    let mut random = StdRng::seed_from_u64(seed);
-    let mut all = Vec::new();
-    for repetition in 0..shape.repetitions {
-        once.shuffle(&mut random);
-        all.extend(once.iter().map(|job| Job { repetition, ..*job }));
+        all.push(Job { test: 0, ranks: 0, library: None, name: "floors of this machine".to_owned() });
     }
     Ok(all)
 }
@@ -83,47 +82,15 @@ mod tests {
     use super::*;
     use crate::suite::{Level, Suite};
 
-    fn jobs_of(seed: u64) -> Vec<Job> {
+    #[test]
+    fn every_library_has_every_test_on_all_its_rank_counts() {
         let suite = Suite::builtin(Level::Mpi).unwrap();
         let tests = suite.choose(&["latency".to_owned(), "barrier".to_owned()]).unwrap();
-        let shape =
-            Shape { tests: &tests, ranks: &[], libraries: &["a", "b", "c"], repetitions: 4, floors: true, cores: 2 };
-        jobs(&shape, seed).unwrap()
-    }
-
-    #[test]
-    fn every_repetition_holds_every_job_once() {
-        let all = jobs_of(1);
-        let mut first: Option<Vec<Job>> = None;
-        for repetition in 0..4 {
-            let mut these: Vec<Job> = all
-                .iter()
-                .filter(|job| job.repetition == repetition)
-                .map(|job| Job { repetition: 0, ..*job })
-                .collect();
-            these.sort();
-            assert_eq!(these.len(), 3 * (1 + 3) + 1);
-            assert_eq!(*first.get_or_insert(these.clone()), these);
-        }
-    }
-
-    #[test]
-    fn the_seed_is_the_order() {
-        assert_eq!(jobs_of(5), jobs_of(5));
-        assert_ne!(jobs_of(5), jobs_of(6));
-        let all = jobs_of(5);
-        let order =
-            |repetition| all.iter().filter(move |job| job.repetition == repetition).map(|job| (job.test, job.library));
-        assert!(!order(0).eq(order(1)), "each repetition has an order of its own");
-    }
-
-    #[test]
-    fn too_many_jobs_are_refused() {
-        let suite = Suite::builtin(Level::Mpi).unwrap();
-        let tests = suite.choose(&["all".to_owned()]).unwrap();
-        let shape =
-            Shape { tests: &tests, ranks: &[], libraries: &["a"; 9], repetitions: 1000, floors: false, cores: 2 };
-        assert!(jobs(&shape, 1).is_err());
+        let shape = Shape { tests: &tests, ranks: &[], libraries: &["a", "b", "c"], floors: true, cores: 2 };
+        let all = jobs(&shape).unwrap();
+        assert_eq!(all.len(), 3 * (1 + 3) + 1);
+        assert_eq!(all.iter().cloned().collect::<BTreeSet<_>>().len(), all.len());
+        assert_eq!(all[1].name, "latency on 2 ranks, b");
     }
 
     #[test]
@@ -132,9 +99,8 @@ mod tests {
         suite.tests.retain(|test| ["latency", "bandwidth"].contains(&test.name.as_str()));
         suite.tests[0].libraries = vec!["b".to_owned()];
         let tests: Vec<&Test> = suite.tests.iter().collect();
-        let shape =
-            Shape { tests: &tests, ranks: &[2], libraries: &["a", "b"], repetitions: 1, floors: false, cores: 2 };
-        let mut all = jobs(&shape, 1).unwrap();
+        let shape = Shape { tests: &tests, ranks: &[2], libraries: &["a", "b"], floors: false, cores: 2 };
+        let mut all = jobs(&shape).unwrap();
         all.sort();
         let all: Vec<_> = all.iter().map(|job| (job.test, job.library)).collect();
         assert_eq!(all, [(0, Some(1)), (1, Some(0)), (1, Some(1))]);

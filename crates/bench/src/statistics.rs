@@ -149,9 +149,17 @@ pub fn rank_sum_probability(a: &[f64], b: &[f64]) -> f64 {
     (2.0 * normal_tail(distance)).min(1.0)
 }
 
-/// Counts, for each value of the statistic, the ways to choose `n` of `n + m` ranks.
+/// Both tails from this value of the statistic on, exactly.
 fn exact_probability(n: usize, m: usize, statistic: f64) -> f64 {
-    // ways[i][u]: i values of the first list placed so far, u pairs in which the second list's value is smaller.
+    let tails = rank_sum_tails(n, m);
+    let far = statistic.min((n * m) as f64 - statistic).round() as usize;
+    (2.0 * tails[far]).min(1.0)
+}
+
+/// The probability of at most `u` pairs in which the second list's value is smaller, for each `u`: counts the ways to
+/// choose `n` of `n + m` ranks.
+fn rank_sum_tails(n: usize, m: usize) -> Vec<f64> {
+    // ways[i][u]: i values of the first list placed so far, u such pairs.
     let most = n * m;
     let mut ways = vec![vec![0.0; most + 1]; n + 1];
     ways[0][0] = 1.0;
@@ -168,9 +176,36 @@ fn exact_probability(n: usize, m: usize, statistic: f64) -> f64 {
         }
     }
     let total: f64 = ways[n].iter().sum();
-    let far = statistic.min(most as f64 - statistic).round() as usize;
-    let tail: f64 = ways[n][..=far].iter().sum();
-    (2.0 * tail / total).min(1.0)
+    let mut sum = 0.0;
+    let mut tail = |ways: &f64| {
+        sum += ways;
+        sum / total
+    };
+    ways[n].iter().map(&mut tail).collect()
+}
+
+/// Where the factor lies by which `b` is larger than `a`, with 95 %: the ratios that the rank-sum test does not refuse
+/// (Hodges and Lehmann, by Moses). From nothing to infinity if there are so few values that it refuses none.
+///
+/// # Panics
+/// If one has no values.
+pub fn ratio_interval(a: &[f64], b: &[f64]) -> (f64, f64) {
+    let mut ratios: Vec<f64> = a.iter().flat_map(|a| b.iter().map(move |b| b / a)).collect();
+    ratios.sort_by(f64::total_cmp);
+    let (n, m) = (a.len(), b.len());
+    let tail = (1.0 - CONFIDENCE) / 2.0;
+    // So many ratios at either end are refused.
+    let refused = if n.max(m) <= EXACT_MAX {
+        rank_sum_tails(n, m).iter().take_while(|probability| **probability <= tail).count()
+    } else {
+        let pairs = (n * m) as f64;
+        let distance = 1.96 * (pairs * (n + m + 1) as f64 / 12.0).sqrt();
+        (pairs / 2.0 - distance).max(0.0).floor() as usize
+    };
+    match refused {
+        0 => (0.0, f64::INFINITY),
+        refused => (ratios[refused - 1], ratios[ratios.len() - refused]),
+    }
 }
 
 /// The probability that a standard normal value exceeds `z >= 0` (Abramowitz and Stegun 26.2.17, error below 1e-7).
@@ -351,6 +386,26 @@ mod tests {
         assert!((smallest_probability(4, 4) - 2.0 / 70.0).abs() < 1e-12);
         assert_eq!(rank_sum_probability(&[1.0; 5], &[1.0; 5]), 1.0);
         assert!(rank_sum_probability(&[1.0; 10], &[2.0; 10]) < 1e-4);
+    }
+
+    #[test]
+    fn intervals_of_ratios_cover_them_and_fit_the_test() {
+        let mut random = StdRng::seed_from_u64(13);
+        for (n, m) in [(6, 6), (8, 12), (30, 30)] {
+            let mut covered = 0;
+            for _ in 0..500 {
+                let a: Vec<f64> = (0..n).map(|_| 1.0 + 0.2 * random.random::<f64>()).collect();
+                let b: Vec<f64> = (0..m).map(|_| 1.3 * (1.0 + 0.2 * random.random::<f64>())).collect();
+                let (low, high) = ratio_interval(&a, &b);
+                assert!(low <= typical_ratio(&a, &b) && typical_ratio(&a, &b) <= high);
+                covered += u32::from(low <= 1.3 && 1.3 <= high);
+                // A ratio within is one that the test does not refuse.
+                let moved: Vec<f64> = b.iter().map(|b| b / f64::midpoint(low, high)).collect();
+                assert!(rank_sum_probability(&a, &moved) > 0.05);
+            }
+            assert!((465..=495).contains(&covered), "{n} and {m}: {covered} of 500");
+        }
+        assert_eq!(ratio_interval(&[1.0; 3], &[2.0; 3]), (0.0, f64::INFINITY), "three can show nothing");
     }
 
     #[test]

@@ -80,14 +80,14 @@ fn measure(options: &Options) -> Result<()> {
         if file.is_file() { Ok(()) } else { finished }
     };
     if options.long {
-        bench("mpi", &["all", "-r", "7", "--limit", "60", "--budget", "5400"])?;
-        bench("app", &["all", "-r", "7", "--limit", "60", "--budget", "1200"])?;
-        return bench("fabric", &["all", "-r", "7", "--seconds", "0.05"]);
+        bench("mpi", &["all", "--limit", "60", "--budget", "5400"])?;
+        bench("app", &["all", "--limit", "60", "--budget", "1200"])?;
+        return bench("fabric", &["all", "--seconds", "0.05", "--budget", "600"]);
     }
-    let short = ["-r", "5", "--seconds", "0.05", "--samples", "400", "--limit", "20", "--budget", "440"];
+    let short = ["--seconds", "0.05", "--samples", "400", "--limit", "20", "--budget", "440"];
     bench("mpi", &TESTS.iter().chain(&short).copied().collect::<Vec<_>>())?;
-    bench("app", &["all", "-r", "3", "--seconds", "0.05", "--limit", "20", "--budget", "40"])?;
-    bench("fabric", &["latency", "bandwidth", "costs", "-r", "3", "--seconds", "0.02"])
+    bench("app", &["all", "--seconds", "0.05", "--limit", "20", "--budget", "60"])?;
+    bench("fabric", &["latency", "bandwidth", "costs", "--seconds", "0.02", "--budget", "40"])
 }
 
 fn folder() -> PathBuf {

@@ -10,6 +10,7 @@ mod end;
 mod floor;
 mod helper;
 mod opening;
+mod places;
 mod private;
 mod process;
 mod raw;
@@ -19,13 +20,12 @@ mod turns;
 
 use crate::environment::Environment;
 use crate::journal::Journal;
+use crate::plan::Job;
 use crate::record::{FLOOR, FORMAT, Failure, LibraryRecord, Measured, Record, Records, Row, Run};
+use crate::rounds::{self, Effort};
 use crate::suite::{FABRIC, Level, Suite, Test};
 use crate::{plan, table};
 use anyhow::{Context as _, Result, bail};
-use rand::SeedableRng;
-use rand::rngs::StdRng;
-use rand::seq::SliceRandom;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -51,9 +51,8 @@ pub struct Options {
     /// Where the other ends live
     #[arg(long, value_enum, default_value = "processes")]
     ends: Ends,
-    /// How often each test is run, each time on a device opened anew
-    #[arg(short, long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    repetitions: u32,
+    #[command(flatten)]
+    effort: Effort,
     /// Message sizes in bytes instead of the suite's
     #[arg(long, value_delimiter = ',', value_name = "BYTES")]
     sizes: Vec<u64>,
@@ -106,26 +105,21 @@ pub fn records(suite: &Suite, options: &Options) -> Result<Records> {
     let seed = options.seed.unwrap_or_else(rand::random);
     let mut journal = Journal::new(options.output.as_deref())?;
     journal.write(Record::Run(run_record(options, &devices, seed)))?;
-    let mut jobs: Vec<(usize, Option<&String>)> = Vec::new();
+    let mut jobs = Vec::new();
     for (index, test) in tests.iter().enumerate() {
         let concerned = devices.iter().filter(|device| test.concerns(device) && test.can_use(device));
-        jobs.extend(concerned.map(|device| (index, Some(device))));
+        jobs.extend(concerned.map(|device| {
+            let name = format!("{} on {device}", test.name);
+            Job { test: index, ranks: ranks(test), library: devices.iter().position(|other| other == device), name }
+        }));
     }
     if tests.iter().any(|test| test.floor.is_some()) {
-        jobs.push((0, None));
+        jobs.push(Job { test: 0, ranks: 0, library: None, name: "floors of this machine".to_owned() });
     }
-    let mut random = StdRng::seed_from_u64(seed);
-    let mut given_up = BTreeSet::new();
-    for repetition in 0..options.repetitions {
-        jobs.shuffle(&mut random);
-        for (index, device) in &jobs {
-            if !given_up.contains(&(*index, *device))
-                && !one(options, &tests, tests[*index], *device, repetition, &mut journal)?
-            {
-                given_up.insert((*index, *device));
-            }
-        }
-    }
+    rounds::run(&options.effort, &jobs, seed, |job, round| {
+        let device = job.library.map(|device| &devices[device]);
+        one(options, &tests, tests[job.test], device, round, &mut journal)
+    })?;
     if journal.records.points.is_empty() {
         let reasons: Vec<&str> = journal.records.failures.iter().map(|failure| failure.reason.as_str()).collect();
         bail!("no test gave a result: {}", reasons.join("\n"));
@@ -178,7 +172,7 @@ fn run_record(options: &Options, devices: &[String], seed: u64) -> Run {
     }
 }
 
-/// One test on one device, or the floors; false if it failed and need not be tried again.
+/// One test on one device, or the floors.
 fn one(
     options: &Options,
     tests: &[&Test],
@@ -186,28 +180,30 @@ fn one(
     device: Option<&String>,
     repetition: u32,
     journal: &mut Journal,
-) -> Result<bool> {
-    let sampling = Sampling { seconds: options.seconds, samples_max: options.samples };
+) -> Result<rounds::Found> {
+    let sampling = Sampling { seconds: options.seconds, samples_max: options.samples, operations_min: 1 };
     let (name, ranks, outcome) = match device {
         Some(device) => (device.as_str(), ranks(test), measured(options, test, device, &sampling)),
         None => (FLOOR, 0, Ok(floor::floors(&plan::floor_sizes(tests, &options.sizes), &sampling))),
     };
     let failed = match outcome {
         Ok(all) => {
+            let mut found = Vec::new();
             for measured in all {
-                let row = measured.row.to_string();
-                match measured.point(name, repetition, (0.0, 0.0)) {
-                    Some(point) => journal.write(Record::Point(point))?,
-                    None => bail!("the samples of {row} are no numbers"),
-                }
+                let row = measured.row.clone();
+                let Some(point) = measured.point(name, repetition, (0.0, 0.0)) else {
+                    bail!("the samples of {row} are no numbers");
+                };
+                found.push((row, point.median));
+                journal.write(Record::Point(point))?;
             }
-            return Ok(true);
+            return Ok(Some(found));
         }
         Err(error) => format!("{error:#}"),
     };
     let failure = Failure { test: test.name.clone(), library: name.to_owned(), ranks, reason: failed };
     journal.write(Record::Failure(failure))?;
-    Ok(false)
+    Ok(None)
 }
 
 fn ranks(test: &Test) -> u32 {
@@ -304,7 +300,7 @@ mod tests {
     #[test]
     fn every_test_runs_on_software_devices() {
         let suite = Suite::builtin(Level::Fabric).unwrap();
-        let sampling = Sampling { seconds: 0.0, samples_max: 1 };
+        let sampling = Sampling { seconds: 0.0, samples_max: 1, operations_min: 1 };
         for device in ["loopback", "tcp", "shm", "sim"] {
             for test in suite.tests.iter().filter(|test| test.can_use(device)) {
                 let size = test.sizes[0].min(4096).to_string();
@@ -326,7 +322,7 @@ mod tests {
         let suite = Suite::builtin(Level::Fabric).unwrap();
         let run = |test: &str, words: &[&str]| -> Vec<(String, Vec<f64>)> {
             let test = suite.choose(&[test.to_owned()]).unwrap()[0];
-            let sampling = Sampling { seconds: 1e-5, samples_max: 8 };
+            let sampling = Sampling { seconds: 1e-5, samples_max: 8, operations_min: 1 };
             let all = measured(&options(words), test, "sim", &sampling).unwrap();
             all.into_iter().map(|measured| (measured.row.to_string(), measured.samples)).collect()
         };

@@ -136,11 +136,12 @@ impl Opening {
         let (config, settings) = (self.config()?, self.settings());
         let invitation =
             boot::invite(&self.device, u32::try_from(wanted.len())?, &config).map_err(anyhow::Error::msg)?;
-        let mut processes = Vec::new();
+        let (mut processes, ends) = (Vec::new(), wanted.len() + 1);
         for (connection, wanted) in wanted.into_iter().enumerate() {
             processes.push(Process::start(&Setup {
                 invitation: invitation.text().to_owned(),
                 place: u32::try_from(connection + 1)?,
+                ends,
                 settings: settings.clone(),
                 shape: wanted.shape,
                 sources: wanted.sources,

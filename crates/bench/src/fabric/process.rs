@@ -9,6 +9,7 @@
 use super::card::Card;
 use super::end::{End, Shape, Source};
 use super::helper::{self, Answer, Order, Role};
+use super::places::Place;
 use anyhow::{Context as _, Result, bail};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,8 @@ pub struct Setup {
     pub invitation: String,
     /// Its number among those invited, from 1; also its side.
     pub place: u32,
+    /// How many ends there are, itself among them.
+    pub ends: usize,
     /// Settings of the device beside those of the environment.
     pub settings: Vec<(String, String)>,
     /// What its end is like.
@@ -145,6 +148,7 @@ pub fn live() -> Result<()> {
         Ok(end) => end,
         Err(error) => return say(&mut answers, &Err::<(), _>(format!("{error:#}"))),
     };
+    let _place = Place::take(setup.place as usize, setup.ends);
     say(&mut answers, &Ok::<_, String>(()))?;
     drop(told);
     let (orders, ordered) = channel();

@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn sockets_have_latency_and_bandwidth_and_nothing_else() {
-        let sampling = Sampling { seconds: 0.0, samples_max: 1 };
+        let sampling = Sampling { seconds: 0.0, samples_max: 1, operations_min: 1 };
         let with = |pairs: &[(&str, &str)]| pairs.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect();
         for (test, parameters) in [
             ("latency", with(&[("operation", "send")])),

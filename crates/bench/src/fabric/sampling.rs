@@ -16,6 +16,8 @@ pub struct Sampling {
     pub seconds: f64,
     /// Most samples of a point.
     pub samples_max: u64,
+    /// Fewest operations of a sample.
+    pub operations_min: u64,
 }
 
 /// Samples of one thing.
@@ -39,7 +41,7 @@ impl Sampling {
     /// How many samples of how many operations, if one operation takes `each_ns`.
     pub fn plan(&self, each_ns: f64) -> (u64, u64) {
         let each_ns = each_ns.max(0.1);
-        let per_sample = ((SAMPLE_MIN_NS / each_ns).ceil() as u64).clamp(1, OPERATIONS_MAX);
+        let per_sample = ((SAMPLE_MIN_NS / each_ns).ceil() as u64).clamp(self.operations_min, OPERATIONS_MAX);
         let count = (self.seconds * 1e9 / (each_ns * per_sample as f64)) as u64;
         (count.min(self.samples_max).max(SAMPLES_MIN), per_sample)
     }
@@ -77,10 +79,11 @@ mod tests {
 
     #[test]
     fn samples_are_as_many_as_time_allows() {
-        let sampling = Sampling { seconds: 0.001, samples_max: 100 };
+        let sampling = Sampling { seconds: 0.001, samples_max: 100, operations_min: 1 };
         assert_eq!(sampling.plan(100.0), (100, 30));
         assert_eq!(sampling.plan(1e5), (10, 1));
         assert_eq!(sampling.plan(1e9), (SAMPLES_MIN, 1));
+        assert_eq!(Sampling { operations_min: 5, ..sampling }.plan(1e4), (20, 5));
         let mut done = 0;
         let taken = sampling
             .take(|| -> Result<(), ()> {

@@ -2,8 +2,9 @@
 
 use super::Found;
 use super::end::{End, Movement, Shape, from_the_other};
-use super::helper::{Order, Role, stream};
+use super::helper::{Helper, Order, Role, stream};
 use super::opening::{Clock, Meeting, Opening, Wanted};
+use super::places::Place;
 use super::sampling::{Sampling, Taken};
 use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeMap;
@@ -11,6 +12,8 @@ use std::time::Duration;
 
 /// Operations from which the duration of one is estimated.
 const TRIAL: u64 = 16;
+/// Halves of a window that are timed together: what one half waits for, the next finds done.
+const HALVES: u64 = 8;
 /// Most ends of a hot spot beside the one in the middle.
 const SLAVES_MAX: u64 = 64;
 
@@ -32,6 +35,8 @@ pub fn measure(
     }
     let compute = Duration::from_micros(number(parameters, "compute", 0)?);
     let half = (shape.window / 2).max(1);
+    let stream_sampling = Sampling { operations_min: HALVES, ..*sampling };
+    let sampling = if test.contains("bandwidth") || test.contains("computation") { &stream_sampling } else { sampling };
     let amount = (half * shape.bytes) as f64;
     let with = |role| Pair { opening: &opening, shape: &shape, role, sampling };
     match test {
@@ -140,6 +145,8 @@ fn sample(
     check: impl FnOnce(&End, &[u64]) -> Result<()>,
 ) -> Result<Taken> {
     let Meeting { mut mine, mut helpers, clock } = meeting;
+    let apart = helpers.iter().all(|helper| matches!(helper, Helper::Process(_)));
+    let _place = apart.then(|| Place::take(0, helpers.len() + 1));
     let measured = samples(&mut mine, &mut helpers, &clock, sampling, step);
     let checks = measured.is_ok();
     let sent_here = mine.counts().0;
@@ -161,7 +168,7 @@ fn sample(
 
 fn samples(
     mine: &mut End,
-    helpers: &mut [super::helper::Helper],
+    helpers: &mut [Helper],
     clock: &Clock,
     sampling: &Sampling,
     mut step: impl FnMut(&mut End, &Clock) -> Result<()>,

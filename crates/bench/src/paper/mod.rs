@@ -11,6 +11,7 @@ mod print;
 mod request;
 
 use crate::record::Records;
+use crate::rounds::Effort;
 use crate::suite::Level;
 use crate::{fabric, measure};
 use anyhow::{Result, bail};
@@ -28,9 +29,8 @@ pub struct Options {
     /// The devices whose verbs stand beside the paper's
     #[arg(short, long, value_delimiter = ',', default_value = fabric::PRESENT, value_name = "NAME")]
     device: Vec<String>,
-    /// Processes of each test
-    #[arg(short, long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    repetitions: u32,
+    #[command(flatten)]
+    effort: Effort,
     /// Seconds of samples for each point
     #[arg(long, default_value_t = 0.1, value_name = "S", value_parser = measure::positive)]
     seconds: f64,
@@ -156,7 +156,7 @@ impl Options {
     /// The words that all levels share.
     fn words(&self) -> Vec<String> {
         let mut words = vec!["all".to_owned()];
-        words.extend(["--repetitions".to_owned(), self.repetitions.to_string()]);
+        words.extend(self.effort.words());
         words.extend(["--seconds".to_owned(), self.seconds.to_string()]);
         words.extend(["--samples".to_owned(), self.samples.to_string()]);
         words.extend(self.seed.iter().flat_map(|seed| ["--seed".to_owned(), seed.to_string()]));
