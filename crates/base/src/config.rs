@@ -5,121 +5,13 @@ mod choices;
 #[macro_use]
 mod values;
 
-use std::time::Duration;
-
-pub use self::choices::{CrossMemory, InitialErrors, LargeCopy, RegistrationScheme, Rendezvous, VerbsChoice};
-use self::values::{adapter, auto, bytes, flag, partition, seconds};
+pub use self::choices::{
+    CrossMemory, DatatypeScheme, DatatypeSettings, DeviceChoice, FastPath, InitialErrors, LargeCopy,
+    RegistrationScheme, Rendezvous, TcpChoice, VerbsChoice,
+};
+pub use self::values::{ConfigError, Kind};
+use self::values::{adapter, auto, bytes, flag, on_or_off, partition, seconds, show_on};
 use crate::log::Level;
-
-/// Which device carries the messages of a job.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DeviceChoice {
-    /// Shared memory if all processes are on one host, sockets if not.
-    Auto,
-    /// Mapped memory of one host.
-    Shm,
-    /// Verbs in software over the shared memory of one host.
-    ShmVerbs,
-    /// Verbs in software over sockets.
-    Tcp,
-    /// An adapter.
-    Verbs,
-}
-
-impl DeviceChoice {
-    const ALL: [(Self, &'static str); 5] = [
-        (Self::Auto, "auto"),
-        (Self::Shm, "shm"),
-        (Self::ShmVerbs, "shm-verbs"),
-        (Self::Tcp, "tcp"),
-        (Self::Verbs, "verbs"),
-    ];
-
-    /// What users write.
-    pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(one, _)| *one == self).map_or("auto", |(_, name)| name)
-    }
-}
-
-/// How data that does not lie in one piece gets across.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum DatatypeScheme {
-    /// Chosen for each message.
-    #[default]
-    Auto,
-    /// Pack all, send, unpack all.
-    Generic,
-    /// Pack, transfer and unpack segments at the same time.
-    BcSpup,
-    /// The sender gathers into packed segments at the receiver.
-    RwgUp,
-    /// The receiver scatters what it reads of the sender's packed form.
-    PRrs,
-    /// The sender writes every piece where it belongs.
-    MultiW,
-    /// Both sides copy from layout to layout.
-    Direct,
-}
-
-impl DatatypeScheme {
-    /// Every scheme with the word that asks for it.
-    pub const ALL: [(&'static str, DatatypeScheme); 7] = [
-        ("auto", Self::Auto),
-        ("generic", Self::Generic),
-        ("bc-spup", Self::BcSpup),
-        ("rwg-up", Self::RwgUp),
-        ("p-rrs", Self::PRrs),
-        ("multi-w", Self::MultiW),
-        ("direct", Self::Direct),
-    ];
-}
-
-/// Settings of messages whose data does not lie in one piece.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DatatypeSettings {
-    /// How long ones get across.
-    pub scheme: DatatypeScheme,
-    /// A packed form is unpacked segment by segment as it arrives.
-    pub segment_unpack: bool,
-    /// Many pieces are handed to the device at once.
-    pub list_post: bool,
-}
-
-impl Default for DatatypeSettings {
-    fn default() -> Self {
-        Self { scheme: DatatypeScheme::Auto, segment_unpack: true, list_post: true }
-    }
-}
-
-/// How sockets to other hosts are used.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TcpChoice {
-    /// Which of this host's addresses to listen at, as `FERROVIA_TCP_INTERFACES` is written.
-    pub interfaces: String,
-    /// A checksum behind each payload.
-    pub check_payloads: bool,
-    /// Connections to each peer.
-    pub connections: usize,
-    /// How long a peer may be out of reach until it is lost.
-    pub patience: Duration,
-    /// How long a peer that is there may owe an answer until it is lost; `None`: by whether it answers by itself.
-    pub silence: Option<Duration>,
-    /// A thread works while the process does something else.
-    pub thread: bool,
-}
-
-impl Default for TcpChoice {
-    fn default() -> Self {
-        Self {
-            interfaces: "auto".into(),
-            check_payloads: false,
-            connections: 1,
-            patience: Duration::from_secs(10),
-            silence: None,
-            thread: false,
-        }
-    }
-}
 
 /// Every setting of the library, with its default.
 #[derive(Clone, PartialEq, Debug)]
@@ -130,8 +22,20 @@ pub struct Config {
     pub pool_max_bytes: usize,
     /// Messages that a fresh connection over verbs takes without being asked.
     pub credits_initial: u32,
-    /// Bytes of one fast-path channel (a Veloblock) from one process to another.
+    /// Design of the fast path between processes of one host.
+    pub fastpath: FastPath,
+    /// Channels that a process grants to others, at most.
+    pub channels_max: u32,
+    /// Channels that a process polls whether they are used or not, at least.
+    pub channels_polled_min: u32,
+    /// How often a sender finds its channel unused before it gives it up; `None`: it never does.
+    pub channel_idle_looks: Option<u32>,
+    /// Bytes of one fast-path channel (a Veloblock) from one process to another, in the beginning.
     pub channel_bytes: usize,
+    /// A Veloblock does not shrink below this, in bytes.
+    pub channel_min_bytes: usize,
+    /// And does not grow beyond this, in bytes.
+    pub channel_max_bytes: usize,
     /// Longest message sent eagerly, in bytes; longer ones go by rendezvous.
     pub eager_max_bytes: usize,
     /// Unexpected data a process holds before its senders are held back, in bytes.
@@ -188,7 +92,13 @@ impl Default for Config {
             device: DeviceChoice::Auto,
             pool_max_bytes: 64 << 20,
             credits_initial: 8,
+            fastpath: FastPath::Veloblock,
+            channels_max: 256,
+            channels_polled_min: 4,
+            channel_idle_looks: Some(64),
             channel_bytes: 64 << 10,
+            channel_min_bytes: 16 << 10,
+            channel_max_bytes: 256 << 10,
             eager_max_bytes: 16 << 10,
             unexpected_max_bytes: 64 << 20,
             large_copy: LargeCopy::Both,
@@ -232,19 +142,6 @@ pub struct Variable {
     show: fn(&Config) -> String,
 }
 
-/// What kind of value a variable has, as `values` says.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// A number of bytes.
-    Bytes,
-    /// A number, or `auto`.
-    Number,
-    /// One of these words.
-    Choice(Vec<&'static str>),
-    /// Anything.
-    Text,
-}
-
 impl Variable {
     /// What kind of value the variable has.
     pub fn kind(&self) -> Kind {
@@ -277,22 +174,6 @@ impl Variable {
     pub fn value(&self, config: &Config) -> String {
         (self.show)(config)
     }
-}
-
-/// What was wrong with a setting.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// The value does not parse.
-    #[error("{name}={value:?} is not understood; expected {expected}")]
-    Value {
-        /// The variable.
-        name: &'static str,
-        /// What was written.
-        value: String,
-        /// What may be written.
-        expected: &'static str,
-    },
 }
 
 /// All variables, in the order `ferrovia info --config` prints them.
@@ -328,9 +209,72 @@ pub const VARIABLES: &[Variable] = &[
         show: |config| config.credits_initial.to_string(),
     },
     Variable {
+        name: "FERROVIA_FASTPATH",
+        values: "off | fixed-top | fixed-top-reduced | fixed-bottom | variable-top | veloblock",
+        help: "Design of the channels between processes of one host; off sends everything through the shared mailbox.",
+        set: |config, text| {
+            config.fastpath = FastPath::ALL.iter().find(|(_, name)| *name == text)?.0;
+            Some(())
+        },
+        show: |config| config.fastpath.name().into(),
+    },
+    Variable {
+        name: "FERROVIA_FASTPATH_CHANNELS_MAX",
+        values: "count, 0 to 4294967295",
+        help: "Channels that a process grants to its host-mates; those beyond send through its shared mailbox.",
+        set: |config, text| {
+            config.channels_max = text.parse().ok()?;
+            Some(())
+        },
+        show: |config| config.channels_max.to_string(),
+    },
+    Variable {
+        name: "FERROVIA_FASTPATH_POLLED",
+        values: "count, 0 to 4294967295",
+        help: "Channels polled whether they are used or not; unused ones beyond announce what they bring.",
+        set: |config, text| {
+            config.channels_polled_min = text.parse().ok()?;
+            Some(())
+        },
+        show: |config| config.channels_polled_min.to_string(),
+    },
+    Variable {
+        name: "FERROVIA_FASTPATH_IDLE",
+        values: "never | count, 1 to 4294967295",
+        help: "A sender looks after its channels every 65536 turns of progress; one unused for so many looks is given up.",
+        set: |config, text| {
+            config.channel_idle_looks = match text {
+                "never" => None,
+                text => Some(text.parse().ok().filter(|looks| *looks > 0)?),
+            };
+            Some(())
+        },
+        show: |config| config.channel_idle_looks.map_or("never".into(), |looks| looks.to_string()),
+    },
+    Variable {
+        name: "FERROVIA_CHANNEL_MIN",
+        values: "bytes, 8K to 1M",
+        help: "A Veloblock with little traffic does not shrink below this.",
+        set: |config, text| {
+            config.channel_min_bytes = bytes(text).filter(|n| (8 << 10..=1 << 20).contains(n))?;
+            Some(())
+        },
+        show: |config| config.channel_min_bytes.to_string(),
+    },
+    Variable {
+        name: "FERROVIA_CHANNEL_MAX",
+        values: "bytes, 8K to 1M",
+        help: "A Veloblock whose sender often finds no room does not grow beyond this, nor beyond its first size.",
+        set: |config, text| {
+            config.channel_max_bytes = bytes(text).filter(|n| (8 << 10..=1 << 20).contains(n))?;
+            Some(())
+        },
+        show: |config| config.channel_max_bytes.to_string(),
+    },
+    Variable {
         name: "FERROVIA_CHANNEL",
         values: "bytes, 8K to 1M, a power of two",
-        help: "Size of a fast-path channel (Veloblock) between two processes of one host.",
+        help: "Size of a fast-path channel (Veloblock) between two processes of one host, in the beginning.",
         set: |config, text| {
             config.channel_bytes = bytes(text).filter(|n| n.is_power_of_two() && (8 << 10..=1 << 20).contains(n))?;
             Some(())
@@ -770,18 +714,6 @@ impl Config {
     }
 }
 
-fn on_or_off(text: &str) -> Option<bool> {
-    match text {
-        "on" => Some(true),
-        "off" => Some(false),
-        _ => None,
-    }
-}
-
-fn show_on(value: bool) -> String {
-    if value { "on" } else { "off" }.into()
-}
-
 fn nearest(name: &str) -> &'static str {
     let likeness = |known: &str| {
         let shared = known.bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
@@ -793,6 +725,8 @@ fn nearest(name: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn parse(pairs: &[(&str, &str)]) -> Result<(Config, Vec<String>), ConfigError> {

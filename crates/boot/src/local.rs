@@ -4,10 +4,10 @@ use base::Config;
 use base::config::DeviceChoice;
 use engine::{Engine, WaitPolicy};
 use fabric::{Context, PeerIndex};
-use fabric_soft::shm::{Segment, Shape, ShmPeers};
+use fabric_soft::shm::{Segment, ShmPeers};
 
 use crate::pair::in_segment;
-use crate::start::cross_memory;
+use crate::start::{cross_memory, shape};
 use crate::{BootError, connected, open_together, tuples};
 
 /// Tests run beside each other.
@@ -28,7 +28,7 @@ pub fn local_engines(count: u32, config: &Config) -> Result<Vec<Engine>, BootErr
         let contexts = open_together(device, count, config).map_err(BootError::NoDevice)?;
         return engines_over(contexts, config);
     }
-    let segment = Segment::create(Shape { process_count: count, channel_bytes: config.channel_bytes, arena_bytes: 0 })?;
+    let segment = Segment::create(shape(count, config))?;
     let queues = tuples::setup(config).map(|_| tuples::segment(count)).transpose()?;
     (0..count)
         .map(|me| {

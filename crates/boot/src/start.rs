@@ -12,6 +12,7 @@ use fabric::PeerIndex;
 use fabric_soft::shm::{Segment, SegmentServer, Shape, ShmPeers, join, probe_cross_memory};
 use mpi_core::environment::Predefined;
 use mpi_core::{ProcessManager, ThreadLevel, World};
+use protocol::fastpath::Geometry;
 
 use crate::manager::Manager;
 use crate::{BootError, connected};
@@ -133,8 +134,7 @@ fn start_engine(manager: &Manager, config: &Config) -> Result<Engine, BootError>
         }
         return connected::start(manager, config, device, policy, log);
     }
-    let shape = Shape { process_count: size, channel_bytes: config.channel_bytes, arena_bytes: 0 };
-    let segment = shared_segment(manager, "ferrovia-segment", shape)?;
+    let segment = shared_segment(manager, "ferrovia-segment", shape(size, config))?;
     let cross_memory = cross_memory(config);
     match &cross_memory {
         Ok(()) => log.say(Level::Info, format_args!("device shm, {size} processes, cross-memory attach allowed")),
@@ -144,6 +144,11 @@ fn start_engine(manager: &Manager, config: &Config) -> Result<Engine, BootError>
     let mut engine = Engine::new(Box::new(peers), config, policy)?;
     crate::tuples::use_if_wanted(&mut engine, manager, config, &log)?;
     Ok(engine)
+}
+
+/// The segment of `process_count` mapped peers.
+pub(crate) fn shape(process_count: u32, config: &Config) -> Shape {
+    Shape { process_count, channel_bytes: Geometry::new(config).reserved_bytes(), arena_bytes: 0 }
 }
 
 /// Whether processes may copy from each other here, and may want to; the reason if not.

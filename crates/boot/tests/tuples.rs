@@ -3,7 +3,6 @@
 
 use base::Config;
 use base::config::Rendezvous;
-use base::sync::Ordering;
 use boot::local_engines;
 use datatype::{RecvBuf, SendBuf};
 use engine::{
@@ -13,7 +12,8 @@ use engine::{
 use fabric::{Context, MappedArea, MappedPeers, PeerIndex, QueuePairAttributes, Transport};
 use fabric_soft::SoftContext;
 use fabric_soft::shm::{Segment, Shape, ShmLink, ShmPeers, probe_cross_memory};
-use lockfree::BlockSender;
+use lockfree::{Announcements, BlockSender};
+use protocol::fastpath::Geometry;
 use protocol::tupleq::TupleMessage;
 
 const CONTEXT: ContextId = ContextId(5);
@@ -338,7 +338,8 @@ fn a_cancelled_send_that_was_received_is_forgotten() {
 /// likes.
 fn with_a_stranger() -> (Engine, BlockSender) {
     let config = config(Rendezvous::TupleQueue);
-    let shape = Shape { process_count: 2, channel_bytes: config.channel_bytes, arena_bytes: 0 };
+    let channel_bytes = Geometry::new(&config).reserved_bytes();
+    let shape = Shape { process_count: 2, channel_bytes, arena_bytes: 0 };
     let (segment, queues) = (Segment::create(shape).expect("memory"), Segment::create(shape).expect("memory"));
     let adapter = |place: u32| {
         let link = ShmLink::join(queues.clone(), PeerIndex(place), Ok(())).expect("a place");
@@ -352,8 +353,8 @@ fn with_a_stranger() -> (Engine, BlockSender) {
 
     let area = MappedArea::Channel { from: PeerIndex(0), to: PeerIndex(1) };
     let mut channel = BlockSender::new(stranger.mapped(area).expect("a channel"), config.channel_bytes);
-    let introductions = stranger.mapped(MappedArea::Introductions { owner: PeerIndex(1) }).expect("its words");
-    introductions.word(0).fetch_or(1, Ordering::Release);
+    let announcements = stranger.mapped(MappedArea::Announcements { owner: PeerIndex(1) }).expect("its words");
+    Announcements::new(announcements, 3).announce(0);
     let mut device = adapter(0);
     let domain = device.allocate_protection_domain().expect("one");
     let completions = device.create_completion_queue(16).expect("one");

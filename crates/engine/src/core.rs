@@ -3,23 +3,26 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use base::config::DatatypeSettings;
+use base::config::{DatatypeSettings, FastPath};
 use base::{Config, Slab, SlabKey};
 use datatype::{RecvBuf, SendBuf};
-use fabric::{Access, LocalMemory, MappedArea, MappedPeers, SharedMemory, Wakeup};
-use lockfree::{BlockReceiver, Record};
+use fabric::{Access, LocalMemory, MappedArea, MappedPeers, Wakeup};
+use lockfree::Announcements;
+use protocol::fastpath::Geometry;
 use protocol::registration::RegistrationCache;
 use protocol::wire::{self, Message};
 use protocol::{RendezvousOffer, SourceLayout, Thresholds};
 
 use crate::EngineError;
 use crate::arrivals::Inbox;
+use crate::channels::announced_places;
 use crate::deliver::Unexpected;
+use crate::inbound::Inbound;
 use crate::layouts::Layouts;
 use crate::matching::{Pattern, PostedQueue, UnexpectedQueue};
 use crate::peer::{Peer, Unmapped};
 use crate::port::Port;
-use crate::progress::{Helping, Stream};
+use crate::progress::{Helping, Stream, TURNS_PER_LOOK};
 use crate::request::{
     Completion, ContextId, Envelope, MessageId, Outcome, OutgoingSend, PeerId, Request, RequestId, SendMode, Source,
     State, Tag, TagPattern,
@@ -35,18 +38,13 @@ use crate::watch::{EventKind, Watch};
 pub struct Engine {
     /// Takes in what comes through the port.
     pub(crate) inbox: Option<Box<Inbox>>,
-    /// Channels that peers have used, in the order they introduced themselves.
-    pub(crate) receivers: Vec<Receiver>,
-    pub(crate) introductions: SharedMemory,
-    /// Which peers have been discovered, as in `introductions`.
-    pub(crate) discovered: Vec<u64>,
+    /// Takes in what mapped peers write.
+    pub(crate) inbound: Inbound,
+    /// Turns of progress until channels that are not used are looked after, and such looks.
+    pub(crate) turns_left: u32,
+    pub(crate) looks: u32,
     pub(crate) core: Core,
     waiter: Arc<Waiter>,
-}
-
-pub(crate) struct Receiver {
-    pub(crate) peer: PeerId,
-    pub(crate) channel: BlockReceiver,
 }
 
 /// Everything but the receiving channels, so that a record can be handled while it lies in one.
@@ -59,7 +57,16 @@ pub(crate) struct Core {
     pub(crate) size: u32,
     /// Sources below this are processes of the world; 0 as soon as one is lost, so that they are looked at more closely.
     pub(crate) sources_end: u32,
-    pub(crate) channel_bytes: usize,
+    /// What channels to mapped peers are like.
+    pub(crate) geometry: Geometry,
+    /// Channels that a peer grants at most.
+    pub(crate) channels_max: u32,
+    /// Looks after which an unused channel is given up.
+    pub(crate) idle_looks_max: u32,
+    /// Bytes that senders of channels keep for themselves.
+    pub(crate) held_bytes: u64,
+    /// Channels that peers have opened (true) or closed, in this turn.
+    pub(crate) turned: Vec<(PeerId, bool)>,
     pub(crate) thresholds: Thresholds,
     pub(crate) requests: Slab<Request>,
     pub(crate) posted: PostedQueue<SlabKey>,
@@ -98,9 +105,8 @@ pub(crate) struct Core {
 }
 
 /// The sizes at which protocols change, as configured.
-fn thresholds(config: &Config, port: Option<&Port>) -> Thresholds {
-    let block_max = lockfree::block::payload_max_bytes(config.channel_bytes);
-    let record_max = port.map_or(block_max, |port| port.payload_max_bytes().min(block_max));
+fn thresholds(config: &Config, geometry: &Geometry, port: Option<&Port>) -> Thresholds {
+    let record_max = port.map_or(geometry.payload_max_bytes(), |port| port.payload_max_bytes());
     Thresholds::configured(config, record_max)
 }
 
@@ -145,16 +151,25 @@ impl Engine {
     ) -> Result<Self, EngineError> {
         let me = context.local_peer();
         let size = context.peer_count();
-        let introductions = context
-            .mapped(MappedArea::Introductions { owner: me })
+        let announcements = context
+            .mapped(MappedArea::Announcements { owner: me })
             .ok_or(EngineError::NoMappedPeers(context.name()))?;
+        let announcements = Announcements::new(announcements, announced_places(size));
+        let mailbox = context.mapped(MappedArea::Mailbox { owner: me });
+        let geometry = Geometry::new(config);
+        let polled_min = config.channels_polled_min as usize;
+        let inbound = Inbound::new(geometry, polled_min, (me.0, size), announcements, mailbox);
         let waiter = Arc::new(Waiter::new(wakeup, policy));
         let core = Core {
             me: me.0,
             size,
             sources_end: size,
-            channel_bytes: config.channel_bytes,
-            thresholds: thresholds(config, port.as_deref()),
+            geometry,
+            channels_max: if geometry.design() == FastPath::Off { 0 } else { config.channels_max },
+            idle_looks_max: config.channel_idle_looks.unwrap_or(u32::MAX),
+            held_bytes: 0,
+            turned: Vec::new(),
+            thresholds: thresholds(config, &geometry, port.as_deref()),
             requests: Slab::new(),
             posted: PostedQueue::new(),
             unexpected: UnexpectedQueue::new(),
@@ -181,9 +196,8 @@ impl Engine {
             context,
             port,
         };
-        let discovered = vec![0; (size as usize).div_ceil(64)];
         let inbox = core.port.is_some().then(Box::default);
-        Ok(Self { inbox, receivers: Vec::new(), introductions, discovered, core, waiter })
+        Ok(Self { inbox, inbound, turns_left: TURNS_PER_LOOK, looks: 0, core, waiter })
     }
 
     /// From now on messages go to queues of their tuples on `device`, which reaches the same peers, once their receivers
@@ -212,6 +226,7 @@ impl Engine {
         let layouts_read = self.core.layouts.read_count;
         let stats = Stats { registrations: self.core.registrations.stats(), layouts_read, ..self.core.stats };
         let stats = stats.with_peers(peers);
+        let stats = self.with_channels(stats);
         match &self.core.port {
             Some(port) => port.stats(stats),
             None => stats,
@@ -259,8 +274,7 @@ impl Engine {
 
     /// Takes over the settings that can change while messages are under way: sizes, budget, who copies.
     pub fn adopt(&mut self, config: &Config) {
-        let config = Config { channel_bytes: self.core.channel_bytes, ..config.clone() };
-        self.core.thresholds = thresholds(&config, self.core.port.as_deref());
+        self.core.thresholds = thresholds(config, &self.core.geometry, self.core.port.as_deref());
         self.core.unexpected_max_bytes = config.unexpected_max_bytes;
         self.core.datatypes = config.datatypes;
     }
@@ -499,91 +513,20 @@ impl Core {
     /// The peer, connected if this is the first time.
     #[inline]
     pub(crate) fn peer(&mut self, to: PeerId) -> Result<&mut Peer, EngineError> {
-        let slot = self.peers.get_mut(to as usize).ok_or(EngineError::NoSuchPeer(to))?;
-        if slot.is_none() {
-            let peer = match &self.port {
-                Some(port) if port.reaches(to) => Peer::over_port(port.payload_max_bytes()),
-                _ => Peer::connect(self.context.as_ref(), to, self.channel_bytes)?,
-            };
-            *slot = Some(Box::new(peer));
+        if self.peers.get(to as usize).ok_or(EngineError::NoSuchPeer(to))?.is_none() {
+            self.connect(to)?;
         }
-        Ok(slot.as_deref_mut().expect("connected above"))
+        Ok(self.peers[to as usize].as_deref_mut().expect("connected above"))
     }
 
-    #[inline]
-    pub(crate) fn try_eager(&mut self, to: PeerId, context: ContextId, tag: Tag, buf: &SendBuf) -> bool {
-        let len = buf.len_bytes() as usize;
-        if len > self.thresholds.eager_max_bytes {
-            return false;
-        }
-        if to == self.me {
-            return self.send_to_self(context, tag, buf);
-        }
-        let Ok(peer) = self.peer(to) else { return false };
-        if peer.link.holds_back_eager() {
-            return false;
-        }
-        let record = wire::eager(match_key(context, tag), None);
-        if !peer.link.try_push(record, len, |space| write_all(buf, 0, space)) {
-            return self.port.is_some() && self.try_eager_posted(to, record, buf);
-        }
-        peer.traffic.count_eager(len as u64);
-        self.announce_record(to);
-        true
-    }
-
-    /// As `try_eager`, to a peer that is reached through the port.
-    #[inline(never)]
-    fn try_eager_posted(&mut self, to: PeerId, record: Record, buf: &SendBuf) -> bool {
-        let (Some(Some(peer)), Some(port)) = (self.peers.get_mut(to as usize), &mut self.port) else { return false };
-        let posted = peer.link.is_port()
-            && peer.link.is_clear()
-            && !port.holds_back(to)
-            && port.push(to, record, buf.len_bytes() as usize, |space| pack_all(buf, 0, space));
-        if posted {
-            peer.traffic.count_eager(buf.len_bytes());
-        }
-        posted
-    }
-
-    /// Sends a record now if there is room and, unless it stands `first` in the queue, nothing waits before it. `fill`
-    /// writes the payload; it is told whether another processor reads it there.
-    pub(crate) fn push(
-        &mut self,
-        to: PeerId,
-        record: Record,
-        len_bytes: usize,
-        first: bool,
-        fill: impl FnOnce(&mut [u8], bool),
-    ) -> bool {
-        let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
-        if let Some(port) = self.port.as_mut().filter(|_| peer.link.is_port()) {
-            let may = first || peer.link.is_clear();
-            let pushed = may && port.push(to, record, len_bytes, |space| fill(space, false));
-            if pushed && first {
-                peer.link.skip_first();
-            }
-            return pushed;
-        }
-        let fill = |space: &mut [u8]| fill(space, true);
-        let pushed = if first {
-            peer.link.push_first(record, len_bytes, fill)
-        } else {
-            peer.link.try_push(record, len_bytes, fill)
+    #[cold]
+    fn connect(&mut self, to: PeerId) -> Result<(), EngineError> {
+        let peer = match &self.port {
+            Some(port) if port.reaches(to) => Peer::over_port(port.payload_max_bytes()),
+            _ => Peer::mapped(self.link_to(to)?, self.context.direct_copies().is_ok()),
         };
-        if pushed {
-            self.announce_record(to);
-        }
-        pushed
-    }
-
-    /// After a record was pushed: the first time the peer learns of the channel; it is woken if it sleeps.
-    #[inline]
-    pub(crate) fn announce_record(&mut self, to: PeerId) {
-        if let Some(Some(peer)) = self.peers.get_mut(to as usize) {
-            peer.introduce(self.context.as_ref(), to);
-        }
-        self.context.notify(fabric::PeerIndex(to));
+        self.peers[to as usize] = Some(Box::new(peer));
+        Ok(())
     }
 
     /// A send by the protocols of channels: eagerly at once if that can be.
@@ -637,8 +580,9 @@ impl Core {
         let buf = std::mem::replace(&mut send.buf, SendBuf::empty());
         let Ok(peer) = self.peer(to) else { return };
         let (holds_back, is_port) = (peer.link.holds_back_eager(), peer.link.is_port());
+        let record_max = peer.link.payload_max_bytes();
         let holds_back = holds_back || self.port.as_ref().is_some_and(|port| port.holds_back(to));
-        let short = envelope.len_bytes as usize <= self.thresholds.eager_max_bytes;
+        let short = envelope.len_bytes as usize <= self.thresholds.eager_max_bytes.min(record_max);
         let eager = short && (!holds_back || envelope.len_bytes == 0);
         let buf = if eager { buf } else { self.packed_first(buf) };
         let (region, layout) = match () {
@@ -709,13 +653,13 @@ impl Core {
         if !pushed {
             return false;
         }
-        peer.traffic.count_eager(len as u64);
         if peer.link.is_port() {
             if first {
                 peer.link.skip_first();
             }
+            peer.traffic.count_eager(len as u64);
         } else {
-            self.announce_record(to);
+            self.eager_left(to, len as u64);
         }
         if !synchronous {
             self.finish_send(id, Completion { envelope, outcome: Outcome::Done });

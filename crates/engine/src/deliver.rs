@@ -77,6 +77,8 @@ impl Core {
             Some(Message::Finished { send } | Message::Acknowledge { send }) => self.arrive_finished(peer, send),
             Some(Message::Withdraw { key, send }) => self.arrive_withdraw(peer, key, send),
             Some(Message::Withdrawn { send }) => self.arrive_withdrawn(peer, send),
+            Some(Message::Open) => self.turned.push((peer, true)),
+            Some(Message::Close) => self.turned.push((peer, false)),
             None => self.arrive_other(peer, record, payload),
         }
     }
@@ -84,7 +86,9 @@ impl Core {
     /// A record of another kind.
     #[cold]
     fn arrive_other(&mut self, peer: PeerId, record: Record, payload: &[u8]) {
-        if record.kind != protocol::tupleq::KIND || !self.arrive_about_tuples(peer, record, payload) {
+        if record.kind != protocol::tupleq::KIND {
+            self.arrive_otherwise(peer, record, payload);
+        } else if !self.arrive_about_tuples(peer, record, payload) {
             self.refuse();
         }
     }

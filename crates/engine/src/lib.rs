@@ -16,9 +16,12 @@
 
 mod arrivals;
 mod board;
+mod channels;
 mod core;
 mod deliver;
 mod descriptor;
+mod eager;
+mod inbound;
 mod layouts;
 mod matching;
 mod peer;

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use base::sync::Ordering;
 use fabric::{
     Access, DirectCopy, DirectCopyError, FabricError, LocalMemory, MappedArea, MappedPeers, MemoryRegion, PeerIndex,
     SharedMemory, Translation, Wakeup,
 };
+use lockfree::Announcements;
 use protocol::Link;
 use protocol::rendezvous::Reach;
 
-use crate::EngineError;
+use crate::channels::announced_places;
 use crate::request::PeerId;
 use crate::stats::PeerStats;
 
@@ -27,32 +27,16 @@ pub(crate) struct Peer {
 const _: () = assert!(size_of::<Peer>() <= 256);
 
 impl Peer {
-    /// The way from this process to `to`.
-    pub(crate) fn connect(context: &dyn MappedPeers, to: PeerId, channel_bytes: usize) -> Result<Self, EngineError> {
-        let area = MappedArea::Channel { from: context.local_peer(), to: PeerIndex(to) };
-        let memory = context.mapped(area).ok_or(FabricError::NoSuchPeer(to))?;
-        let reach = if context.direct_copies().is_ok() { Reach::Unknown } else { Reach::Refused };
-        Ok(Self { link: Link::new(memory, channel_bytes), reach, listed: false, traffic: PeerStats::default() })
+    /// A process whose memory is mapped; whether copying between the processes may work.
+    pub(crate) fn mapped(link: Link, copies: bool) -> Self {
+        let reach = if copies { Reach::Unknown } else { Reach::Refused };
+        Self { link, reach, listed: false, traffic: PeerStats::default() }
     }
 
     /// The way to a process that is reached through the port.
     pub(crate) fn over_port(payload_max_bytes: usize) -> Self {
         let link = Link::over_port(payload_max_bytes);
         Self { link, reach: Reach::Refused, listed: false, traffic: PeerStats::default() }
-    }
-
-    /// Tells the peer that this channel is in use from now on, once.
-    #[inline]
-    pub(crate) fn introduce(&mut self, context: &dyn MappedPeers, to: PeerId) {
-        if self.link.introduced {
-            return;
-        }
-        self.link.introduced = true;
-        let me = context.local_peer().0 as usize;
-        if let Some(memory) = context.mapped(MappedArea::Introductions { owner: PeerIndex(to) }) {
-            // Release: whoever sees the bit finds the channel. Pairs with the load in `discover`.
-            memory.word(me / 64 * 8).fetch_or(1 << (me % 64), Ordering::Release);
-        }
     }
 }
 
@@ -62,13 +46,13 @@ pub(crate) struct Unmapped {
     me: PeerIndex,
     size: u32,
     wakeup: Arc<dyn Wakeup>,
-    introductions: SharedMemory,
+    announcements: SharedMemory,
 }
 
 impl Unmapped {
     pub(crate) fn new(name: &'static str, me: PeerId, size: u32, wakeup: Arc<dyn Wakeup>) -> Self {
-        let introductions = SharedMemory::private((size as usize).div_ceil(64) * 8);
-        Self { name, me: PeerIndex(me), size, wakeup, introductions }
+        let announcements = SharedMemory::private(Announcements::footprint(announced_places(size)));
+        Self { name, me: PeerIndex(me), size, wakeup, announcements }
     }
 }
 
@@ -105,8 +89,8 @@ impl MappedPeers for Unmapped {
     }
 
     fn mapped(&self, area: MappedArea) -> Option<SharedMemory> {
-        // Nobody introduces itself here; the engine looks all the same.
-        matches!(area, MappedArea::Introductions { owner } if owner == self.me).then(|| self.introductions.clone())
+        // Nobody announces anything here; the engine looks all the same.
+        matches!(area, MappedArea::Announcements { owner } if owner == self.me).then(|| self.announcements.clone())
     }
 
     fn wakeup(&self) -> Arc<dyn Wakeup> {

@@ -1,20 +1,21 @@
 //! Progress: everything that can be done now, without waiting.
 
 use base::SlabKey;
-use base::sync::Ordering;
-use fabric::{DirectCopy, DirectCopyError, MappedArea, PeerIndex};
-use lockfree::{BlockReceiver, ClaimCell};
+use fabric::{DirectCopy, DirectCopyError, PeerIndex};
+use lockfree::ClaimCell;
 use protocol::Outgoing;
 use protocol::rendezvous::{Chunks, Reach};
 use protocol::wire::{self, Message};
 
-use crate::core::{Core, Engine, Receiver, pack_all, write_all};
+use crate::core::{Core, Engine, pack_all, write_all};
 use crate::request::{Completion, IncomingWay, Outcome, PeerId, Request, State};
 use crate::scattered::{Local, Place};
 use crate::watch::EventKind;
 
-/// Records taken from one channel before the next is looked at.
-const RECORDS_PER_TURN: usize = 64;
+/// Turns of progress from one look after channels that are not polled, or should not be, to the next.
+pub(crate) const TURNS_PER_LOOK: u32 = 4096;
+/// Of these looks, every so manieth is for channels of ours that we do not use.
+const LOOKS_PER_SWEEP: u32 = 16;
 
 /// Longest piece of a staged message: short enough that the receiver copies one while the next is written.
 const PIECE_MAX_BYTES: usize = 8 << 10;
@@ -48,19 +49,7 @@ pub(crate) struct Helping {
 impl Engine {
     /// Takes in what has arrived, sends what has room now, copies what is to be copied; true if anything moved.
     pub fn progress(&mut self) -> bool {
-        let mut moved = self.discover();
-        for receiver in &mut self.receivers {
-            let (core, peer) = (&mut self.core, receiver.peer);
-            let mut count = 0;
-            while count < RECORDS_PER_TURN && receiver.channel.pop(|record, payload| core.arrive(peer, record, payload))
-            {
-                count += 1;
-                if receiver.channel.return_credits() {
-                    core.context.notify(PeerIndex(peer));
-                }
-            }
-            moved |= count > 0;
-        }
+        let mut moved = self.inbound.take_in(&mut self.core);
         if let Some(inbox) = &mut self.inbox {
             moved |= inbox.take_in(&mut self.core);
         }
@@ -76,32 +65,23 @@ impl Engine {
         if self.core.unexpected_bytes > self.core.unexpected_max_bytes / 2 || self.core.holding_back {
             self.hold_back_senders();
         }
+        self.turns_left -= 1;
+        if self.turns_left == 0 {
+            self.look_around();
+        }
         moved
     }
 
-    /// Finds peers that have used their channel for the first time.
-    #[inline]
-    fn discover(&mut self) -> bool {
-        let mut found = false;
-        for (index, seen) in self.discovered.iter_mut().enumerate() {
-            // Acquire pairs with the release in `introduce`.
-            let mut fresh = self.introductions.word(index * 8).load(Ordering::Acquire) & !*seen;
-            *seen |= fresh;
-            while fresh != 0 {
-                let peer = (index * 64) as u32 + fresh.trailing_zeros();
-                fresh &= fresh - 1;
-                let area = MappedArea::Channel { from: PeerIndex(peer), to: PeerIndex(self.core.me) };
-                if let Some(memory) = self.core.context.mapped(area) {
-                    let channel = BlockReceiver::new(memory, self.core.channel_bytes);
-                    if self.core.holding_back {
-                        channel.set_hint(1);
-                    }
-                    self.receivers.push(Receiver { peer, channel });
-                    found = true;
-                }
-            }
+    /// Now and then, looks after channels that are not used.
+    #[cold]
+    #[inline(never)]
+    fn look_around(&mut self) {
+        self.turns_left = TURNS_PER_LOOK;
+        self.looks = self.looks.wrapping_add(1);
+        self.inbound.look_around(&self.core);
+        if self.looks.is_multiple_of(LOOKS_PER_SWEEP) {
+            self.core.close_idle();
         }
-        found
     }
 
     /// Asks senders to keep their data while the store of unexpected messages is full, and takes that back.
@@ -118,9 +98,7 @@ impl Engine {
         if let Some(watch) = core.watch.as_mut().filter(|_| hold) {
             watch.note(EventKind::SendersHeldBack, None, core.unexpected_bytes as u64);
         }
-        for receiver in &self.receivers {
-            receiver.channel.set_hint(hold.into());
-        }
+        self.inbound.hold_back(hold);
         if let Some(port) = &mut core.port {
             port.hold_back(hold);
         }

@@ -68,6 +68,35 @@ pub struct Stats {
     pub credits_granted: u64,
     /// Bytes of registered buffers for messages.
     pub pool_bytes: u64,
+    /// Eager messages through the mailbox of a peer that granted no channel.
+    pub slow_sent: u64,
+    /// Records that had to be announced, because their receiver did not poll the channel, as it found out.
+    pub announced: u64,
+    /// Credits returned with a record of the other direction, times.
+    pub credits_carried: u64,
+    /// Credits returned in the control line, times.
+    pub credits_explicit: u64,
+    /// Channels to others opened so far.
+    pub channels_opened: u64,
+    /// Channels to others given up because they were not used.
+    pub channels_closed: u64,
+    /// Channels from others whose memory was given back.
+    pub channels_retired: u64,
+    /// Times a block to another grew or shrank.
+    pub blocks_resized: u64,
+    /// Channels from others now.
+    pub channels_live: u64,
+    /// Of these, how many are polled in every turn.
+    pub channels_polled: u64,
+    /// Bytes of channels from others, and of copies kept for channels to others.
+    pub channel_bytes: u64,
+}
+
+impl Stats {
+    /// Eager messages that found room in a channel at once.
+    pub fn fast_sent(&self) -> u64 {
+        self.eager_sent.saturating_sub(self.eager_waited + self.slow_sent)
+    }
 }
 
 /// What an engine holds at this moment; nothing at all once everything is over and received.
@@ -163,6 +192,8 @@ pub enum CounterKind {
     Total,
     /// It is the greatest value so far of something that rises and falls.
     Peak,
+    /// It rises and falls.
+    Level,
 }
 
 /// One counter: what it is called and where it stands.
@@ -183,6 +214,10 @@ const fn total(name: &'static str, help: &'static str, value: fn(&Stats) -> u64)
 
 const fn peak(name: &'static str, help: &'static str, value: fn(&Stats) -> u64) -> Counter {
     Counter { name, help, kind: CounterKind::Peak, value }
+}
+
+const fn level(name: &'static str, help: &'static str, value: fn(&Stats) -> u64) -> Counter {
+    Counter { name, help, kind: CounterKind::Level, value }
 }
 
 impl Stats {
@@ -262,6 +297,30 @@ impl Stats {
         total("credit messages", "Credits returned in messages of their own.", |stats| stats.credits_alone),
         total("credits granted", "Credits given to senders that had waited for some.", |stats| stats.credits_granted),
         peak("pool bytes", "Bytes of registered buffers for messages over verbs.", |stats| stats.pool_bytes),
+        total("fast path sends", "Eager messages that found room in a channel at once.", Stats::fast_sent),
+        total("slow path sends", "Eager messages through the mailbox of a peer that granted no channel.", |stats| {
+            stats.slow_sent
+        }),
+        total("records announced", "Announcements of records in channels that were not polled.", |stats| {
+            stats.announced
+        }),
+        total("credits carried, times", "Credits of channels returned with a record.", |stats| stats.credits_carried),
+        total("credits on their own, times", "Credits of channels returned in the control line.", |stats| {
+            stats.credits_explicit
+        }),
+        total("channels opened", "Channels to others opened so far.", |stats| stats.channels_opened),
+        total("channels torn down", "Channels to others given up because they were not used.", |stats| {
+            stats.channels_closed
+        }),
+        total("channels given back", "Channels from others whose memory was given back.", |stats| {
+            stats.channels_retired
+        }),
+        total("blocks resized", "Times a block to another process grew or shrank.", |stats| stats.blocks_resized),
+        level("channels live", "Channels from others now.", |stats| stats.channels_live),
+        level("channels polled", "Channels from others that are polled in every turn.", |stats| stats.channels_polled),
+        level("channel bytes", "Bytes of channels from others, and of copies kept for channels to others.", |stats| {
+            stats.channel_bytes
+        }),
     ];
 
     /// These counts and those kept per peer.

@@ -130,6 +130,13 @@ pub trait MappedPeers: Send {
     /// The part of a peer's memory that it keeps for a purpose (a channel, a cell …).
     fn mapped(&self, area: MappedArea) -> Option<SharedMemory>;
 
+    /// Gives memory of this process's own `area` back to the system. From the offset that is returned on it reads 0;
+    /// `None` if nothing was given back.
+    fn give_back(&self, area: MappedArea) -> Option<usize> {
+        let _ = area;
+        None
+    }
+
     /// How this process sleeps until a peer brings something.
     fn wakeup(&self) -> Arc<dyn Wakeup>;
 
@@ -147,8 +154,14 @@ pub enum MappedArea {
         /// In whose memory.
         to: PeerIndex,
     },
-    /// One bit per peer in `owner`'s memory: a peer sets its own when it uses its channel for the first time.
-    Introductions {
+    /// What peers say to `owner` so that it need not ask: a [`lockfree::Announcements`] with a place for each of them
+    /// and one more.
+    Announcements {
+        /// In whose memory.
+        owner: PeerIndex,
+    },
+    /// The queue in `owner`'s memory that all peers write into: a [`lockfree::mailbox`].
+    Mailbox {
         /// In whose memory.
         owner: PeerIndex,
     },

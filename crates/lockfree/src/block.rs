@@ -15,23 +15,35 @@
 //! byte"): stale payload there must not look like a flag. For one-line records this was done right after the
 //! record before was published, so that the critical path of a small message is one cache line.
 //!
-//! The receiver never writes to the block. It returns credits, in lines, by storing how many it has consumed into
-//! a control line, once per quarter of the block.
+//! The receiver never writes to the block. It returns credits, in lines, by a count of how many it has consumed: with
+//! a record that goes the other way, or in the control line (see [`crate::fastpath`]).
+//!
+//! The block grows and shrinks with its traffic, within the memory it was given (Paper: veloblock §8). At the end of a
+//! lap a sender that was refused in most of its recent laps, or has a record that is too long, says so with a *resize*
+//! record and sends nothing until the receiver has consumed everything and answered in the control line; then both
+//! begin at the new end. A sender that never had more than a quarter outstanding asks for less.
 //!
 //! Cost of a message up to 40 bytes: one cache-line transfer. Memory: the block and one control line.
 
 use base::sync::Ordering;
 
+use crate::fastpath::{CONSUMED, CONTROL_BYTES, HINT, RecordReceiver, RecordSender, Returns, begun, newer};
 use crate::{CACHE_LINE_BYTES, SharedMemory};
 
 const HEADER_BYTES: usize = 24;
 /// How far ahead of itself a sender asks for the line it will write: a line that the receiver has read has to be taken
 /// back from it, and the next messages should not wait for that one after the other.
 const OWN_AHEAD_LINES: usize = 4;
-const CONSUMED: usize = 0;
-const HINT: usize = 8;
+/// In the control line: how often the block was resized << 32 | lines it has now.
+const RESIZED: usize = 16;
 /// The kind that sends the reader back to the end of the block.
 const WRAP: u8 = 0xff;
+/// The kind that changes the block's length, in place of [`WRAP`].
+const RESIZE: u8 = 0xfe;
+/// Shortest block.
+const LINES_MIN: usize = 16;
+/// Produced lines while a resize is not answered: more than any count of the receiver allows.
+const NEVER: u64 = 1 << 62;
 
 /// The header of a record, apart from its length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -73,6 +85,7 @@ pub struct BlockSender {
     consumed: u64,
     /// The flag of the line after the arrival position is 0 already.
     cleared_ahead: bool,
+    traffic: Traffic,
 }
 
 /// The receiving end.
@@ -80,12 +93,42 @@ pub struct BlockReceiver {
     memory: SharedMemory,
     lines: usize,
     position: usize,
-    consumed: u64,
-    reported: u64,
+    returns: Returns,
 }
 
-/// Bytes before the block: the control line.
-const CONTROL_BYTES: usize = CACHE_LINE_BYTES;
+/// Within which lengths a block follows its traffic, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bounds {
+    /// It does not shrink below this.
+    pub min_bytes: usize,
+    /// It does not grow beyond this, nor beyond its memory.
+    pub max_bytes: usize,
+}
+
+/// Laps after which the length of a block is thought over.
+const LAPS_WATCHED: u16 = 8;
+/// Of these, how many must have been refused something for it to grow.
+const LAPS_REFUSED: u16 = 4;
+
+/// What a sender knows of its traffic; touched once per lap, and when there is no room.
+struct Traffic {
+    min_lines: u32,
+    max_lines: u32,
+    /// Most lines outstanding when the receiver's count was last asked for.
+    peak_lines: u32,
+    /// The length that was asked for, until it is answered; 0 if none was.
+    asked_lines: u32,
+    /// What had been produced then.
+    asked_at: u64,
+    /// How often the block was resized.
+    resized: u32,
+    /// Pushes that found no room.
+    refused: u32,
+    /// A push of this lap found no room.
+    lap_refused: bool,
+    laps: u16,
+    refused_laps: u16,
+}
 
 /// Offset of the line that is `position` lines from the end of the block.
 #[inline]
@@ -105,13 +148,47 @@ impl BlockSender {
     /// If `memory` is shorter than [`BlockSender::footprint`] or the block is shorter than 16 lines.
     pub fn new(memory: SharedMemory, block_bytes: usize) -> Self {
         check_geometry(&memory, block_bytes);
-        let lines = block_bytes / CACHE_LINE_BYTES;
-        Self { memory, lines, position: 0, produced: 0, consumed: 0, cleared_ahead: true }
+        Self::resizable(memory, block_bytes, Bounds { min_bytes: block_bytes, max_bytes: block_bytes })
     }
 
-    /// Longest payload a record may have, in bytes.
+    /// As [`BlockSender::new`], of a block that follows its traffic.
+    ///
+    /// # Panics
+    /// As [`BlockSender::new`].
+    pub fn resizable(memory: SharedMemory, block_bytes: usize, bounds: Bounds) -> Self {
+        check_geometry(&memory, block_bytes);
+        let lines = block_bytes / CACHE_LINE_BYTES;
+        let room = lines_that_fit(&memory);
+        let resized = (memory.word(RESIZED).load(Ordering::Acquire) >> 32) as u32;
+        let traffic = Traffic {
+            min_lines: (bounds.min_bytes / CACHE_LINE_BYTES).clamp(LINES_MIN, lines) as u32,
+            max_lines: (bounds.max_bytes / CACHE_LINE_BYTES).clamp(lines, room) as u32,
+            peak_lines: 0,
+            asked_lines: 0,
+            asked_at: 0,
+            resized,
+            refused: 0,
+            lap_refused: false,
+            laps: 0,
+            refused_laps: 0,
+        };
+        let count = begun(memory.word(CONSUMED).load(Ordering::Relaxed));
+        Self { memory, lines, position: 0, produced: count, consumed: count, cleared_ahead: true, traffic }
+    }
+
+    /// Longest payload a record may have, in bytes; the block grows for it.
     pub fn payload_max_bytes(&self) -> usize {
-        payload_max_bytes(self.lines * CACHE_LINE_BYTES)
+        payload_max_bytes(self.traffic.max_lines as usize * CACHE_LINE_BYTES)
+    }
+
+    /// Bytes of the block now.
+    pub fn block_bytes(&self) -> usize {
+        self.lines * CACHE_LINE_BYTES
+    }
+
+    /// How often the block was resized, and how many pushes found no room.
+    pub fn counts(&self) -> (u32, u32) {
+        (self.traffic.resized, self.traffic.refused)
     }
 
     /// Appends a record of `len_bytes`, whose payload `fill` writes; false if there is no room now.
@@ -121,15 +198,19 @@ impl BlockSender {
     #[inline]
     pub fn push(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         let count = lines_of(len_bytes);
-        assert!(count <= record_lines_max(self.lines), "a record takes at most three eighths of the block");
-        debug_assert!(record.kind != 0 && record.kind != WRAP);
+        if count > record_lines_max(self.lines) {
+            return self.ask_for_longer(count);
+        }
+        debug_assert!(record.kind != 0 && record.kind < RESIZE);
         if self.position + count > self.lines {
             if !self.has_room(self.lines - self.position + count + 1) {
+                return self.refuse();
+            }
+            if !self.turn() {
                 return false;
             }
-            self.wrap();
         } else if !self.has_room(count + 1) {
-            return false;
+            return self.refuse();
         }
         let top = line_offset(self.lines, self.position);
         let base = top - (count - 1) * CACHE_LINE_BYTES;
@@ -170,13 +251,106 @@ impl BlockSender {
         if needed <= self.consumed + self.lines as u64 {
             return true;
         }
-        // Acquire: the lines given back are not read any more. Pairs with the store in `report`.
+        // Acquire: the lines given back are not read any more. Pairs with the store in `Returns::settle`.
         let consumed = self.memory.word(CONSUMED).load(Ordering::Acquire);
         // A count beyond what was sent, or one that goes back, can only be damage: believe the last good one.
         if consumed <= self.produced && consumed >= self.consumed {
             self.consumed = consumed;
         }
         needed <= self.consumed + self.lines as u64
+    }
+
+    /// Notes that there was no room; takes up what the receiver answered to a resize.
+    #[cold]
+    #[inline(never)]
+    fn refuse(&mut self) -> bool {
+        if self.traffic.asked_lines > 0 {
+            self.take_up_resize();
+        } else {
+            self.traffic.refused += 1;
+            self.traffic.lap_refused = true;
+        }
+        false
+    }
+
+    /// A lap is over: begins the next, or asks for another length and sends nothing until it is answered (false).
+    fn turn(&mut self) -> bool {
+        self.consumed = newer(self.consumed, self.produced, self.memory.word(CONSUMED).load(Ordering::Acquire));
+        let outstanding = (self.produced - self.consumed) as u32;
+        let Traffic { min_lines, max_lines, .. } = self.traffic;
+        let traffic = &mut self.traffic;
+        traffic.laps += 1;
+        traffic.refused_laps += u16::from(std::mem::take(&mut traffic.lap_refused));
+        traffic.peak_lines = traffic.peak_lines.max(outstanding);
+        if traffic.laps == LAPS_WATCHED {
+            let (refused_laps, peak_lines) = (traffic.refused_laps, traffic.peak_lines);
+            (traffic.laps, traffic.refused_laps, traffic.peak_lines) = (0, 0, 0);
+            let lines = self.lines as u32;
+            let wanted = if refused_laps >= LAPS_REFUSED {
+                longer(lines).min(max_lines)
+            } else if refused_laps == 0 && peak_lines <= lines / 8 * 3 {
+                shorter(lines).max(min_lines)
+            } else {
+                lines
+            };
+            if wanted != lines {
+                self.ask_for(wanted);
+                return false;
+            }
+        }
+        self.wrap();
+        true
+    }
+
+    /// A record does not fit even an empty block: asks for a block it fits, which is its shortest from now on.
+    ///
+    /// # Panics
+    /// If it may not grow so far.
+    #[cold]
+    #[inline(never)]
+    fn ask_for_longer(&mut self, count: usize) -> bool {
+        assert!(count <= record_lines_max(self.traffic.max_lines as usize), "a record takes three eighths at most");
+        if self.traffic.asked_lines > 0 {
+            self.take_up_resize();
+        } else if self.has_room(2) {
+            let mut wanted = self.lines as u32;
+            while record_lines_max(wanted as usize) < count {
+                wanted = longer(wanted).min(self.traffic.max_lines);
+            }
+            self.traffic.min_lines = wanted;
+            self.ask_for(wanted);
+        }
+        false
+    }
+
+    /// Says to the receiver that the block is to have `lines` once it is empty. There is room for one record.
+    fn ask_for(&mut self, lines: u32) {
+        if self.position == self.lines {
+            self.wrap();
+        }
+        let flag = self.memory.word(line_offset(self.lines, self.position) + 56);
+        // Release: everything sent before is seen before.
+        flag.store(u64::from(RESIZE) << 56 | u64::from(lines), Ordering::Release);
+        (self.traffic.asked_lines, self.traffic.asked_at) = (lines, self.produced);
+        self.produced = NEVER;
+        self.consumed = 0;
+    }
+
+    fn take_up_resize(&mut self) {
+        // Acquire: the receiver is through with the block as it was. Pairs with the store in `resize`.
+        let answer = self.memory.word(RESIZED).load(Ordering::Acquire);
+        let lines = (answer & 0xffff_ffff) as usize;
+        if (answer >> 32) as u32 != self.traffic.resized.wrapping_add(1) {
+            return;
+        }
+        self.traffic.resized = self.traffic.resized.wrapping_add(1);
+        self.traffic.asked_lines = 0;
+        if (LINES_MIN..=self.traffic.max_lines as usize).contains(&lines) && lines.is_multiple_of(4) {
+            self.lines = lines;
+        }
+        // All of it was consumed. The count goes on, so that a credit under way can not be taken for a newer one.
+        (self.produced, self.consumed) = (self.traffic.asked_at, self.traffic.asked_at);
+        (self.position, self.cleared_ahead) = (0, false);
     }
 
     /// Sets the flag word at arrival position `position` (the block's end counts as its start) to 0.
@@ -208,11 +382,19 @@ impl BlockReceiver {
     /// As [`BlockSender::new`].
     pub fn new(memory: SharedMemory, block_bytes: usize) -> Self {
         check_geometry(&memory, block_bytes);
-        Self { memory, lines: block_bytes / CACHE_LINE_BYTES, position: 0, consumed: 0, reported: 0 }
+        let lines = block_bytes / CACHE_LINE_BYTES;
+        let returns = Returns::new(lines, memory.word(CONSUMED).load(Ordering::Relaxed));
+        Self { memory, lines, position: 0, returns }
+    }
+
+    /// Bytes of the block now.
+    pub fn block_bytes(&self) -> usize {
+        self.lines * CACHE_LINE_BYTES
     }
 
     /// Takes the next record, if one has arrived, and shows it to `take`; its payload may still be changed by a
-    /// hostile sender while `take` looks at it, so copy first and check the copy.
+    /// hostile sender while `take` looks at it, so copy first and check the copy. Also true, without a record, after
+    /// the block was resized: credits are due then.
     #[inline]
     pub fn pop(&mut self, take: impl FnOnce(Record, &[u8])) -> bool {
         if self.position == self.lines {
@@ -224,8 +406,12 @@ impl BlockReceiver {
         if flag == 0 {
             return false;
         }
-        if (flag >> 56) as u8 == WRAP {
-            self.consumed += (self.lines - self.position) as u64;
+        if (flag >> 56) as u8 >= RESIZE {
+            if (flag >> 56) as u8 == RESIZE {
+                self.resize(flag as u32 as usize);
+                return true;
+            }
+            self.returns.consumed += (self.lines - self.position) as u64;
             self.position = 0;
             top = line_offset(self.lines, 0);
             flag = self.memory.word(top + 56).load(Ordering::Acquire);
@@ -251,21 +437,34 @@ impl BlockReceiver {
         // given back in `report`.
         unsafe { self.memory.read(base, len_bytes, |payload| take(record, payload)) };
         self.position += count;
-        self.consumed += count as u64;
+        self.returns.consumed += count as u64;
         true
     }
 
-    /// Returns credits if a quarter of the block has been consumed since the last time; true if it did, so that a
-    /// sender waiting for room can be woken.
+    /// The sender has sent everything it wanted to in the block as it was, and waits.
+    #[cold]
+    #[inline(never)]
+    fn resize(&mut self, wanted: usize) {
+        self.lines = wanted.clamp(LINES_MIN, lines_that_fit(&self.memory)) & !3;
+        self.position = 0;
+        self.returns = Returns::at_once(self.lines, self.returns.consumed);
+        self.memory.word(CONSUMED).store(self.returns.consumed, Ordering::Relaxed);
+        self.memory.word(line_offset(self.lines, 0) + 56).store(0, Ordering::Relaxed);
+        let resized = (self.memory.word(RESIZED).load(Ordering::Relaxed) >> 32) as u32;
+        let answer = u64::from(resized.wrapping_add(1)) << 32 | self.lines as u64;
+        // Release: our reads are over and the first arrival is cleared. Pairs with the load in `take_up_resize`.
+        self.memory.word(RESIZED).store(answer, Ordering::Release);
+    }
+
+    /// True if an eighth of the block has been consumed since credits went back, or were offered, last.
     #[inline]
-    pub fn return_credits(&mut self) -> bool {
-        if self.consumed - self.reported < (self.lines / 4) as u64 {
-            return false;
-        }
-        self.reported = self.consumed;
-        // Release: our reads of these lines are over. Pairs with the load in `has_room`.
-        self.memory.word(CONSUMED).store(self.consumed, Ordering::Release);
-        true
+    pub fn credits_due(&self) -> bool {
+        self.returns.are_due()
+    }
+
+    /// Returns credits that are due; see [`RecordReceiver::return_credits`].
+    pub fn return_credits(&mut self, offer: bool) -> Option<u64> {
+        self.returns.settle(offer, &self.memory)
     }
 
     /// Leaves a word for the sender to see before it sends.
@@ -274,9 +473,75 @@ impl BlockReceiver {
     }
 }
 
+impl RecordSender for BlockSender {
+    #[inline]
+    fn push(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        BlockSender::push(self, record, len_bytes, fill)
+    }
+
+    fn payload_max_bytes(&self) -> usize {
+        BlockSender::payload_max_bytes(self)
+    }
+
+    fn hint(&self) -> u64 {
+        BlockSender::hint(self)
+    }
+
+    fn credit(&mut self, consumed: u64) {
+        if self.traffic.asked_lines == 0 {
+            self.consumed = newer(self.consumed, self.produced, consumed);
+        }
+    }
+
+    fn produced(&self) -> u64 {
+        self.produced
+    }
+}
+
+impl RecordReceiver for BlockReceiver {
+    #[inline]
+    fn pop(&mut self, take: impl FnOnce(Record, &[u8])) -> bool {
+        BlockReceiver::pop(self, take)
+    }
+
+    #[inline]
+    fn credits_due(&self) -> bool {
+        BlockReceiver::credits_due(self)
+    }
+
+    fn return_credits(&mut self, offer: bool) -> Option<u64> {
+        BlockReceiver::return_credits(self, offer)
+    }
+
+    fn set_hint(&self, hint: u64) {
+        BlockReceiver::set_hint(self, hint);
+    }
+
+    fn consumed(&self) -> u64 {
+        self.returns.consumed
+    }
+}
+
+/// The next longer length: 16, 24, 32, 48, 64, 96 … KiB, in lines.
+fn longer(lines: u32) -> u32 {
+    let below = 1 << lines.ilog2();
+    if lines == below { below / 2 * 3 } else { below * 2 }
+}
+
+/// The next shorter length.
+fn shorter(lines: u32) -> u32 {
+    let below = 1 << lines.ilog2();
+    if lines == below { below / 4 * 3 } else { below }
+}
+
+/// Lines of the longest block in this memory.
+fn lines_that_fit(memory: &SharedMemory) -> usize {
+    ((memory.len_bytes() - CONTROL_BYTES) / CACHE_LINE_BYTES) & !3
+}
+
 fn check_geometry(memory: &SharedMemory, block_bytes: usize) {
     assert!(memory.len_bytes() >= BlockSender::footprint(block_bytes), "the block fits its memory");
-    assert!(block_bytes >= 16 * CACHE_LINE_BYTES && block_bytes.is_multiple_of(4 * CACHE_LINE_BYTES));
+    assert!(block_bytes >= LINES_MIN * CACHE_LINE_BYTES && block_bytes.is_multiple_of(4 * CACHE_LINE_BYTES));
 }
 
 #[cfg(all(test, not(loom)))]
@@ -323,7 +588,7 @@ mod tests {
                     receiver.pop(|record, payload| got = Some((record, payload.to_vec())));
                     assert_eq!(got, expected, "seed {seed}");
                     sent.pop_front();
-                    receiver.return_credits();
+                    receiver.return_credits(false);
                 }
             }
             assert!(number > 100, "seed {seed}: the channel moved on");
@@ -340,7 +605,7 @@ mod tests {
         assert_eq!(count, 15, "one line stays free for the next arrival");
         for _ in 0..count {
             assert!(receiver.pop(|_, _| ()));
-            receiver.return_credits();
+            receiver.return_credits(false);
         }
         assert!(!receiver.pop(|_, _| ()));
         assert!(sender.push(Record { kind: 1, ..Record::default() }, 8, |_| ()));
@@ -352,6 +617,61 @@ mod tests {
         let mut receiver = BlockReceiver::new(memory.clone(), 1024);
         memory.word(CONTROL_BYTES + 1024 - 8).store(1 << 56 | 0xffff_ffff, Ordering::Release);
         assert!(!receiver.pop(|_, _| panic!("nothing valid arrived")));
+    }
+
+    /// Sends bursts of `burst` records of `len` bytes, each taken before the next; how long the block is in the end.
+    fn length_after(bursts: usize, burst: usize, len: usize) -> usize {
+        let memory = SharedMemory::private(BlockSender::footprint(256 << 10));
+        let bounds = Bounds { min_bytes: 16 << 10, max_bytes: 256 << 10 };
+        let mut sender = BlockSender::resizable(memory.clone(), 32 << 10, bounds);
+        let mut receiver = BlockReceiver::new(memory, 32 << 10);
+        for _ in 0..bursts {
+            let (mut sent, mut got) = (0, 0);
+            while got < burst {
+                while sent < burst && sender.push(Record { kind: 1, ..Record::default() }, len, |_| ()) {
+                    sent += 1;
+                }
+                while receiver.pop(|_, _| got += 1) {
+                    if receiver.credits_due() {
+                        receiver.return_credits(false);
+                    }
+                }
+                if receiver.credits_due() {
+                    receiver.return_credits(false);
+                }
+            }
+        }
+        assert_eq!(sender.block_bytes(), receiver.block_bytes());
+        sender.block_bytes()
+    }
+
+    #[test]
+    fn a_block_is_as_long_as_its_traffic_needs() {
+        assert_eq!(length_after(2000, 1, 40), 32 << 10, "too little was sent to tell");
+        assert_eq!(length_after(20_000, 1, 40), 16 << 10, "one at a time needs no more than the least");
+        assert_eq!(length_after(200, 2000, 40), 192 << 10, "bursts of 2000 lines: 128 KiB would refuse some");
+        assert_eq!(length_after(200, 10_000, 40), 256 << 10, "it does not grow beyond its bound");
+        assert_eq!(length_after(3, 1, 20_000), 64 << 10, "one long record: three eighths of 64 KiB");
+        assert_eq!(length_after(3000, 1, 20_000), 64 << 10, "and it stays long enough for it");
+    }
+
+    #[test]
+    fn lengths_follow_each_other() {
+        let up: Vec<u32> = std::iter::successors(Some(256), |lines| Some(longer(*lines))).take(8).collect();
+        assert_eq!(up, [256, 384, 512, 768, 1024, 1536, 2048, 3072]);
+        assert!(up.windows(2).all(|pair| shorter(pair[1]) == pair[0]));
+    }
+
+    #[test]
+    fn a_length_beyond_the_memory_is_not_granted() {
+        let memory = SharedMemory::private(BlockSender::footprint(1024));
+        let mut receiver = BlockReceiver::new(memory.clone(), 1024);
+        for (wanted, granted) in [(u64::MAX >> 32, 1024), (0, 1024)] {
+            let flag = u64::from(RESIZE) << 56 | wanted;
+            memory.word(CONTROL_BYTES + 1024 - 8).store(flag, Ordering::Release);
+            assert!(receiver.pop(|_, _| panic!("it is not a record")) && receiver.credits_due());
+            assert_eq!(receiver.block_bytes(), granted);
+        }
     }
 
     #[test]
@@ -377,7 +697,9 @@ mod tests {
                 assert!(payload[8..].iter().all(|byte| *byte == next as u8));
                 next += 1;
             });
-            if !receiver.return_credits() && !moved {
+            if receiver.credits_due() {
+                receiver.return_credits(false);
+            } else if !moved {
                 std::thread::yield_now();
             }
         }

@@ -24,20 +24,25 @@
 //! assert_eq!(got, b"hello");
 //! ```
 
+pub mod announcements;
 pub mod block;
 pub mod board;
 pub mod claim;
 pub mod doorbell;
+pub mod fastpath;
+pub mod mailbox;
 pub mod meeting;
 pub mod published;
 pub mod shared;
 pub mod slots;
 pub mod streaming;
 
-pub use block::{BlockReceiver, BlockSender, Record};
+pub use announcements::Announcements;
+pub use block::{BlockReceiver, BlockSender, Bounds, Record};
 pub use board::Board;
 pub use claim::ClaimCell;
 pub use doorbell::{Barrier, Doorbell, Ticket};
+pub use mailbox::{MailboxReceiver, MailboxSender};
 pub use meeting::Meeting;
 pub use published::{Engagement, PublishedTable};
 pub use shared::SharedMemory;

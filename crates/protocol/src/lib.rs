@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod fastpath;
 pub mod link;
 pub mod registration;
 pub mod rendezvous;

@@ -2,13 +2,22 @@
 //!
 //! Records leave in the order they were given. While anything waits, everything later waits behind it: that is
 //! what keeps MPI's ordering of messages (MPI: §3.5).
+//!
+//! ```text
+//!               a place is taken            idle: close, the last record in the channel
+//!   mailbox ──── open, in the mailbox ───▶ channel ─────▶ closing ──── the receiver is through with it ───▶ mailbox
+//! ```
+//! A peer that is mapped is reached through a channel of its own, or, where it grants none, through the mailbox that
+//! all such senders share. Each change of the way is a record in the way before it, so nothing is overtaken.
 
 use std::collections::VecDeque;
 
 use fabric::SharedMemory;
-use lockfree::{BlockSender, Record};
+use lockfree::fastpath::{RecordSender, Retired};
+use lockfree::{BlockSender, MailboxSender, Record, mailbox};
 
-use crate::wire::Control;
+use crate::fastpath::{COLD, Geometry, HOLD_BACK, OtherSender};
+use crate::wire::{self, Control, Message};
 
 /// Something that found no room.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +31,13 @@ pub enum Outgoing {
 /// How records reach a peer.
 enum Way {
     /// Through a block in its memory.
-    Mapped(BlockSender),
+    Block(BlockSender),
+    /// Through a channel of another design.
+    Other(Box<OtherSender>),
+    /// Through the mailbox in its memory that it has for all.
+    Mailbox(Box<MailboxSender>),
+    /// The channel is closed; the mailbox is next, when the peer has read to the end.
+    Closing(Box<(Retired, MailboxSender)>),
     /// As messages, which the engine's port posts; here they only wait for their turn.
     Port {
         /// Longest payload of one record, in bytes.
@@ -30,25 +45,88 @@ enum Way {
     },
 }
 
+/// Whom a record has to be announced to, after it was pushed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Announce {
+    /// Nobody: the peer polls.
+    Nothing,
+    /// The peer does not poll the channel.
+    Channel,
+    /// The peer does not poll its mailbox.
+    Mailbox,
+}
+
+/// What went through a link, and what it holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LinkCounts {
+    /// Records that went through the mailbox.
+    pub slow_records: u64,
+    /// Pushes that found no room in a block.
+    pub refused: u64,
+    /// Times the block changed its length.
+    pub resized: u64,
+    /// Bytes of the channel in the peer's memory and of the copy kept here.
+    pub held_bytes: u64,
+    /// There is a channel.
+    pub is_fast: bool,
+}
+
 /// The sending side of one peer.
 pub struct Link {
     way: Way,
     waiting: VecDeque<Outgoing>,
-    /// The peer has been told that this channel is in use.
-    pub introduced: bool,
+    /// There is more to a push than the push: something waits, or credits go along.
+    detour: bool,
+    /// What was consumed of the peer's channel to us, to go along with the next record.
+    credits: Option<u64>,
+    slow_records: u64,
+    /// When the peer is asked for a channel, counted in these.
+    request_at: u64,
+    /// Where the channel stood when its use was last looked at, and how often that had not changed.
+    seen: u64,
+    idle: u32,
 }
 
 impl Link {
-    /// A link over the channel in the peer's memory.
-    pub fn new(memory: SharedMemory, channel_bytes: usize) -> Self {
-        let way = Way::Mapped(BlockSender::new(memory, channel_bytes));
-        Self { way, waiting: VecDeque::new(), introduced: false }
+    /// A link through a channel of its own in the peer's memory.
+    ///
+    /// # Panics
+    /// If the geometry has no channels.
+    pub fn fast(geometry: &Geometry, memory: &SharedMemory) -> Self {
+        Self::over(fast_way(geometry, memory).expect("whoever takes a place has a design for it"))
+    }
+
+    /// A link through the peer's mailbox.
+    pub fn slow(mailbox: MailboxSender) -> Self {
+        Self::over(Way::Mailbox(Box::new(mailbox)))
     }
 
     /// A link whose records, with payloads of at most `payload_max_bytes`, are posted to a connection.
     pub fn over_port(payload_max_bytes: usize) -> Self {
-        let way = Way::Port { payload_max_bytes };
-        Self { way, waiting: VecDeque::new(), introduced: true }
+        Self::over(Way::Port { payload_max_bytes })
+    }
+
+    fn over(way: Way) -> Self {
+        Self {
+            way,
+            waiting: VecDeque::new(),
+            detour: false,
+            credits: None,
+            slow_records: 0,
+            request_at: 0,
+            seen: 0,
+            idle: 0,
+        }
+    }
+
+    /// The block, if a record can be pushed to it just so. Whoever does looks at [`BlockSender::hint`], as
+    /// [`Link::holds_back_eager`] before and [`Link::announce`] after.
+    #[inline]
+    pub fn hot(&mut self) -> Option<&mut BlockSender> {
+        match &mut self.way {
+            Way::Block(block) if !self.detour => Some(block),
+            _ => None,
+        }
     }
 
     /// True if records are posted to a connection: [`Link::try_push`] never sends one.
@@ -57,25 +135,48 @@ impl Link {
         matches!(self.way, Way::Port { .. })
     }
 
+    /// True if records go through the mailbox, now or soon.
+    pub fn is_slow(&self) -> bool {
+        matches!(self.way, Way::Mailbox(_) | Way::Closing(_))
+    }
+
     /// True if nothing waits for room.
     #[inline]
     pub fn is_clear(&self) -> bool {
         self.waiting.is_empty()
     }
 
+    fn hint(&self) -> u64 {
+        match &self.way {
+            Way::Block(block) => block.hint(),
+            Way::Other(channel) => channel.hint(),
+            Way::Mailbox(mailbox) => mailbox.hint(),
+            Way::Closing(_) | Way::Port { .. } => 0,
+        }
+    }
+
     /// A mapped peer asks for no eager data now: its store of unexpected messages is full. Others say so to the port.
     #[inline]
     pub fn holds_back_eager(&self) -> bool {
-        match &self.way {
-            Way::Mapped(channel) => channel.hint() != 0,
-            Way::Port { .. } => false,
+        self.hint() & HOLD_BACK != 0
+    }
+
+    /// What is to be done after a push, and after the barrier that comes with ringing the peer's doorbell.
+    #[inline]
+    pub fn announce(&self) -> Announce {
+        match self.hint() & COLD {
+            0 => Announce::Nothing,
+            _ if self.is_slow() => Announce::Mailbox,
+            _ => Announce::Channel,
         }
     }
 
     /// Longest payload of one record, in bytes.
     pub fn payload_max_bytes(&self) -> usize {
         match &self.way {
-            Way::Mapped(channel) => channel.payload_max_bytes(),
+            Way::Block(block) => block.payload_max_bytes(),
+            Way::Other(channel) => channel.payload_max_bytes(),
+            Way::Mailbox(_) | Way::Closing(_) => mailbox::PAYLOAD_MAX_BYTES,
             Way::Port { payload_max_bytes } => *payload_max_bytes,
         }
     }
@@ -84,29 +185,64 @@ impl Link {
     #[inline]
     pub fn try_push(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         match &mut self.way {
-            Way::Mapped(channel) => self.waiting.is_empty() && channel.push(record, len_bytes, fill),
-            Way::Port { .. } => false,
+            Way::Block(block) if !self.detour => block.push(record, len_bytes, fill),
+            _ => self.waiting.is_empty() && self.push_by_detour(record, len_bytes, fill),
         }
     }
 
     /// Writes the record that is first in the queue to a mapped peer; true if it left and the queue moved on.
     pub fn push_first(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
-        let Way::Mapped(channel) = &mut self.way else { return false };
-        let pushed = channel.push(record, len_bytes, fill);
+        let pushed = self.push_by_detour(record, len_bytes, fill);
         if pushed {
-            self.waiting.pop_front();
+            self.skip_first();
         }
         pushed
+    }
+
+    /// Pushes a record whichever way there is, with what is to go along.
+    #[inline(never)]
+    fn push_by_detour(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        self.leave_closed();
+        let room = self.payload_max_bytes();
+        let credits = self.credits.filter(|_| len_bytes + wire::CREDITS_BYTES <= room);
+        let pushed = match credits {
+            Some(count) => {
+                let len_with = len_bytes + wire::CREDITS_BYTES;
+                self.push_plain(wire::with_credits(record), len_with, |space| wire::put_credits(space, count, fill))
+            }
+            None => self.push_plain(record, len_bytes, fill),
+        };
+        if pushed {
+            self.slow_records += u64::from(self.is_slow());
+            self.credits = self.credits.filter(|_| credits.is_none());
+            self.look();
+        }
+        pushed
+    }
+
+    fn push_plain(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        match &mut self.way {
+            Way::Block(block) => block.push(record, len_bytes, fill),
+            Way::Other(channel) => channel.push(record, len_bytes, fill),
+            Way::Mailbox(mailbox) => mailbox.push(record, len_bytes, fill),
+            Way::Closing(_) | Way::Port { .. } => false,
+        }
+    }
+
+    fn look(&mut self) {
+        self.detour = !self.waiting.is_empty() || self.credits.is_some();
     }
 
     /// Queues a control record.
     pub fn queue_control(&mut self, control: Control) {
         self.waiting.push_back(Outgoing::Control(control));
+        self.look();
     }
 
     /// Queues an eager message of the engine's request `request`.
     pub fn queue_eager(&mut self, request: u64) {
         self.waiting.push_back(Outgoing::Eager(request));
+        self.look();
     }
 
     /// What is first in the queue.
@@ -117,10 +253,119 @@ impl Link {
     /// Drops all that waits: there is nobody to get it.
     pub fn clear(&mut self) {
         self.waiting.clear();
+        self.look();
     }
 
     /// Drops the first in the queue: it was posted, or its request is gone.
     pub fn skip_first(&mut self) {
         self.waiting.pop_front();
+        self.look();
     }
+
+    /// True if credits could go back to the peer along with the next record, and those before are gone.
+    pub fn can_carry_credits(&self) -> bool {
+        self.credits.is_none() && !matches!(self.way, Way::Port { .. } | Way::Closing(_))
+    }
+
+    /// Credits to go along with the next record; with `None`, those that have not gone went another way.
+    pub fn carry_credits(&mut self, consumed: Option<u64>) {
+        self.credits = consumed;
+        self.look();
+    }
+
+    /// Credits that the peer sent along with a record.
+    pub fn credit(&mut self, consumed: u64) {
+        match &mut self.way {
+            Way::Block(block) => block.credit(consumed),
+            Way::Other(channel) => channel.credit(consumed),
+            Way::Mailbox(_) | Way::Closing(_) | Way::Port { .. } => {}
+        }
+    }
+
+    /// True if it is time to ask the peer for a channel.
+    pub fn wants_channel(&self) -> bool {
+        matches!(self.way, Way::Mailbox(_)) && self.slow_records >= self.request_at
+    }
+
+    /// The peer grants none now: it is asked again after so many records.
+    pub fn ask_later(&mut self, records: u64) {
+        self.request_at = self.slow_records + records;
+    }
+
+    /// From the mailbox to a channel of its own, in `memory`, which the peer has granted; true if the peer could be
+    /// told. What waits goes through the channel.
+    pub fn open(&mut self, geometry: &Geometry, memory: &SharedMemory) -> bool {
+        self.leave_closed();
+        let Way::Mailbox(mailbox) = &mut self.way else { return false };
+        if !mailbox.push(wire::control(Message::Open).record, 0, |_| ()) {
+            return false;
+        }
+        match fast_way(geometry, memory) {
+            Some(way) => self.way = way,
+            None => return false,
+        }
+        (self.seen, self.idle) = (0, 0);
+        true
+    }
+
+    /// Notes that the use of the channel is looked at; true if it has not been used for `looks_max` looks.
+    pub fn is_idle(&mut self, looks_max: u32) -> bool {
+        let produced = match &self.way {
+            Way::Block(block) => block.produced(),
+            Way::Other(channel) => channel.produced(),
+            Way::Mailbox(_) | Way::Closing(_) | Way::Port { .. } => return false,
+        };
+        self.idle = if produced == self.seen { self.idle.saturating_add(1) } else { 0 };
+        self.seen = produced;
+        self.idle >= looks_max
+    }
+
+    /// Gives the channel in `memory` up, if nothing waits for it: the peer is told in the channel. Once that
+    /// was announced, [`Link::begin_closing`].
+    pub fn close(&mut self, memory: &SharedMemory) -> Option<Retired> {
+        let retired = Retired::expected(memory.clone());
+        let record = wire::control(Message::Close).record;
+        let closes = self.waiting.is_empty()
+            && match &mut self.way {
+                Way::Block(block) => block.push(record, 0, |_| ()),
+                Way::Other(channel) => channel.push(record, 0, |_| ()),
+                Way::Mailbox(_) | Way::Closing(_) | Way::Port { .. } => false,
+            };
+        closes.then_some(retired)
+    }
+
+    /// The channel was closed; the mailbox is next.
+    pub fn begin_closing(&mut self, retired: Retired, mailbox: MailboxSender) {
+        self.way = Way::Closing(Box::new((retired, mailbox)));
+    }
+
+    /// From a closed channel to the mailbox, if the peer has read to the end.
+    fn leave_closed(&mut self) {
+        if matches!(&self.way, Way::Closing(closing) if closing.0.is_over())
+            && let Way::Closing(closing) = std::mem::replace(&mut self.way, Way::Port { payload_max_bytes: 0 })
+        {
+            self.way = Way::Mailbox(Box::new(closing.1));
+        }
+    }
+
+    /// What went through, and what is held.
+    pub fn counts(&self) -> LinkCounts {
+        let mut counts = LinkCounts { slow_records: self.slow_records, ..LinkCounts::default() };
+        match &self.way {
+            Way::Block(block) => {
+                let (resized, refused) = block.counts();
+                (counts.resized, counts.refused) = (resized.into(), refused.into());
+                counts.held_bytes = block.block_bytes() as u64;
+                counts.is_fast = true;
+            }
+            Way::Other(_) => counts.is_fast = true,
+            Way::Mailbox(_) | Way::Closing(_) | Way::Port { .. } => {}
+        }
+        counts
+    }
+}
+
+fn fast_way(geometry: &Geometry, memory: &SharedMemory) -> Option<Way> {
+    let block = geometry.block(memory).map(Way::Block);
+    block.or_else(|| geometry.other(memory).map(|channel| Way::Other(Box::new(channel))))
 }

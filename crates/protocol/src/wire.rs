@@ -15,6 +15,8 @@
 //!   withdraw       match key, send id         —                                  the sender cancels
 //!   withdrawn      send id, 0                 —                                  it was not matched and is gone
 //!   clear-write    send id, 0                 address, rkey, number              write it there, tell with number
+//!   open           0                          —                                  in a mailbox: the channel is next
+//!   close          0                          —                                  in a channel: the mailbox is next
 //! ```
 //! *scattered* is origin, count, and a reference to a layout: index, version, address, rkey and length of its wire form.
 
@@ -32,6 +34,12 @@ const ACKNOWLEDGE: u8 = 8;
 const WITHDRAW: u8 = 9;
 const WITHDRAWN: u8 = 10;
 const CLEAR_WRITE: u8 = 11;
+const OPEN: u8 = 48;
+const CLOSE: u8 = 49;
+/// Set in the kind of a record that credits go along with, behind its payload.
+const WITH_CREDITS: u8 = 0x40;
+/// What credits add to the payload of a record.
+pub const CREDITS_BYTES: usize = 8;
 
 /// Payload of the longest control record, in bytes.
 pub const CONTROL_MAX_BYTES: usize = 64;
@@ -186,6 +194,10 @@ pub enum Message<'a> {
         /// The sender's request.
         send: u64,
     },
+    /// The sender's next records come through its channel.
+    Open,
+    /// The sender has given its channel up: this is the last record in it.
+    Close,
 }
 
 /// A record's header and, for control records, its payload.
@@ -225,6 +237,28 @@ pub fn eager(key: u64, send: Option<u64>) -> Record {
 /// Header of a piece of a message.
 pub fn data(receive: u64, offset: u64, last: bool) -> Record {
     Record { short: last.into(), ..record(DATA, receive, offset) }
+}
+
+/// The record whose payload is longer by [`CREDITS_BYTES`], in which credits go along. [`parse`] does not know such
+/// records.
+pub fn with_credits(record: Record) -> Record {
+    debug_assert!(record.kind < WITH_CREDITS);
+    Record { kind: record.kind | WITH_CREDITS, ..record }
+}
+
+/// Writes the payload of such a record: what `fill` writes, and what was consumed.
+pub fn put_credits(space: &mut [u8], consumed: u64, fill: impl FnOnce(&mut [u8])) {
+    let (payload, credits) = space.split_at_mut(space.len() - CREDITS_BYTES);
+    fill(payload);
+    credits.copy_from_slice(&consumed.to_ne_bytes());
+}
+
+/// The record as it was, its payload, and the credits; `None` if none went along.
+pub fn without_credits(record: Record, payload: &[u8]) -> Option<(Record, &[u8], u64)> {
+    let plain = Record { kind: record.kind ^ WITH_CREDITS, ..record };
+    let (payload, credits) = payload.split_last_chunk()?;
+    let has_credits = record.kind < 2 * WITH_CREDITS && record.kind & WITH_CREDITS != 0;
+    has_credits.then_some((plain, payload, u64::from_ne_bytes(*credits)))
 }
 
 /// A control record from its message.
@@ -268,6 +302,8 @@ pub fn control(message: Message<'_>) -> Control {
         Message::Acknowledge { send } => (record(ACKNOWLEDGE, send, 0), 0),
         Message::Withdraw { key, send } => (record(WITHDRAW, key, send), 0),
         Message::Withdrawn { send } => (record(WITHDRAWN, send, 0), 0),
+        Message::Open => (record(OPEN, 0, 0), 0),
+        Message::Close => (record(CLOSE, 0, 0), 0),
         Message::Eager { .. } | Message::EagerSync { .. } | Message::Data { .. } => {
             unreachable!("user data is not a control record")
         }
@@ -316,6 +352,8 @@ pub fn parse<'a>(record: Record, payload: &'a [u8]) -> Option<Message<'a>> {
         ACKNOWLEDGE => Message::Acknowledge { send: first },
         WITHDRAW => Message::Withdraw { key: first, send: second },
         WITHDRAWN => Message::Withdrawn { send: first },
+        OPEN => Message::Open,
+        CLOSE => Message::Close,
         _ => return None,
     })
 }
@@ -385,10 +423,19 @@ mod tests {
             Message::Acknowledge { send: 8 },
             Message::Withdraw { key: 9, send: u64::MAX },
             Message::Withdrawn { send: 10 },
+            Message::Open,
+            Message::Close,
         ];
         for case in cases {
             let control = control(case);
             assert_eq!(parse(control.record, control.payload()), Some(case));
+            let carried = with_credits(control.record);
+            let mut payload = vec![0; control.payload().len() + CREDITS_BYTES];
+            put_credits(&mut payload, 0xabcd_ef01_2345, |space| space.copy_from_slice(control.payload()));
+            assert_eq!(parse(carried, &payload), None);
+            assert_eq!(without_credits(carried, &payload), Some((control.record, control.payload(), 0xabcd_ef01_2345)));
+            assert_eq!(without_credits(carried, &payload[..CREDITS_BYTES - 1]), None);
+            assert_eq!(without_credits(control.record, &payload), None);
         }
         assert_eq!(parse(eager(4, None), b"x"), Some(Message::Eager { key: 4, data: b"x" }));
         assert_eq!(parse(eager(4, Some(5)), b""), Some(Message::EagerSync { key: 4, send: 5, data: b"" }));

@@ -1,4 +1,6 @@
-//! Settings that are one of a few words.
+//! Settings that are one of a few words, and those that belong together.
+
+use std::time::Duration;
 
 /// Whether processes on one host may copy from each other's private memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,6 +76,119 @@ impl InitialErrors {
     }
 }
 
+/// How short messages reach a peer whose memory is mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FastPath {
+    /// Through the mailbox that all senders share.
+    Off,
+    /// Slots of 8 KiB filled from their start, and a copy of them at the sender.
+    FixedTop,
+    /// As before, with only as many slots as take 32 KiB with the copy.
+    FixedTopReduced,
+    /// Slots of 8 KiB filled to their end.
+    FixedBottom,
+    /// A block filled from its start, and a copy of it at the sender.
+    VariableTop,
+    /// A block filled from its end.
+    Veloblock,
+}
+
+impl FastPath {
+    pub(super) const ALL: [(Self, &'static str); 6] = [
+        (Self::Off, "off"),
+        (Self::FixedTop, "fixed-top"),
+        (Self::FixedTopReduced, "fixed-top-reduced"),
+        (Self::FixedBottom, "fixed-bottom"),
+        (Self::VariableTop, "variable-top"),
+        (Self::Veloblock, "veloblock"),
+    ];
+
+    /// What users write.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(one, _)| *one == self).map_or("veloblock", |(_, name)| name)
+    }
+}
+
+/// Which device carries the messages of a job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeviceChoice {
+    /// Shared memory if all processes are on one host, sockets if not.
+    Auto,
+    /// Mapped memory of one host.
+    Shm,
+    /// Verbs in software over the shared memory of one host.
+    ShmVerbs,
+    /// Verbs in software over sockets.
+    Tcp,
+    /// An adapter.
+    Verbs,
+}
+
+impl DeviceChoice {
+    pub(super) const ALL: [(Self, &'static str); 5] = [
+        (Self::Auto, "auto"),
+        (Self::Shm, "shm"),
+        (Self::ShmVerbs, "shm-verbs"),
+        (Self::Tcp, "tcp"),
+        (Self::Verbs, "verbs"),
+    ];
+
+    /// What users write.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(one, _)| *one == self).map_or("auto", |(_, name)| name)
+    }
+}
+
+/// How data that does not lie in one piece gets across.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DatatypeScheme {
+    /// Chosen for each message.
+    #[default]
+    Auto,
+    /// Pack all, send, unpack all.
+    Generic,
+    /// Pack, transfer and unpack segments at the same time.
+    BcSpup,
+    /// The sender gathers into packed segments at the receiver.
+    RwgUp,
+    /// The receiver scatters what it reads of the sender's packed form.
+    PRrs,
+    /// The sender writes every piece where it belongs.
+    MultiW,
+    /// Both sides copy from layout to layout.
+    Direct,
+}
+
+impl DatatypeScheme {
+    /// Every scheme with the word that asks for it.
+    pub const ALL: [(&'static str, DatatypeScheme); 7] = [
+        ("auto", Self::Auto),
+        ("generic", Self::Generic),
+        ("bc-spup", Self::BcSpup),
+        ("rwg-up", Self::RwgUp),
+        ("p-rrs", Self::PRrs),
+        ("multi-w", Self::MultiW),
+        ("direct", Self::Direct),
+    ];
+}
+
+/// Settings of messages whose data does not lie in one piece.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DatatypeSettings {
+    /// How long ones get across.
+    pub scheme: DatatypeScheme,
+    /// A packed form is unpacked segment by segment as it arrives.
+    pub segment_unpack: bool,
+    /// Many pieces are handed to the device at once.
+    pub list_post: bool,
+}
+
+impl Default for DatatypeSettings {
+    fn default() -> Self {
+        Self { scheme: DatatypeScheme::Auto, segment_unpack: true, list_post: true }
+    }
+}
+
 /// Which adapter, port, GID and partition to use for RDMA; `None` leaves it to us.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct VerbsChoice {
@@ -87,4 +202,34 @@ pub struct VerbsChoice {
     pub partition: Option<u16>,
     /// The longest packet, in bytes, where the port's own is longer.
     pub mtu_bytes: Option<u32>,
+}
+
+/// How sockets to other hosts are used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TcpChoice {
+    /// Which of this host's addresses to listen at, as `FERROVIA_TCP_INTERFACES` is written.
+    pub interfaces: String,
+    /// A checksum behind each payload.
+    pub check_payloads: bool,
+    /// Connections to each peer.
+    pub connections: usize,
+    /// How long a peer may be out of reach until it is lost.
+    pub patience: Duration,
+    /// How long a peer that is there may owe an answer until it is lost; `None`: by whether it answers by itself.
+    pub silence: Option<Duration>,
+    /// A thread works while the process does something else.
+    pub thread: bool,
+}
+
+impl Default for TcpChoice {
+    fn default() -> Self {
+        Self {
+            interfaces: "auto".into(),
+            check_payloads: false,
+            connections: 1,
+            patience: Duration::from_secs(10),
+            silence: None,
+            thread: false,
+        }
+    }
 }

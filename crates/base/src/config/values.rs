@@ -68,3 +68,44 @@ pub(super) fn partition(text: &str) -> Option<Option<u16>> {
     };
     (key & 0x7fff != 0).then_some(Some(key))
 }
+
+/// What kind of value a variable has, as `values` says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A number of bytes.
+    Bytes,
+    /// A number, or `auto`.
+    Number,
+    /// One of these words.
+    Choice(Vec<&'static str>),
+    /// Anything.
+    Text,
+}
+
+/// What was wrong with a setting.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The value does not parse.
+    #[error("{name}={value:?} is not understood; expected {expected}")]
+    Value {
+        /// The variable.
+        name: &'static str,
+        /// What was written.
+        value: String,
+        /// What may be written.
+        expected: &'static str,
+    },
+}
+
+pub(super) fn on_or_off(text: &str) -> Option<bool> {
+    match text {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
+    }
+}
+
+pub(super) fn show_on(value: bool) -> String {
+    if value { "on" } else { "off" }.into()
+}

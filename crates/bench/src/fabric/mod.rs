@@ -11,6 +11,7 @@ mod floor;
 mod helper;
 mod opening;
 mod places;
+mod polling;
 mod private;
 mod process;
 mod raw;
@@ -207,7 +208,7 @@ fn one(
 }
 
 fn ranks(test: &Test) -> u32 {
-    if test.group == "costs" { 1 } else { 2 }
+    if matches!(test.group.as_str(), "costs" | "polling") { 1 } else { 2 }
 }
 
 /// All points of a test on a device opened for it.
@@ -223,6 +224,7 @@ fn measured(options: &Options, test: &Test, device: &str, sampling: &Sampling) -
         for values in combinations(&parameters) {
             let rows = match test.group.as_str() {
                 _ if device == raw::NAME => raw::measure(test.program(), *bytes, &values, sampling)?,
+                "polling" => polling::measure(&values, sampling)?,
                 "costs" => costs::measure(test.program(), opening.alone()?, *bytes, sampling)?,
                 _ => transfer::measure(test.program(), &opening, *bytes, &values, sampling)?,
             };

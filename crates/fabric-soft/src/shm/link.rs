@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use base::memory::ReadRange;
 use base::sync::Ordering;
 use fabric::{DeviceKind, FabricError, PeerIndex, SharedMemory};
-use lockfree::{BlockReceiver, BlockSender, Doorbell};
+use lockfree::{Announcements, BlockReceiver, BlockSender, Doorbell};
 use smallvec::SmallVec;
 use std::os::fd::BorrowedFd;
 
@@ -55,7 +55,7 @@ pub struct ShmLink {
     cross_memory: Result<(), String>,
     properties: LinkProperties,
     pub(super) peers: Vec<Peer>,
-    introductions: SharedMemory,
+    announcements: Announcements,
     /// Channels into which somebody has begun to write.
     receivers: Vec<(u32, BlockReceiver)>,
     /// Peers with a long payload under way to them.
@@ -97,6 +97,12 @@ struct Arriving {
     len_bytes: u64,
 }
 
+/// What others announce to `owner`.
+fn announcements(segment: &Segment, owner: u32) -> Option<Announcements> {
+    let memory = segment.area(fabric::MappedArea::Announcements { owner: PeerIndex(owner) })?;
+    Some(Announcements::new(memory, segment.shape().process_count as usize + 1))
+}
+
 impl ShmLink {
     /// Takes place `me` of `segment`, once in its life; `cross_memory` says whether to reach private memory at all.
     ///
@@ -131,8 +137,7 @@ impl ShmLink {
         own.identity.word(PROBE_ADDRESS).store(&raw const PROBE as u64, Ordering::Relaxed);
         own.identity.word(ARENA_ADDRESS).store(segment.arena_address(me.0).unwrap_or(0) as u64, Ordering::Relaxed);
         ProcessMark::own().publish(&own.identity);
-        let area = fabric::MappedArea::Introductions { owner: me };
-        let introductions = segment.area(area).ok_or(FabricError::NoSuchPeer(me.0))?;
+        let announcements = announcements(&segment, me.0).ok_or(FabricError::NoSuchPeer(me.0))?;
         let properties = LinkProperties {
             kind: DeviceKind::Shm,
             description: format!("shared memory of this host, {count} places"),
@@ -155,7 +160,7 @@ impl ShmLink {
             cross_memory,
             properties,
             peers,
-            introductions,
+            announcements,
             receivers: Vec::new(),
             streaming: Vec::new(),
             arena,
@@ -186,20 +191,19 @@ impl ShmLink {
 
     /// Makes channels of those who have begun to write.
     fn discover(&mut self) {
-        for index in 0..(self.peers.len()).div_ceil(64) {
-            // Acquire pairs with the release in `introduce`.
-            let mut bits = self.introductions.word(index * 8).load(Ordering::Acquire);
-            while bits != 0 {
-                let place = (index * 64) as u32 + bits.trailing_zeros();
-                bits &= bits - 1;
-                let known = place == self.me || self.receivers.iter().any(|(from, _)| *from == place);
-                let channel =
-                    self.segment.area(fabric::MappedArea::Channel { from: PeerIndex(place), to: PeerIndex(self.me) });
-                if let (false, Some(memory)) = (known, channel) {
-                    let channel_bytes = self.segment.shape().channel_bytes;
-                    self.receivers.push((place, BlockReceiver::new(memory, channel_bytes)));
-                    self.meet(place);
-                }
+        if self.announcements.are_none() {
+            return;
+        }
+        let mut places = Vec::new();
+        self.announcements.take(|place| places.push(place));
+        for place in places {
+            let known = place == self.me || self.receivers.iter().any(|(from, _)| *from == place);
+            let channel =
+                self.segment.area(fabric::MappedArea::Channel { from: PeerIndex(place), to: PeerIndex(self.me) });
+            if let (false, Some(memory)) = (known, channel) {
+                let channel_bytes = self.segment.shape().channel_bytes;
+                self.receivers.push((place, BlockReceiver::new(memory, channel_bytes)));
+                self.meet(place);
             }
         }
     }
@@ -211,14 +215,11 @@ impl ShmLink {
             return true;
         }
         let area = fabric::MappedArea::Channel { from: PeerIndex(self.me), to: PeerIndex(to) };
-        let theirs = fabric::MappedArea::Introductions { owner: PeerIndex(to) };
-        let (Some(memory), Some(introductions)) = (self.segment.area(area), self.segment.area(theirs)) else {
+        let (Some(memory), Some(theirs)) = (self.segment.area(area), announcements(&self.segment, to)) else {
             return false;
         };
         peer.sender = Some(BlockSender::new(memory, self.segment.shape().channel_bytes));
-        let me = self.me as usize;
-        // Release: who sees the bit finds the channel. Pairs with the load in `discover`.
-        introductions.word(me / 64 * 8).fetch_or(1 << (me % 64), Ordering::Release);
+        theirs.announce(self.me);
         true
     }
 
@@ -248,7 +249,8 @@ impl ShmLink {
             }
             if broken {
                 lose(LinkPeer(*from), peer, responder);
-            } else if receiver.return_credits() {
+            } else if receiver.credits_due() {
+                receiver.return_credits(false);
                 ring(&peer.doorbell);
             }
         }

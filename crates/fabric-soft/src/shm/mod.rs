@@ -4,8 +4,8 @@
 //!
 //! ```text
 //!   segment = header | part 0 | part 1 | …
-//!   part    = doorbell | identity | memory-region table | claim cells | introductions | reach | engagement
-//!           | published regions | published queue pairs | meeting | channel from 0 | channel from 1 | … | arena | boards
+//!   part    = doorbell | identity | memory-region table | claim cells | announcements | reach | engagement
+//!           | published regions | published queue pairs | meeting | mailbox | channel from 0 | … | arena | boards
 //! ```
 //! The segment is sparse: a channel, or a table, costs memory when it is first written. [`ShmPeers`] and [`ShmLink`]
 //! use channels and doorbells each in its own way, so each has a segment of its own.

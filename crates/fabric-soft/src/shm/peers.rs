@@ -144,6 +144,10 @@ impl MappedPeers for ShmPeers {
         self.segment.area(area)
     }
 
+    fn give_back(&self, area: MappedArea) -> Option<usize> {
+        self.segment.give_back(area)
+    }
+
     fn wakeup(&self) -> Arc<dyn Wakeup> {
         self.wakeup.clone()
     }

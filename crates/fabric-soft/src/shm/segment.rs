@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use fabric::{FabricError, MappedArea, PeerIndex, SharedMemory};
 use lockfree::{
-    Barrier, BlockSender, Board, CACHE_LINE_BYTES, ClaimCell, Doorbell, Engagement, Meeting, PublishedTable,
+    Announcements, Barrier, BlockSender, Board, CACHE_LINE_BYTES, ClaimCell, Doorbell, Engagement, Meeting,
+    PublishedTable, mailbox,
 };
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -29,7 +30,7 @@ const PAGE_BYTES: usize = 4096;
 pub struct Shape {
     /// Processes on this host.
     pub process_count: u32,
-    /// Bytes of the block of each channel.
+    /// Bytes of the block, or the slots, of each channel.
     pub channel_bytes: usize,
     /// Bytes each process can give out to be mapped by its peers; whole pages.
     pub arena_bytes: usize,
@@ -41,19 +42,20 @@ impl Shape {
     const CELLS: usize = Self::REGIONS + region_table::FOOTPRINT;
     /// Regions and queue pairs of a software adapter that its peers may use directly, each.
     pub(super) const PUBLISHED_MAX: u32 = 1 << 12;
-    const INTRODUCTIONS: usize = Self::CELLS + MappedArea::CLAIM_CELLS_MAX as usize * ClaimCell::FOOTPRINT;
+    const ANNOUNCEMENTS: usize = Self::CELLS + MappedArea::CLAIM_CELLS_MAX as usize * ClaimCell::FOOTPRINT;
 
+    /// Channels begin on pages, so that one can be given back to the system.
     fn channel_stride(&self) -> usize {
-        BlockSender::footprint(self.channel_bytes)
+        BlockSender::footprint(self.channel_bytes).next_multiple_of(PAGE_BYTES)
     }
 
-    fn introductions_bytes(&self) -> usize {
-        (self.process_count as usize).div_ceil(64).next_multiple_of(8) * 8
+    fn announcements_bytes(&self) -> usize {
+        Announcements::footprint(self.process_count as usize + 1)
     }
 
     /// What this process can reach of each other: a word per process.
     fn reach(&self) -> usize {
-        Self::INTRODUCTIONS + self.introductions_bytes()
+        Self::ANNOUNCEMENTS + self.announcements_bytes()
     }
 
     fn reach_bytes(&self) -> usize {
@@ -73,7 +75,11 @@ impl Shape {
     }
 
     fn channels(&self) -> usize {
-        self.meeting() + Meeting::FOOTPRINT.next_multiple_of(CACHE_LINE_BYTES)
+        (self.mailbox() + mailbox::FOOTPRINT).next_multiple_of(PAGE_BYTES)
+    }
+
+    fn mailbox(&self) -> usize {
+        (self.meeting() + Meeting::FOOTPRINT).next_multiple_of(CACHE_LINE_BYTES)
     }
 
     fn arena(&self) -> usize {
@@ -255,15 +261,30 @@ impl Segment {
         self.part(process, Shape::REGIONS, region_table::FOOTPRINT)
     }
 
+    /// Gives all but the first page of a channel back to the system, which hands out zeroed pages for it from then on.
+    /// Where that begins; `None` if it is no channel, or the system refused.
+    pub(super) fn give_back(&self, area: MappedArea) -> Option<usize> {
+        let memory = self.area(area).filter(|_| matches!(area, MappedArea::Channel { .. }))?;
+        let len = self.shape.channel_stride() - PAGE_BYTES;
+        let start = NonNull::from(memory.word(0)).cast::<u8>().as_ptr();
+        // SAFETY: channels begin on pages of the mapping and are a whole number of them apart.
+        let start = unsafe { start.add(PAGE_BYTES) };
+        // SAFETY: whole pages of this mapping that belong to this channel alone and are reached through atomics only.
+        unsafe { rustix::mm::madvise(start.cast(), len, rustix::mm::Advice::LinuxRemove) }.ok()?;
+        Some(PAGE_BYTES)
+    }
+
     pub(super) fn area(&self, area: MappedArea) -> Option<SharedMemory> {
         match area {
             MappedArea::Channel { from, to } if from.0 < self.shape.process_count => {
                 let stride = self.shape.channel_stride();
-                self.part(to.0, self.shape.channels() + from.0 as usize * stride, stride)
+                let len = BlockSender::footprint(self.shape.channel_bytes);
+                self.part(to.0, self.shape.channels() + from.0 as usize * stride, len)
             }
-            MappedArea::Introductions { owner } => {
-                self.part(owner.0, Shape::INTRODUCTIONS, self.shape.introductions_bytes())
+            MappedArea::Announcements { owner } => {
+                self.part(owner.0, Shape::ANNOUNCEMENTS, self.shape.announcements_bytes())
             }
+            MappedArea::Mailbox { owner } => self.part(owner.0, self.shape.mailbox(), mailbox::FOOTPRINT),
             MappedArea::ClaimCell { owner, cell } if cell < MappedArea::CLAIM_CELLS_MAX => {
                 self.part(owner.0, Shape::CELLS + cell as usize * ClaimCell::FOOTPRINT, ClaimCell::FOOTPRINT)
             }

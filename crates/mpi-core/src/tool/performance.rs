@@ -80,7 +80,7 @@ impl PerformanceVariable {
     /// True if handles can be neither written nor reset.
     pub fn is_read_only(&self) -> bool {
         match self.source {
-            Source::Engine(counter) => counter.kind == CounterKind::Peak,
+            Source::Engine(counter) => counter.kind != CounterKind::Total,
             Source::World(_) => true,
             Source::Total(_) | Source::UnexpectedWatermark | Source::RoomWatermark | Source::Comm(_) => false,
         }
@@ -105,6 +105,7 @@ pub(super) fn variables() -> Vec<PerformanceVariable> {
         class: match counter.kind {
             CounterKind::Total => PerformanceClass::Counter,
             CounterKind::Peak => PerformanceClass::HighWatermark,
+            CounterKind::Level => PerformanceClass::Level,
         },
         verbosity: Verbosity::TunerBasic,
         source: Source::Engine(counter),
@@ -355,7 +356,7 @@ impl Tool {
         match self.performance[variable].source {
             Source::UnexpectedWatermark | Source::RoomWatermark => self.fold_watermarks(&mut state, world),
             Source::World(_) => return Ok(now),
-            Source::Engine(counter) if counter.kind == CounterKind::Peak => return Ok(now),
+            Source::Engine(counter) if counter.kind != CounterKind::Total => return Ok(now),
             Source::Engine(_) | Source::Total(_) | Source::Comm(_) => {}
         }
         let Some(entry) = state.handles.get(key) else { return Err(no_such(handle, ErrorClass::ToolInvalidHandle)) };

@@ -1,0 +1,248 @@
+//! Channels between engines of one process, under every design: on demand, under a limit, given up and made again, cold
+//! and announced. Every message is checked for its bytes and its order.
+
+use base::Config;
+use base::config::FastPath;
+use boot::local_engines;
+use datatype::{RecvBuf, SendBuf};
+use engine::{ContextId, Engine, SendMode, Source, Stats, TagPattern};
+
+const CONTEXT: ContextId = ContextId(3);
+
+/// Every design; the engine under it.
+const DESIGNS: [FastPath; 6] = [
+    FastPath::Off,
+    FastPath::FixedTop,
+    FastPath::FixedTopReduced,
+    FastPath::FixedBottom,
+    FastPath::VariableTop,
+    FastPath::Veloblock,
+];
+
+/// Engines of one process that take turns, and what they have said to each other.
+struct World {
+    engines: Vec<Engine>,
+    sent: Vec<Vec<u32>>,
+    taken: Vec<Vec<u32>>,
+}
+
+/// Message `number` from `from` to `to`; its length runs through those that matter to the designs.
+fn message(from: usize, to: usize, number: u32) -> Vec<u8> {
+    let lens = [4, 8, 40, 41, 200, 3000, 4100, 8000];
+    let len = lens[number as usize * 7 % 23 % lens.len()];
+    let mut bytes = vec![(from * 31 + to * 7) as u8 ^ number as u8; len];
+    bytes[..4].copy_from_slice(&number.to_ne_bytes());
+    bytes
+}
+
+impl World {
+    fn new(count: usize, config: &Config) -> Self {
+        let engines = local_engines(count as u32, config).expect("a segment");
+        Self { engines, sent: vec![vec![0; count]; count], taken: vec![vec![0; count]; count] }
+    }
+
+    fn send(&mut self, from: usize, to: usize) {
+        let number = self.sent[from][to];
+        self.sent[from][to] += 1;
+        let buf = SendBuf::from_owned(message(from, to, number).into());
+        let send = self.engines[from].send(SendMode::Standard, to as u32, CONTEXT, 1, buf).expect("a peer");
+        self.engines[from].detach(send);
+    }
+
+    /// One turn of every engine.
+    fn turn(&mut self, turns: usize) {
+        for _ in 0..turns {
+            for engine in &mut self.engines {
+                engine.progress();
+            }
+        }
+    }
+
+    /// Receives everything that was sent, in the order it was sent.
+    fn take_all(&mut self) {
+        let count = self.engines.len();
+        for to in 0..count {
+            for from in 0..count {
+                while self.taken[from][to] < self.sent[from][to] {
+                    let expected = message(from, to, self.taken[from][to]);
+                    self.taken[from][to] += 1;
+                    let mut buf = RecvBuf::from_owned(vec![0; 10_000].into());
+                    let window = buf.slice(0, 10_000);
+                    let source = Source::Peer(from as u32);
+                    let request = self.engines[to].recv(source, CONTEXT, TagPattern::Exact(1), window).expect("a peer");
+                    let mut turns = 0;
+                    while !self.engines[to].is_complete(request) {
+                        self.turn(1);
+                        turns += 1;
+                        assert!(turns < 1_000_000, "a message from {from} to {to} does not arrive");
+                    }
+                    let envelope = self.engines[to].take(request).expect("complete").envelope;
+                    let bytes = buf.as_contiguous().expect("in one piece");
+                    assert_eq!(bytes[..envelope.len_bytes as usize], expected, "{from} to {to}");
+                }
+            }
+        }
+    }
+
+    fn stats(&self, rank: usize) -> Stats {
+        self.engines[rank].stats()
+    }
+
+    fn sum(&self, count: impl Fn(&Stats) -> u64) -> u64 {
+        self.engines.iter().map(|engine| count(&engine.stats())).sum()
+    }
+}
+
+/// Everybody sends to everybody, in bursts that no channel of some designs has room for.
+fn bursts(world: &mut World, rounds: u32) {
+    let count = world.engines.len();
+    for round in 0..rounds {
+        for from in 0..count {
+            for to in 0..count {
+                for _ in 0..(round * 13 + from as u32 * 5 + to as u32) % 90 {
+                    world.send(from, to);
+                }
+            }
+        }
+        world.take_all();
+    }
+    assert_eq!(world.sum(|stats| stats.refused_records), 0);
+}
+
+#[test]
+fn every_design_carries_every_message_in_order() {
+    for fastpath in DESIGNS {
+        let mut world = World::new(3, &Config { fastpath, ..Config::default() });
+        bursts(&mut world, 12);
+        let (fast, slow) = (world.sum(Stats::fast_sent), world.sum(|stats| stats.slow_sent));
+        if fastpath == FastPath::Off {
+            assert!(fast == 0 && slow > 0, "{fast} fast, {slow} slow");
+            assert_eq!(world.sum(|stats| stats.channels_live + stats.channel_bytes), 0);
+        } else {
+            assert!(fast > 0 && slow == 0, "{fastpath:?}: {fast} fast, {slow} slow");
+            assert_eq!(world.sum(|stats| stats.channels_live), 6, "{fastpath:?}");
+        }
+        let (carried, alone) = (world.sum(|s| s.credits_carried), world.sum(|s| s.credits_explicit));
+        // Two slots are too few for credits that wait for company.
+        let waits = !matches!(fastpath, FastPath::Off | FastPath::FixedTopReduced);
+        assert_eq!(carried > 0, waits, "{fastpath:?}: {carried} carried, {alone} alone");
+    }
+}
+
+/// Paper: veloblock Table 2. With equal memory, fixed slots have room for far fewer messages.
+#[test]
+fn variable_lengths_keep_more_messages_on_the_fast_path() {
+    let share = |fastpath| {
+        let config = Config { fastpath, channel_bytes: 32 << 10, channel_max_bytes: 32 << 10, ..Config::default() };
+        let mut world = World::new(4, &config);
+        bursts(&mut world, 12);
+        world.sum(Stats::fast_sent) as f64 / world.sum(|stats| stats.eager_sent) as f64
+    };
+    let (reduced, veloblock) = (share(FastPath::FixedTopReduced), share(FastPath::Veloblock));
+    assert!(veloblock > 2.0 * reduced, "{veloblock} against {reduced}");
+}
+
+#[test]
+fn credits_go_alone_where_nothing_goes_back() {
+    for fastpath in DESIGNS.into_iter().filter(|design| *design != FastPath::Off) {
+        let mut world = World::new(2, &Config { fastpath, ..Config::default() });
+        for _ in 0..40 {
+            for _ in 0..100 {
+                world.send(0, 1);
+            }
+            world.take_all();
+        }
+        let stats = world.stats(1);
+        assert!(stats.credits_explicit > 0 && world.stats(0).credits_carried == 0, "{fastpath:?}: {stats:?}");
+    }
+}
+
+#[test]
+fn a_process_grants_as_many_channels_as_it_may() {
+    for channels_max in [0, 1, 3] {
+        let mut world = World::new(6, &Config { channels_max, ..Config::default() });
+        bursts(&mut world, 4);
+        for rank in 0..6 {
+            assert_eq!(world.stats(rank).channels_live, channels_max.into());
+        }
+        assert!(world.sum(|stats| stats.slow_sent) > 0);
+        assert_eq!(world.sum(Stats::fast_sent) > 0, channels_max > 0);
+    }
+}
+
+/// Channels that are not used go, those in need take their places, and nothing is lost or overtaken on the way.
+#[test]
+fn unused_channels_are_given_up_and_made_again() {
+    for fastpath in DESIGNS.into_iter().filter(|design| *design != FastPath::Off) {
+        let config = Config { fastpath, channels_max: 1, channel_idle_looks: Some(1), ..Config::default() };
+        let mut world = World::new(3, &config);
+        for round in 0..4 {
+            // One of the two others is busy, the other silent.
+            let busy = 1 + round % 2;
+            for _ in 0..200 {
+                world.send(busy, 0);
+            }
+            world.take_all();
+            let live = world.stats(0).channels_live;
+            assert_eq!(live, 1, "{fastpath:?}, round {round}");
+            assert!(world.stats(0).channel_bytes > 0);
+            world.turn(2 * 16 * 4096 + 2);
+            assert_eq!(world.stats(0).channels_live, 0, "{fastpath:?}, round {round}: it was not used");
+            assert_eq!(world.sum(|stats| stats.channel_bytes), 0, "{fastpath:?}, round {round}");
+        }
+        assert_eq!(world.sum(|stats| stats.channels_closed), 4, "{fastpath:?}");
+        assert_eq!(world.sum(|stats| stats.channels_retired), 4, "{fastpath:?}");
+        assert!((1..3).all(|rank| world.stats(rank).fast_sent() > 0), "{fastpath:?}: both had the place");
+        assert_eq!(world.sum(|stats| stats.refused_records), 0);
+    }
+}
+
+/// What is polled does not grow with those who have nothing to say.
+#[test]
+fn silent_channels_are_not_polled_and_wake_when_they_are_used() {
+    for fastpath in DESIGNS.into_iter().filter(|design| *design != FastPath::Off) {
+        let mut world = World::new(10, &Config { fastpath, ..Config::default() });
+        for from in 1..10 {
+            world.send(from, 0);
+        }
+        world.take_all();
+        assert_eq!(world.stats(0).channels_polled, 9);
+        world.turn(3 * 4096);
+        assert_eq!(world.stats(0).channels_polled, 4, "{fastpath:?}: as many as are always polled");
+        let announced = world.stats(0).announced;
+        for round in 0..3 {
+            for from in 1..10 {
+                for _ in 0..=round {
+                    world.send(from, 0);
+                }
+            }
+            world.take_all();
+            world.turn(4096 * round as usize);
+        }
+        assert!(world.stats(0).announced >= announced + 5, "{fastpath:?}: the cold ones announced themselves");
+        assert_eq!(world.stats(0).channels_live, 9);
+    }
+}
+
+/// Senders are held back through channels that are not polled, too.
+#[test]
+fn a_full_store_holds_cold_channels_and_the_mailbox_back() {
+    for fastpath in DESIGNS {
+        let config = Config { fastpath, unexpected_max_bytes: 60_000, ..Config::default() };
+        let mut world = World::new(8, &config);
+        for from in 1..8 {
+            world.send(from, 0);
+        }
+        world.take_all();
+        world.turn(3 * 4096);
+        for _ in 0..60 {
+            for from in 1..8 {
+                world.send(from, 0);
+            }
+            world.turn(2);
+        }
+        let stats = world.stats(0);
+        assert!(stats.held_back >= 1 && stats.unexpected_peak_bytes < 200_000, "{fastpath:?}: {stats:?}");
+        world.take_all();
+    }
+}

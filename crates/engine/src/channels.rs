@@ -1,0 +1,195 @@
+//! Channels to peers: opened on demand under a limit that their receiver sets, given up when they are not used.
+
+use fabric::{FabricError, MappedArea, PeerIndex};
+use lockfree::fastpath::{RecordReceiver, retire};
+use lockfree::{Announcements, MailboxSender, Record};
+use protocol::Link;
+use protocol::link::Announce;
+use protocol::wire;
+
+use crate::EngineError;
+use crate::core::{Core, Engine};
+use crate::request::PeerId;
+use crate::stats::Stats;
+
+/// Records through the mailbox between two requests for a channel.
+const RECORDS_PER_REQUEST: u64 = 64;
+
+impl Core {
+    /// A link to a mapped peer: through a channel if it grants one, or else through its mailbox.
+    pub(crate) fn link_to(&mut self, to: PeerId) -> Result<Link, EngineError> {
+        let granted = self.announcements_of(to).is_some_and(|theirs| theirs.take_place(self.channels_max));
+        let memory = self.context.mapped(self.channel_to(to));
+        if granted && let Some(memory) = memory {
+            self.stats.channels_opened += 1;
+            self.held_bytes += self.geometry.channel_bytes().1 as u64;
+            // Its receiver does not poll it before it has heard of it.
+            lockfree::fastpath::hint_sender(&memory, protocol::fastpath::COLD);
+            return Ok(Link::fast(&self.geometry, &memory));
+        }
+        Ok(Link::slow(self.mailbox_of(to).ok_or(FabricError::NoSuchPeer(to))?))
+    }
+
+    fn channel_to(&self, to: PeerId) -> MappedArea {
+        MappedArea::Channel { from: PeerIndex(self.me), to: PeerIndex(to) }
+    }
+
+    fn mailbox_of(&self, to: PeerId) -> Option<MailboxSender> {
+        let memory = self.context.mapped(MappedArea::Mailbox { owner: PeerIndex(to) })?;
+        Some(MailboxSender::new(memory, self.me))
+    }
+
+    fn announcements_of(&self, to: PeerId) -> Option<Announcements> {
+        let memory = self.context.mapped(MappedArea::Announcements { owner: PeerIndex(to) })?;
+        Some(Announcements::new(memory, announced_places(self.size)))
+    }
+
+    /// After a record was pushed: its receiver is woken if it sleeps, and told where to look if it does not poll.
+    #[inline]
+    pub(crate) fn announce_record(&mut self, to: PeerId) {
+        self.context.notify(PeerIndex(to));
+        if let Some(Some(peer)) = self.peers.get(to as usize)
+            && peer.link.announce() != Announce::Nothing
+        {
+            self.announce_cold(to);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn announce_cold(&mut self, to: PeerId) {
+        let Some(Some(peer)) = self.peers.get(to as usize) else { return };
+        let place = match peer.link.announce() {
+            Announce::Nothing => return,
+            Announce::Channel => self.me,
+            Announce::Mailbox => self.size,
+        };
+        if let Some(theirs) = self.announcements_of(to) {
+            theirs.announce(place);
+            self.context.notify(PeerIndex(to));
+        }
+    }
+
+    /// After an eager message went through a mailbox: asks for a channel now and then.
+    #[cold]
+    pub(crate) fn sent_slowly(&mut self, to: PeerId) {
+        self.stats.slow_sent += 1;
+        if matches!(self.peers.get(to as usize), Some(Some(peer)) if peer.link.wants_channel()) {
+            self.open_channel(to);
+        }
+    }
+
+    fn open_channel(&mut self, to: PeerId) {
+        let Some(theirs) = self.announcements_of(to) else { return };
+        if !theirs.take_place(self.channels_max) {
+            if let Some(Some(peer)) = self.peers.get_mut(to as usize) {
+                peer.link.ask_later(RECORDS_PER_REQUEST);
+            }
+            return;
+        }
+        let memory = self.context.mapped(self.channel_to(to));
+        let opened = match (memory, self.peers.get_mut(to as usize)) {
+            (Some(memory), Some(Some(peer))) => peer.link.open(&self.geometry, &memory),
+            _ => false,
+        };
+        if !opened {
+            return theirs.give_place_back();
+        }
+        self.stats.channels_opened += 1;
+        self.held_bytes += self.geometry.channel_bytes().1 as u64;
+        // Whether its receiver polls the mailbox or not: the link does not know of that hint any more.
+        theirs.announce(self.size);
+        self.context.notify(PeerIndex(to));
+    }
+
+    /// Gives up the channels that were not used for a long time.
+    #[cold]
+    pub(crate) fn close_idle(&mut self) {
+        for to in 0..self.size {
+            let Some(Some(peer)) = self.peers.get_mut(to as usize) else { continue };
+            if !peer.link.is_idle(self.idle_looks_max) {
+                continue;
+            }
+            let (Some(memory), Some(mailbox)) = (self.context.mapped(self.channel_to(to)), self.mailbox_of(to)) else {
+                continue;
+            };
+            let Some(Some(peer)) = self.peers.get_mut(to as usize) else { continue };
+            if let Some(retired) = peer.link.close(&memory) {
+                self.announce_record(to);
+                if let Some(Some(peer)) = self.peers.get_mut(to as usize) {
+                    peer.link.begin_closing(retired, mailbox);
+                }
+                self.stats.channels_closed += 1;
+                self.held_bytes -= self.geometry.channel_bytes().1 as u64;
+            }
+        }
+    }
+
+    /// The sender of a channel to us is through with it, and so are we: gives its memory back.
+    pub(crate) fn retire_channel(&mut self, peer: PeerId, ours: &Announcements) {
+        let area = MappedArea::Channel { from: PeerIndex(peer), to: PeerIndex(self.me) };
+        if let Some(memory) = self.context.mapped(area) {
+            let cleared_from = self.context.give_back(area).unwrap_or(memory.len_bytes());
+            retire(&memory, cleared_from);
+            self.stats.channels_retired += 1;
+        }
+        ours.give_place_back();
+        self.context.notify(PeerIndex(peer));
+    }
+
+    /// Credits for what was consumed of a channel: along with the next record to its sender, or at once if none went
+    /// since the last time.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn return_credits<R: RecordReceiver>(&mut self, peer: PeerId, channel: &mut R) {
+        let link = self.peers.get_mut(peer as usize).and_then(Option::as_deref_mut).map(|peer| &mut peer.link);
+        let carried = channel.return_credits(link.as_ref().is_some_and(|link| link.can_carry_credits()));
+        if let Some(link) = link {
+            link.carry_credits(carried);
+        }
+        if carried.is_none() {
+            self.stats.credits_explicit += 1;
+            self.context.notify(PeerIndex(peer));
+        }
+    }
+
+    /// A record that came through the mailbox, from whom it says.
+    pub(crate) fn arrive_in_mailbox(&mut self, from: u32, record: Record, payload: &[u8]) {
+        if from >= self.size || from == self.me {
+            return self.refuse();
+        }
+        self.arrive(from, record, payload);
+    }
+
+    /// A record that is not simply a message.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn arrive_otherwise(&mut self, peer: PeerId, record: Record, payload: &[u8]) {
+        let Some((record, payload, count)) = wire::without_credits(record, payload) else { return self.refuse() };
+        if let Some(Some(peer)) = self.peers.get_mut(peer as usize) {
+            peer.link.credit(count);
+        }
+        self.stats.credits_carried += 1;
+        self.arrive(peer, record, payload);
+    }
+}
+
+impl Engine {
+    /// The counters with what channels hold now.
+    pub(crate) fn with_channels(&self, stats: Stats) -> Stats {
+        let (channels_live, bytes) = self.inbound.held();
+        let links = self.core.peers.iter().flatten().map(|peer| peer.link.counts());
+        Stats {
+            channels_live,
+            channels_polled: self.inbound.polled() as u64,
+            channel_bytes: bytes + self.core.held_bytes,
+            blocks_resized: links.map(|counts| counts.resized).sum(),
+            ..stats
+        }
+    }
+}
+
+/// Places in the announcements to a process of a world: one for each channel, and one for the mailbox.
+pub(crate) fn announced_places(size: u32) -> usize {
+    size as usize + 1
+}

@@ -1,0 +1,115 @@
+//! Short messages: straight into the receiver's memory, or to whatever leads to it.
+
+use datatype::SendBuf;
+use fabric::PeerIndex;
+use lockfree::Record;
+use protocol::fastpath::{COLD, HOLD_BACK};
+use protocol::wire;
+
+use crate::core::{Core, match_key, pack_all, write_all};
+use crate::peer::Peer;
+use crate::request::{ContextId, PeerId, Tag};
+
+impl Core {
+    #[inline]
+    pub(crate) fn try_eager(&mut self, to: PeerId, context: ContextId, tag: Tag, buf: &SendBuf) -> bool {
+        let len = buf.len_bytes() as usize;
+        if len > self.thresholds.eager_max_bytes {
+            return false;
+        }
+        if to == self.me {
+            return self.send_to_self(context, tag, buf);
+        }
+        let record = wire::eager(match_key(context, tag), None);
+        if let Some(Some(peer)) = self.peers.get_mut(to as usize)
+            && let Peer { link, traffic, .. } = &mut **peer
+            && let Some(block) = link.hot()
+        {
+            if block.hint() & HOLD_BACK != 0 || !block.push(record, len, |space| write_all(buf, 0, space)) {
+                return false;
+            }
+            traffic.count_eager(len as u64);
+            self.context.notify(PeerIndex(to));
+            // After the barrier that comes with the bell: see `inbound`.
+            if block.hint() & COLD != 0 {
+                self.announce_cold(to);
+            }
+            return true;
+        }
+        self.try_eager_by_detour(to, record, buf)
+    }
+
+    /// As `try_eager`, to a peer whose channel is no block, or a block that does not take records just so.
+    #[inline(never)]
+    fn try_eager_by_detour(&mut self, to: PeerId, record: Record, buf: &SendBuf) -> bool {
+        let len = buf.len_bytes() as usize;
+        let Ok(peer) = self.peer(to) else { return false };
+        if peer.link.is_port() {
+            return self.try_eager_posted(to, record, buf);
+        }
+        if peer.link.holds_back_eager()
+            || len > peer.link.payload_max_bytes()
+            || !peer.link.try_push(record, len, |space| write_all(buf, 0, space))
+        {
+            return false;
+        }
+        self.eager_left(to, len as u64);
+        true
+    }
+
+    /// An eager message has gone to a mapped peer.
+    pub(crate) fn eager_left(&mut self, to: PeerId, len_bytes: u64) {
+        if let Some(Some(peer)) = self.peers.get_mut(to as usize) {
+            peer.traffic.count_eager(len_bytes);
+        }
+        self.announce_record(to);
+        if matches!(self.peers.get(to as usize), Some(Some(peer)) if peer.link.is_slow()) {
+            self.sent_slowly(to);
+        }
+    }
+
+    /// As `try_eager`, to a peer that is reached through the port.
+    #[inline(never)]
+    fn try_eager_posted(&mut self, to: PeerId, record: Record, buf: &SendBuf) -> bool {
+        let (Some(Some(peer)), Some(port)) = (self.peers.get_mut(to as usize), &mut self.port) else { return false };
+        let posted = peer.link.is_port()
+            && peer.link.is_clear()
+            && !port.holds_back(to)
+            && port.push(to, record, buf.len_bytes() as usize, |space| pack_all(buf, 0, space));
+        if posted {
+            peer.traffic.count_eager(buf.len_bytes());
+        }
+        posted
+    }
+
+    /// Sends a record now if there is room and, unless it stands `first` in the queue, nothing waits before it. `fill`
+    /// writes the payload; it is told whether another processor reads it there.
+    pub(crate) fn push(
+        &mut self,
+        to: PeerId,
+        record: Record,
+        len_bytes: usize,
+        first: bool,
+        fill: impl FnOnce(&mut [u8], bool),
+    ) -> bool {
+        let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
+        if let Some(port) = self.port.as_mut().filter(|_| peer.link.is_port()) {
+            let may = first || peer.link.is_clear();
+            let pushed = may && port.push(to, record, len_bytes, |space| fill(space, false));
+            if pushed && first {
+                peer.link.skip_first();
+            }
+            return pushed;
+        }
+        let fill = |space: &mut [u8]| fill(space, true);
+        let pushed = if first {
+            peer.link.push_first(record, len_bytes, fill)
+        } else {
+            peer.link.try_push(record, len_bytes, fill)
+        };
+        if pushed {
+            self.announce_record(to);
+        }
+        pushed
+    }
+}

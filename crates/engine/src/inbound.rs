@@ -1,0 +1,338 @@
+//! The receiving channels: which are polled, which announce themselves, and which are given up.
+//!
+//! ```text
+//!   hot ── two looks without a record ──▶ cold: the sender announces what it brings
+//!    ▲                                      │
+//!    └────────── announced ─────────────────┘
+//! ```
+//! A turn of progress polls the hot channels and one word for all others, so that what it costs does not grow with the
+//! peers that have nothing to say. A channel becomes cold in two steps: the sender is told, a barrier is imposed (as
+//! before sleeping, see [`lockfree::doorbell`]), and the channel is polled until the next look. A record pushed before
+//! the sender could know is found by those polls.
+
+use fabric::MappedArea;
+use fabric::{PeerIndex, SharedMemory};
+use lockfree::fastpath::RecordReceiver;
+use lockfree::{Announcements, BlockReceiver, MailboxReceiver};
+use protocol::fastpath::{COLD, Geometry, HOLD_BACK, OtherReceiver, Receiver};
+
+use crate::core::Core;
+use crate::request::PeerId;
+
+/// Records taken from one channel before the next is looked at.
+const RECORDS_PER_TURN: usize = 64;
+
+/// A channel, and what was seen of it.
+struct Polled<R> {
+    peer: PeerId,
+    channel: R,
+    /// What it had consumed at the last look.
+    seen: u64,
+    /// The sender has been told that it is cold.
+    cooling: bool,
+}
+
+/// The channels of one design.
+pub(crate) struct Polls<R> {
+    hot: Vec<Polled<R>>,
+    cold: Vec<Polled<R>>,
+}
+
+impl<R: RecordReceiver> Polls<R> {
+    fn new() -> Self {
+        Self { hot: Vec::new(), cold: Vec::new() }
+    }
+
+    fn add(&mut self, peer: PeerId, channel: R, hint: u64) {
+        channel.set_hint(hint);
+        self.hot.push(Polled { peer, channel, seen: 0, cooling: false });
+    }
+
+    /// Takes what has arrived; true if anything moved.
+    #[inline]
+    fn take_in(&mut self, core: &mut Core) -> bool {
+        let mut moved = false;
+        for polled in &mut self.hot {
+            moved |= polled.take_in(core);
+        }
+        moved
+    }
+
+    /// Polls the channel from `peer` again; false if it has none here that is cold.
+    fn warm(&mut self, peer: PeerId, hint: u64) -> bool {
+        let Some(index) = self.cold.iter().position(|polled| polled.peer == peer) else { return false };
+        let mut polled = self.cold.swap_remove(index);
+        polled.channel.set_hint(hint);
+        polled.cooling = false;
+        self.hot.push(polled);
+        true
+    }
+
+    fn has(&self, peer: PeerId) -> bool {
+        self.hot.iter().chain(&self.cold).any(|polled| polled.peer == peer)
+    }
+
+    /// Moves channels that are not used out of the way, all but `min`; true if a barrier has to be imposed.
+    fn cool(&mut self, hint: u64, min: usize) -> bool {
+        let mut told = false;
+        let mut index = 0;
+        while index < self.hot.len() {
+            let spare = self.hot.len() > min;
+            let polled = &mut self.hot[index];
+            let used = polled.channel.consumed() != polled.seen;
+            polled.seen = polled.channel.consumed();
+            match (polled.cooling, used || !spare) {
+                (true, true) => {
+                    polled.cooling = false;
+                    polled.channel.set_hint(hint);
+                }
+                (true, false) => {
+                    let polled = self.hot.swap_remove(index);
+                    self.cold.push(polled);
+                    continue;
+                }
+                (false, true) => {}
+                (false, false) => {
+                    polled.cooling = true;
+                    polled.channel.set_hint(hint | COLD);
+                    told = true;
+                }
+            }
+            index += 1;
+        }
+        told
+    }
+
+    fn hint_all(&self, hint: u64) {
+        for polled in &self.hot {
+            polled.channel.set_hint(if polled.cooling { hint | COLD } else { hint });
+        }
+        for polled in &self.cold {
+            polled.channel.set_hint(hint | COLD);
+        }
+    }
+
+    /// Forgets the channel from `peer`; true if there was one.
+    fn remove(&mut self, peer: PeerId) -> bool {
+        let mut removed = false;
+        for list in [&mut self.hot, &mut self.cold] {
+            list.retain_mut(|polled| {
+                if polled.peer == peer {
+                    // Whoever uses the channel next goes on from there.
+                    polled.channel.return_credits(false);
+                    removed = true;
+                }
+                polled.peer != peer
+            });
+        }
+        removed
+    }
+
+    fn count(&self) -> usize {
+        self.hot.len() + self.cold.len()
+    }
+}
+
+impl<R: RecordReceiver> Polled<R> {
+    #[inline]
+    fn take_in(&mut self, core: &mut Core) -> bool {
+        let peer = self.peer;
+        let mut count = 0;
+        while count < RECORDS_PER_TURN && self.channel.pop(|record, payload| core.arrive(peer, record, payload)) {
+            count += 1;
+            if self.channel.credits_due() {
+                core.return_credits(peer, &mut self.channel);
+            }
+        }
+        count > 0
+    }
+}
+
+/// The mailbox, into which all peers write that have no channel.
+struct Mailbox {
+    receiver: MailboxReceiver,
+    is_hot: bool,
+    cooling: bool,
+    used: bool,
+}
+
+/// Everything mapped peers write into.
+pub(crate) struct Inbound {
+    geometry: Geometry,
+    /// Channels that are polled whether they are used or not: a few cost less than announcements.
+    polled_min: usize,
+    me: PeerId,
+    size: u32,
+    announcements: Announcements,
+    blocks: Polls<BlockReceiver>,
+    others: Polls<OtherReceiver>,
+    mailbox: Option<Mailbox>,
+    /// There is something to poll besides blocks.
+    is_mixed: bool,
+    /// A bit per process: it has had a channel. Its first one is announced, later ones are opened in the mailbox.
+    met: Vec<u64>,
+    /// Senders keep their data now.
+    hint: u64,
+}
+
+impl Inbound {
+    pub(crate) fn new(
+        geometry: Geometry,
+        polled_min: usize,
+        (me, size): (PeerId, u32),
+        announcements: Announcements,
+        mailbox: Option<SharedMemory>,
+    ) -> Self {
+        let mailbox = mailbox.map(|memory| Mailbox {
+            receiver: MailboxReceiver::new(memory),
+            is_hot: true,
+            cooling: false,
+            used: false,
+        });
+        let is_mixed = mailbox.is_some();
+        let met = vec![0; (size as usize).div_ceil(64)];
+        let (blocks, others) = (Polls::new(), Polls::new());
+        Self { geometry, polled_min, me, size, announcements, blocks, others, mailbox, is_mixed, met, hint: 0 }
+    }
+
+    /// Takes in what has arrived; true if anything moved.
+    #[inline]
+    pub(crate) fn take_in(&mut self, core: &mut Core) -> bool {
+        let mut moved = !self.announcements.are_none() && self.attend(core);
+        moved |= self.blocks.take_in(core);
+        if self.is_mixed {
+            moved |= self.others.take_in(core);
+            moved |= self.take_mail(core);
+        }
+        if !core.turned.is_empty() {
+            self.turn(core);
+        }
+        moved
+    }
+
+    #[inline(never)]
+    fn take_mail(&mut self, core: &mut Core) -> bool {
+        let Some(mailbox) = self.mailbox.as_mut().filter(|mailbox| mailbox.is_hot) else { return false };
+        let mut count = 0;
+        while count < RECORDS_PER_TURN
+            && mailbox.receiver.pop(|from, record, payload| core.arrive_in_mailbox(from, record, payload))
+        {
+            count += 1;
+            // Who opens a channel writes there at once: it is polled before the next record is, but not before this.
+            if !core.turned.is_empty() {
+                break;
+            }
+        }
+        mailbox.used |= count > 0;
+        count > 0
+    }
+
+    /// Finds channels that are used for the first time, or again.
+    #[cold]
+    #[inline(never)]
+    fn attend(&mut self, core: &mut Core) -> bool {
+        let mut found = Vec::new();
+        self.announcements.take(|place| found.push(place));
+        for place in &found {
+            if *place == self.size {
+                if let Some(mailbox) = &mut self.mailbox {
+                    mailbox.receiver.set_hint(self.hint);
+                    (mailbox.is_hot, mailbox.cooling) = (true, false);
+                    self.is_mixed = true;
+                }
+            } else if *place < self.size {
+                core.stats.announced += 1;
+                let is_first = self.met[*place as usize / 64] >> (*place % 64) & 1 == 0;
+                if is_first {
+                    self.discover(core, *place);
+                } else if !self.blocks.warm(*place, self.hint) {
+                    self.others.warm(*place, self.hint);
+                }
+            }
+        }
+        !found.is_empty()
+    }
+
+    /// Polls the channel from `peer` from now on.
+    fn discover(&mut self, core: &Core, peer: PeerId) {
+        self.met[peer as usize / 64] |= 1 << (peer % 64);
+        let area = MappedArea::Channel { from: PeerIndex(peer), to: PeerIndex(self.me) };
+        match core.context.mapped(area).and_then(|memory| self.geometry.receiver(memory)) {
+            Some(Receiver::Block(channel)) => self.blocks.add(peer, channel, self.hint),
+            Some(Receiver::Other(channel)) => {
+                self.others.add(peer, channel, self.hint);
+                self.is_mixed = true;
+            }
+            None => {}
+        }
+    }
+
+    /// Opens and gives up the channels whose senders said so.
+    #[cold]
+    #[inline(never)]
+    fn turn(&mut self, core: &mut Core) {
+        for (peer, opens) in std::mem::take(&mut core.turned) {
+            if opens {
+                if !self.blocks.has(peer) && !self.others.has(peer) {
+                    self.discover(core, peer);
+                }
+            } else if self.blocks.remove(peer) || self.others.remove(peer) {
+                core.retire_channel(peer, &self.announcements);
+            }
+        }
+    }
+
+    /// Looks after channels that are not used.
+    #[cold]
+    pub(crate) fn look_around(&mut self, core: &Core) {
+        let mut told = self.blocks.cool(self.hint, self.polled_min);
+        told |= self.others.cool(self.hint, self.polled_min);
+        if let Some(mailbox) = self.mailbox.as_mut().filter(|mailbox| mailbox.is_hot) {
+            let used = std::mem::take(&mut mailbox.used);
+            match (mailbox.cooling, used) {
+                (true, true) => {
+                    mailbox.cooling = false;
+                    mailbox.receiver.set_hint(self.hint);
+                }
+                (true, false) => mailbox.is_hot = false,
+                (false, true) => {}
+                (false, false) => {
+                    mailbox.cooling = true;
+                    mailbox.receiver.set_hint(self.hint | COLD);
+                    told = true;
+                }
+            }
+        }
+        self.is_mixed = self.others.count() > 0 || self.mailbox.as_ref().is_some_and(|mailbox| mailbox.is_hot);
+        if told {
+            // As before sleeping: whoever does not see the hint has pushed before this, and is polled once more.
+            let wakeup = core.context.wakeup();
+            let _ = wakeup.announce();
+            wakeup.withdraw();
+        }
+    }
+
+    /// Asks all senders to keep their data, or not to.
+    pub(crate) fn hold_back(&mut self, hold: bool) {
+        self.hint = if hold { HOLD_BACK } else { 0 };
+        self.blocks.hint_all(self.hint);
+        self.others.hint_all(self.hint);
+        if let Some(mailbox) = &self.mailbox {
+            let is_cold = mailbox.cooling || !mailbox.is_hot;
+            mailbox.receiver.set_hint(if is_cold { self.hint | COLD } else { self.hint });
+        }
+    }
+
+    /// Channels whose memory is spent here, and the bytes of it.
+    pub(crate) fn held(&self) -> (u64, u64) {
+        let blocks = self.blocks.hot.iter().chain(&self.blocks.cold);
+        let block_bytes: usize = blocks.map(|polled| polled.channel.block_bytes()).sum();
+        let other_bytes = self.others.count() * self.geometry.channel_bytes().0;
+        ((self.blocks.count() + self.others.count()) as u64, (block_bytes + other_bytes) as u64)
+    }
+
+    /// Channels polled in every turn.
+    pub(crate) fn polled(&self) -> usize {
+        self.blocks.hot.len() + self.others.hot.len()
+    }
+}
