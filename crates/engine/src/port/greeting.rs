@@ -7,14 +7,15 @@
 //!                 ── hello a ─────────────▶ open             ("I have yours")
 //! ```
 //! If both begin at once each has the other's first hello, and the same rules lead to the same end. A hello that is lost
-//! is said again after [`FIRST_PAUSE`], and later ones at twice the distance each.
+//! is said again after [`FIRST_PAUSE`], and later ones at twice the distance each. The last one is not: who began has a
+//! record to send, which opens the other's end as well.
 
 use std::time::Duration;
 
 use fabric::{
     Access, AddressHandle, CompletionQueue, ConnectOptions, Context, DatagramAddress, Destination, Endpoint,
     FabricError, MemoryRegion, Operation, Payload, ProtectionDomain, Qkey, QueuePair, QueuePairAttributes,
-    ReceiveRequest, SendFlags, SendRequest, Transport, WcStatus, WorkCompletion,
+    QueuePairState, ReceiveRequest, SendFlags, SendRequest, Transport, WcStatus, WorkCompletion,
 };
 use lockfree::{Slot, SlotStore};
 use protocol::verbs_channel::{Credits, HELLO_MAX_BYTES, Hello, RESERVED};
@@ -37,13 +38,25 @@ pub(super) struct Greeter {
     domain: ProtectionDomain,
     card: Endpoint,
     cards: Vec<Option<Endpoint>>,
-    addresses: Vec<(PeerId, AddressHandle)>,
+    addresses: Vec<Address>,
+    /// Hellos on their way out, by slot, and to whom.
+    leaving: Vec<(u32, PeerId)>,
+    /// The queue pair has failed: nobody is greeted any more.
+    has_failed: bool,
     slots: SlotStore,
     region: MemoryRegion,
     /// Bytes the device puts in front of a datagram it receives.
     prefix_bytes: usize,
     me: PeerId,
     job: u64,
+}
+
+/// The way to a peer's hello queue pair.
+struct Address {
+    peer: PeerId,
+    handle: AddressHandle,
+    /// The peer has been greeted: it goes with the last hello that uses it.
+    over: bool,
 }
 
 impl Greeter {
@@ -72,8 +85,20 @@ impl Greeter {
         let (region, memory) = context.allocate(domain, slots.chunk_bytes(), Access::LOCAL)?;
         slots.add(memory);
         let card = context.endpoint(qp)?;
-        let mut greeter =
-            Self { qp, domain, card, cards: Vec::new(), addresses: Vec::new(), slots, region, prefix_bytes, me, job };
+        let mut greeter = Self {
+            qp,
+            domain,
+            card,
+            cards: Vec::new(),
+            addresses: Vec::new(),
+            leaving: Vec::new(),
+            has_failed: false,
+            slots,
+            region,
+            prefix_bytes,
+            me,
+            job,
+        };
         for _ in 0..RECEIVES {
             if let Some(slot) = greeter.slots.take() {
                 greeter.post(context, slot)?;
@@ -107,7 +132,8 @@ impl Greeter {
         posted.map(|_| ())
     }
 
-    /// The hello in a slot that came back, if it is one for us; the slot is posted again.
+    /// The hello in a slot that came back, if it is one for us; the slot is posted again, unless the queue pair has
+    /// failed: it would come back at once and for ever.
     pub(super) fn take(
         &mut self,
         context: &mut dyn Context,
@@ -115,27 +141,43 @@ impl Greeter {
         completion: &WorkCompletion,
     ) -> Option<Hello> {
         let slot = self.slots.reclaim(number)?;
+        if completion.status == WcStatus::WorkRequestFlushed {
+            self.slots.give_back(slot);
+            self.has_failed = true;
+            return None;
+        }
         let prefix = self.prefix_bytes;
+        let bytes = usize::try_from(completion.bytes).unwrap_or(usize::MAX);
         let hello = (completion.status == WcStatus::Success)
-            .then(|| {
-                let bytes = usize::try_from(completion.bytes).unwrap_or(usize::MAX);
-                self.slots.read(&slot, bytes, |bytes| Hello::parse(bytes.get(prefix..)?).ok())
-            })
+            .then(|| self.slots.read(&slot, bytes, |bytes| Hello::parse(bytes.get(prefix..)?).ok()))
             .flatten();
         // A receive that cannot be posted is one less; hellos are repeated.
         let _ = self.post(context, slot);
         hello.filter(|hello| hello.job == self.job && hello.to == self.me && self.knows(hello.from))
     }
 
+    /// True if the queue pair for hellos has failed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
     /// A hello has left, or is lost.
-    pub(super) fn said(&mut self, number: u32) {
+    pub(super) fn said(&mut self, context: &mut dyn Context, number: u32) {
         if let Some(slot) = self.slots.reclaim(number) {
             self.slots.give_back(slot);
+        }
+        if let Some(at) = self.leaving.iter().position(|(one, _)| *one == number) {
+            let (_, to) = self.leaving.swap_remove(at);
+            self.drop_address(context, to);
         }
     }
 
     /// Says hello once; without room for it, it is as lost as one on the wire may be.
     fn say(&mut self, context: &mut dyn Context, hello: &Hello) -> Result<(), FabricError> {
+        if self.has_failed {
+            let state = QueuePairState::Error;
+            return Err(FabricError::InvalidState { operation: "greeting a process", state });
+        }
         let address = self.address(context, hello.to)?;
         let Some(Some(card)) = self.cards.get(hello.to as usize) else { return Ok(()) };
         let destination = Destination::Datagram { address, qp: card.qp(), qkey: qkey(self.job) };
@@ -151,30 +193,42 @@ impl Greeter {
             destination,
             flags: SendFlags::SIGNALLED,
         };
+        self.leaving.push((number, hello.to));
         let posted = context.post_send(self.qp, &[request]);
         if posted != Ok(1) {
-            self.said(number);
+            self.said(context, number);
         }
         posted.map(|_| ())
     }
 
-    /// The way to a peer's hello queue pair.
+    /// The way to a peer's hello queue pair, to be forgotten anew.
     fn address(&mut self, context: &mut dyn Context, to: PeerId) -> Result<AddressHandle, FabricError> {
-        if let Some((_, address)) = self.addresses.iter().find(|(peer, _)| *peer == to) {
-            return Ok(*address);
+        if let Some(address) = self.addresses.iter_mut().find(|address| address.peer == to) {
+            address.over = false;
+            return Ok(address.handle);
         }
         let Some(Some(card)) = self.cards.get(to as usize) else { return Err(FabricError::NoSuchPeer(to)) };
-        let address = context.create_address_handle(self.domain, DatagramAddress::Endpoint(card))?;
-        self.addresses.push((to, address));
-        Ok(address)
+        let handle = context.create_address_handle(self.domain, DatagramAddress::Endpoint(card))?;
+        self.addresses.push(Address { peer: to, handle, over: false });
+        Ok(handle)
     }
 
     /// The address of a peer that has been greeted is not needed any more.
     fn forget_address(&mut self, context: &mut dyn Context, peer: PeerId) {
-        if let Some(at) = self.addresses.iter().position(|(one, _)| *one == peer) {
-            let (_, address) = self.addresses.swap_remove(at);
+        if let Some(address) = self.addresses.iter_mut().find(|address| address.peer == peer) {
+            address.over = true;
+            self.drop_address(context, peer);
+        }
+    }
+
+    /// Gives an address back that is over, unless a hello that was not sent yet still needs it.
+    fn drop_address(&mut self, context: &mut dyn Context, peer: PeerId) {
+        let is_used = self.leaving.iter().any(|(_, to)| *to == peer);
+        let is_over = |address: &Address| address.peer == peer && address.over;
+        if !is_used && let Some(at) = self.addresses.iter().position(is_over) {
+            let address = self.addresses.swap_remove(at);
             // It exists, and nothing else can be wrong with it.
-            let _ = context.destroy_address_handle(address);
+            let _ = context.destroy_address_handle(address.handle);
         }
     }
 }
@@ -236,7 +290,12 @@ impl Port {
             credits: self.credits_initial,
             endpoint: self.context.endpoint(qp)?,
         };
-        self.greeter.say(self.context.as_mut(), &hello)
+        let is_last = connection.stage == Stage::Open;
+        self.greeter.say(self.context.as_mut(), &hello)?;
+        if is_last {
+            self.greeter.forget_address(self.context.as_mut(), to);
+        }
+        Ok(())
     }
 
     /// A peer has said hello.

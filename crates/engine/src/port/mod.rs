@@ -546,8 +546,13 @@ impl Port {
                 if let Some(hello) = self.greeter.take(self.context.as_mut(), number, completion) {
                     self.hear(hello);
                 }
+                if self.greeter.has_failed() {
+                    for peer in self.greeting.clone() {
+                        self.lose(peer, "it can not be greeted: the device failed".to_owned());
+                    }
+                }
             }
-            Work::SendHello(number) => self.greeter.said(number),
+            Work::SendHello(number) => self.greeter.said(self.context.as_mut(), number),
             Work::Receive(_) | Work::Send(_) | Work::Transfer(_) => {}
         }
     }
