@@ -11,12 +11,17 @@ use std::ops::Range;
 
 use base::Config;
 use base::config::{LargeCopy, RegistrationScheme};
+use fabric::Context;
+use fabric_soft::{SimNetwork, SimPlan, SoftContext};
 
 use program::{Program, Random};
 use world::{Simulation, Totals};
 
-/// Seeds of an ordinary run.
+/// Seeds of an ordinary run, over mapped memory and over simulated networks.
 const MAPPED_SEEDS: Range<u64> = 0..200;
+const LATE_SEEDS: Range<u64> = 0..40;
+const FULL_SEEDS: Range<u64> = 0..40;
+const LOSSY_SEEDS: Range<u64> = 0..30;
 
 /// The seeds that the environment asks for, or these.
 fn seeds(ordinary: &Range<u64>) -> Range<u64> {
@@ -71,6 +76,40 @@ fn mapped(seed: u64) -> Totals {
     Simulation::new(engines, program, random, format!("seed {seed}, {size} ranks, {config:?}")).run()
 }
 
+/// A network that is late, overtakes datagrams and takes few packets at once.
+fn late(seed: u64, random: &mut Random) -> SimPlan {
+    SimPlan {
+        jitter_ns: *random.one_of(&[0, 0, 5_000, 100_000]),
+        reorder_ppm: *random.one_of(&[0, 200_000]),
+        reorder_ns: 50_000,
+        packets_max: *random.one_of(&[2, 16, 256]),
+        ..SimPlan::new(seed)
+    }
+}
+
+/// A network that has no room for one packet of ten, whoever asks.
+fn full(seed: u64, _random: &mut Random) -> SimPlan {
+    SimPlan { full_ppm: 100_000, ..SimPlan::new(seed) }
+}
+
+/// A network that loses packets; greetings that are lost are said again by the clock on the wall.
+fn lossy(seed: u64, random: &mut Random) -> SimPlan {
+    SimPlan { loss_ppm: *random.one_of(&[20_000, 100_000]), ..SimPlan::new(seed) }
+}
+
+fn simulated(seed: u64, plan: fn(u64, &mut Random) -> SimPlan) -> Totals {
+    let mut random = Random::new(seed ^ 0x5151);
+    let config = config(&mut random);
+    let size = size(seed, &mut random, 32);
+    let program = Program::draw(&mut random, size);
+    let plan = plan(seed, &mut random);
+    let title = format!("seed {seed}, {size} ranks, {config:?}, {plan:?}");
+    let network = SimNetwork::new(plan);
+    let open = |_| Box::new(SoftContext::new(network.link().expect("room"))) as Box<dyn Context>;
+    let engines = boot::engines_over((0..size).map(open).collect(), &config).expect("a network");
+    Simulation::new(engines, program, random, title).run()
+}
+
 fn all(name: &str, ordinary: &Range<u64>, run: fn(u64) -> Totals) {
     let (mut totals, seeds) = (Totals::default(), seeds(ordinary));
     for seed in seeds.clone() {
@@ -91,4 +130,19 @@ fn all(name: &str, ordinary: &Range<u64>, run: fn(u64) -> Totals) {
 #[test]
 fn over_mapped_memory() {
     all("over_mapped_memory", &MAPPED_SEEDS, mapped);
+}
+
+#[test]
+fn over_a_late_network() {
+    all("over_a_late_network", &LATE_SEEDS, |seed| simulated(seed, late));
+}
+
+#[test]
+fn over_a_full_network() {
+    all("over_a_full_network", &FULL_SEEDS, |seed| simulated(seed, full));
+}
+
+#[test]
+fn over_a_lossy_network() {
+    all("over_a_lossy_network", &LOSSY_SEEDS, |seed| simulated(seed, lossy));
 }

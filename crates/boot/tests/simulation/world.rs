@@ -17,6 +17,8 @@ const STEPS_MAX: u64 = 4_000_000;
 const QUIET_ROUNDS: u32 = 4;
 /// How long nothing may move while something is still to come; far longer than anything is repeated after.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Pauses after which a run counts as one that does not end, though something is repeated now and then.
+const PAUSES_MAX: u32 = 30_000;
 /// Bytes behind every receive's memory that nobody may touch.
 const GUARD: usize = 16;
 
@@ -180,7 +182,7 @@ impl Simulation {
 
     /// Everybody goes on until every message has met its fate and nothing moves any more.
     fn drain(&mut self) {
-        let (mut idle_rounds, mut last_move) = (0, Instant::now());
+        let (mut idle_rounds, mut last_move, mut pauses) = (0, Instant::now(), 0);
         while idle_rounds < QUIET_ROUNDS || (!self.is_settled() && last_move.elapsed() < PATIENCE) {
             let mut moved = false;
             for rank in 0..self.engines.len() {
@@ -197,6 +199,8 @@ impl Simulation {
             } else {
                 idle_rounds += 1;
                 if idle_rounds > 1000 {
+                    pauses += 1;
+                    assert!(pauses < PAUSES_MAX, "something moves for ever, and messages do not come");
                     // Lost greetings are repeated by the clock on the wall.
                     std::thread::sleep(Duration::from_millis(1));
                 }
