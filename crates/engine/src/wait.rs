@@ -2,15 +2,28 @@
 //!
 //! Spin a little, yield a little, then sleep until somebody rings. How little depends on whether every process can
 //! have a core of its own: where ranks outnumber cores, spinning only keeps the others from working.
+//!
+//! A yield is cheap among processes that all wait. Where somebody works on the same core it costs a time slice or more,
+//! and the scheduler prefers who slept to who yielded. So yields are timed, and one that was dear is followed by sleeps
+//! for so long that dear yields never take more than a hundredth of the time.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 pub use fabric::Ticket;
 use fabric::Wakeup;
 
 /// Longest sleep before a waiting thread looks for itself.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// Longest nap of a thread that does not wait but asks again and again.
+const NAP_MAX: Duration = Duration::from_micros(100);
+/// Nanoseconds of a yield that are dear: more than it takes to go round among some processes that only look and yield.
+const DEAR_YIELD_NS: u64 = 50_000;
+/// So many times as long as a dear yield took, none is tried.
+const ABSTENTION_FACTOR: u64 = 100;
+/// Nanoseconds without a yield, at most.
+const ABSTENTION_MAX_NS: u64 = 1_000_000_000;
 
 /// How long to spin and to yield before sleeping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +51,14 @@ impl WaitPolicy {
 pub struct Waiter {
     wakeup: Arc<dyn Wakeup>,
     policy: WaitPolicy,
+    abstention: Abstention,
+}
+
+/// Since when and until when it does not pay to yield.
+struct Abstention {
+    epoch: Instant,
+    /// Nanoseconds after the epoch; 0 if no yield has been dear.
+    until_ns: AtomicU64,
 }
 
 /// What a waiting thread does next.
@@ -60,7 +81,7 @@ pub struct Backoff {
 
 impl Waiter {
     pub(crate) fn new(wakeup: Arc<dyn Wakeup>, policy: WaitPolicy) -> Self {
-        Self { wakeup, policy }
+        Self { wakeup, policy, abstention: Abstention::none() }
     }
 
     /// A fresh count of patience.
@@ -70,7 +91,15 @@ impl Waiter {
 
     /// Lets others run for a moment.
     pub fn rest(&self) {
+        let start_ns = self.abstention.now_ns();
         self.wakeup.rest();
+        self.abstention.note(start_ns, self.abstention.now_ns());
+    }
+
+    /// A yield took so long of late that sleeping is better.
+    #[inline]
+    pub fn is_crowded(&self) -> bool {
+        self.abstention.lasts(|abstention| abstention.now_ns())
     }
 
     /// How long to spin and to yield.
@@ -93,9 +122,41 @@ impl Waiter {
         self.wakeup.sleep(ticket, SLEEP_MAX);
     }
 
+    /// Sleeps for a moment, less if woken, and withdraws.
+    pub fn nap(&self, ticket: Ticket) {
+        self.wakeup.sleep(ticket, NAP_MAX);
+    }
+
     /// Another thread of this process completed something: wakes the sleepers.
     pub fn wake_local(&self) {
         self.wakeup.wake_local();
+    }
+}
+
+impl Abstention {
+    fn none() -> Self {
+        Self { epoch: Instant::now(), until_ns: AtomicU64::new(0) }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.epoch.elapsed().as_nanos() as u64
+    }
+
+    /// A yield lasted from then to now.
+    fn note(&self, start_ns: u64, end_ns: u64) {
+        let took_ns = end_ns.saturating_sub(start_ns);
+        if took_ns >= DEAR_YIELD_NS {
+            let abstention_ns = took_ns.saturating_mul(ABSTENTION_FACTOR).min(ABSTENTION_MAX_NS);
+            // Relaxed, here and below: a hint that guards nothing.
+            self.until_ns.store(end_ns + abstention_ns, Ordering::Relaxed);
+        }
+    }
+
+    /// True until its end; the clock is asked only if a yield has been dear.
+    #[inline]
+    fn lasts(&self, now_ns: impl FnOnce(&Self) -> u64) -> bool {
+        let until_ns = self.until_ns.load(Ordering::Relaxed);
+        until_ns != 0 && now_ns(self) < until_ns
     }
 }
 
@@ -131,6 +192,21 @@ mod tests {
         assert_eq!(pauses, [Pause::Spin, Pause::Spin, Pause::Yield, Pause::Sleep, Pause::Sleep]);
         backoff.reset();
         assert_eq!(backoff.pause(), Pause::Spin);
+    }
+
+    #[test]
+    fn a_dear_yield_is_followed_by_a_hundred_times_as_long_without_one_at_most_a_second() {
+        let abstention = Abstention::none();
+        assert!(!abstention.lasts(|_| unreachable!("nobody asks for the time before a yield was dear")));
+        abstention.note(1_000, 1_000 + DEAR_YIELD_NS - 1);
+        assert!(!abstention.lasts(|_| 1_000));
+        abstention.note(1_000, 1_000 + DEAR_YIELD_NS);
+        let end_ns = 1_000 + 101 * DEAR_YIELD_NS;
+        assert!(abstention.lasts(|_| end_ns - 1));
+        assert!(!abstention.lasts(|_| end_ns));
+        abstention.note(0, 3_000_000_000);
+        assert!(abstention.lasts(|_| 3_999_999_999));
+        assert!(!abstention.lasts(|_| 4_000_000_000));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //!   poll ──► ready? ── yes ──► result
 //!    ▲         │ no
 //!    │         ▼
-//!    ├── spin / yield        (gate released, so that other threads go on)
+//!    ├── spin / yield        (gate released, so that other threads go on; no yield while yields are dear)
 //!    └── announce, poll once more, sleep
 //! ```
 //!
@@ -44,8 +44,17 @@ impl World {
         }
         let count = self.fruitless_count.get().saturating_add(1);
         self.fruitless_count.set(count);
-        if count > self.waiter.policy().spin_count {
-            self.pause(|| self.waiter.rest());
+        if count <= self.waiter.policy().spin_count {
+            return;
+        }
+        if !self.waiter.is_crowded() {
+            return self.pause(|| self.waiter.rest());
+        }
+        let ticket = self.waiter.announce();
+        if self.progress() {
+            self.waiter.withdraw(ticket);
+        } else {
+            self.pause(|| self.waiter.nap(ticket));
         }
     }
 
@@ -85,7 +94,10 @@ impl World {
             if moved {
                 backoff.reset();
             }
-            let pause = backoff.pause();
+            let pause = match backoff.pause() {
+                Pause::Yield if self.waiter.is_crowded() => Pause::Sleep,
+                pause => pause,
+            };
             unasked_count = if pause == Pause::Spin { unasked_count - 1 } else { 0 };
             match pause {
                 Pause::Spin if !self.gate.is_enabled() => std::hint::spin_loop(),
