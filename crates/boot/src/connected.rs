@@ -103,7 +103,13 @@ fn shared_memory(manager: &Manager, config: &Config) -> Result<Box<dyn Context>,
 fn sockets(manager: &Manager, config: &Config, secret: JobSecret, log: Log) -> Result<Box<dyn Context>, BootError> {
     let options = match manager.first_rank_elsewhere() {
         None => local_sockets(config, secret, log)?,
-        Some(_) => tcp_options(config, secret, log)?,
+        Some(rank) => {
+            let options = tcp_options(config, secret, log)?;
+            if options.listen.iter().all(|address| address.ip().is_loopback()) {
+                return Err(BootError::NoNetwork { rank, interfaces: config.tcp.interfaces.clone() });
+            }
+            options
+        }
     };
     Ok(tcp::open(options)?)
 }

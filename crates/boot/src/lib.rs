@@ -75,4 +75,15 @@ pub enum BootError {
         /// The device asked for.
         device: &'static str,
     },
+    /// The job spans hosts, and this one has no address that others can reach.
+    #[error(
+        "FERROVIA_TCP_INTERFACES={interfaces}: rank {rank} runs on another host, and of this host's addresses these are \
+         loopback addresses only, which it can not reach"
+    )]
+    NoNetwork {
+        /// The first rank elsewhere.
+        rank: u32,
+        /// The interfaces asked for.
+        interfaces: String,
+    },
 }

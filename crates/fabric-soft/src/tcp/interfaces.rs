@@ -27,16 +27,14 @@ impl Interface {
     pub fn all() -> Result<Vec<Self>, FabricError> {
         let operation = "listing this host's interfaces";
         let all = get_if_addrs().map_err(|why| FabricError::System { operation, reason: why.to_string() })?;
-        let up = all.into_iter().filter(|one| one.is_loopback() || one.is_oper_up());
-        Ok(up
-            .map(|one| {
-                let prefix_bits = match &one.addr {
-                    IfAddr::V4(four) => four.prefixlen,
-                    IfAddr::V6(six) => six.prefixlen,
-                };
-                Self { address: one.ip(), name: one.name, prefix_bits }
-            })
-            .collect())
+        Ok(worth_listing(all.into_iter().map(|one| {
+            let prefix_bits = match &one.addr {
+                IfAddr::V4(four) => four.prefixlen,
+                IfAddr::V6(six) => six.prefixlen,
+            };
+            let is_up = one.is_loopback() || one.is_oper_up();
+            (Self { address: one.ip(), name: one.name, prefix_bits }, is_up)
+        })))
     }
 
     /// True if `address` is on its network.
@@ -52,6 +50,13 @@ impl Interface {
             IpAddr::V6(six) => !is_link_local(six) && !six.is_unspecified(),
         }
     }
+}
+
+/// Those that are up. Where no wire is, all with an address: the system takes a moment to tell of a wire just plugged in.
+fn worth_listing(all: impl Iterator<Item = (Interface, bool)>) -> Vec<Interface> {
+    let (up, down): (Vec<_>, Vec<_>) = all.partition(|(_, is_up)| *is_up);
+    let has_wire = up.iter().any(|(one, _)| !one.address.is_loopback());
+    up.into_iter().chain(down.into_iter().filter(|_| !has_wire)).map(|(one, _)| one).collect()
 }
 
 /// Where to listen, with port 0 for any: the addresses of `all` that `wanted` asks for.
@@ -189,6 +194,20 @@ mod tests {
     fn chosen(wanted: &str) -> Vec<String> {
         let all = listening_addresses(wanted, &host()).unwrap();
         all.iter().map(|one| one.ip().to_string()).collect()
+    }
+
+    #[test]
+    fn a_wire_that_is_not_up_yet_is_listed_where_no_other_is() {
+        let listed = |up: &[&str]| {
+            let all = host().into_iter().map(|one| {
+                let is_up = up.contains(&one.name.as_str());
+                (one, is_up)
+            });
+            let names: Vec<String> = worth_listing(all).into_iter().map(|one| one.name).collect();
+            names.into_iter().filter(|name| name != "lo").collect::<Vec<_>>()
+        };
+        assert_eq!(listed(&["lo", "eth0"]), ["eth0"; 3]);
+        assert_eq!(listed(&["lo"]), ["eth0", "eth0", "eth0", "docker0", "wifi0"]);
     }
 
     #[test]

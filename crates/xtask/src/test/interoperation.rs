@@ -3,7 +3,7 @@
 
 use super::mpi::Job;
 use super::{Case, Verdict, Workshop, programs};
-use crate::command::Program;
+use crate::command::{Finished, Program};
 use crate::paths;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
@@ -12,6 +12,9 @@ use std::time::Duration;
 /// Programs that use every way a message can take, and that find no error in any of the libraries.
 const PROGRAMS: [&str; 6] = ["hello", "ping", "coll_basic", "sendrecv", "group", "coll_nonblocking"];
 
+/// Exit status of `two_hosts.sh` where no hosts can be made.
+const NO_HOSTS: i32 = 77;
+
 /// Peers are MPICH (Hydra) and Intel MPI; both know the standard ABI.
 pub fn cases() -> Vec<Case> {
     vec![
@@ -19,6 +22,7 @@ pub fn cases() -> Vec<Case> {
             their_launcher(workshop, "mpich/bin/mpiexec", &[1, 2, 4])
         }),
         Case::that_may_skip("interoperation/intel-starts-ours", intel_launcher),
+        Case::that_may_skip("interoperation/two-hosts", two_hosts),
         Case::new("interoperation/ours-starts-mpich", ours_starts_mpich),
         Case::new("interoperation/their-binary-our-library", their_binary_our_library),
         Case::new("interoperation/our-binary-their-library", |workshop| our_binary(workshop, "mpich")),
@@ -58,6 +62,32 @@ fn intel_launcher(workshop: &Workshop) -> Result<Verdict> {
     match intel_runs(workshop)? {
         Verdict::Passed => their_launcher(workshop, "impi-rt/bin/mpiexec", &[2]).map(|()| Verdict::Passed),
         skipped => Ok(skipped),
+    }
+}
+
+/// Two ranks on each of two hosts, which are network namespaces with a cable between them.
+fn two_hosts(workshop: &Workshop) -> Result<Verdict> {
+    let (hydra, library) = (workshop.peers()?.join("mpich/bin/mpiexec.hydra"), workshop.installation()?.join("lib"));
+    let start = |name: &str, interfaces: &str| -> Result<Finished> {
+        let script = Program::new(paths::root().join("tests/tools/two_hosts.sh"));
+        let program = script.arg(&hydra).arg("2").arg(workshop.program(name)?).env("LD_LIBRARY_PATH", &library);
+        let program = program.env("FERROVIA_LOG", "info").env("FERROVIA_TCP_INTERFACES", interfaces);
+        Job::launched(program).run()
+    };
+    for name in ["hello", "random", "coll_random", "threads", "cancel"] {
+        let finished = start(name, "auto")?;
+        if finished.code() == Some(NO_HOSTS) {
+            return Ok(Verdict::Skipped(finished.stderr.trim().to_owned()));
+        }
+        let said = finished.said();
+        if !finished.success() || !said.contains("No Errors") || !said.contains("device tcp, 4 processes") {
+            return Err(finished.complain("expected a successful end, \"No Errors\" and sockets between the hosts"));
+        }
+    }
+    let unreachable = start("hello", "lo")?;
+    match unreachable.success() || !unreachable.said().contains("runs on another host") {
+        true => Err(unreachable.complain("expected to be told that the other host can not be reached")),
+        false => Ok(Verdict::Passed),
     }
 }
 
