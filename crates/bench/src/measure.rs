@@ -5,6 +5,7 @@ use crate::job::{self, Ended};
 use crate::journal::Journal;
 use crate::library::{self, Library, Variant};
 use crate::plan::{self, Job, Shape};
+use crate::programs;
 use crate::record::{FLOOR, FORMAT, Failure, Measured, Record, Records, Row, Run};
 use crate::rounds::{self, Effort, Found};
 use crate::suite::{self, Level, Suite, Test};
@@ -118,6 +119,9 @@ pub fn run(level: Level, options: &Options) -> Result<ExitCode> {
     let suite = options.suite(level)?;
     let records = records(&suite, options)?;
     options.form.print(&records, &suite)?;
+    if rounds::is_interrupted() {
+        return Ok(rounds::interrupted_code());
+    }
     Ok(if records.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -127,6 +131,10 @@ pub fn run(level: Level, options: &Options) -> Result<ExitCode> {
 /// As [`run`].
 pub fn records(suite: &Suite, options: &Options) -> Result<Records> {
     let tests = suite.choose(&options.tests)?;
+    let takes = |name: &str| programs::take(name) || tests.iter().any(|test| test.parameters.contains_key(name));
+    if let Some((name, _)) = options.set.iter().find(|(name, _)| !takes(name)) {
+        bail!("no test takes a parameter {name:?}; the column of parameters shows those there are");
+    }
     let prefix = match &options.prefix {
         Some(prefix) => std::path::absolute(prefix)?,
         None => library::own_prefix()?,
@@ -157,6 +165,9 @@ pub fn records(suite: &Suite, options: &Options) -> Result<Records> {
     bench.journal.write(Record::Run(bench.run_record(seed)))?;
     rounds::run(&options.effort, &jobs, seed, |job, round| bench.one(job, round))?;
     let records = bench.journal.records;
+    if records.points.is_empty() && rounds::is_interrupted() {
+        bail!("interrupted before anything was measured");
+    }
     if records.points.is_empty() {
         let reasons: Vec<&str> = records.failures.iter().map(|failure| failure.reason.as_str()).collect();
         bail!("no job gave a result: {}", reasons.join("\n"));
@@ -250,6 +261,8 @@ impl Bench<'_> {
         let library = job.library.map_or(FLOOR, |library| self.libraries[library].name.as_str()).to_owned();
         let (clock, measured) = match outcome {
             Ok(measured) => measured,
+            // Its processes heard of it, too.
+            Err(_) if rounds::is_interrupted() => return Ok(None),
             Err(error) => return self.failed(job, &library, format!("{error:#}")),
         };
         let mut found = Vec::new();

@@ -30,6 +30,13 @@ const SOURCES: [(&str, &str); 18] = [
     ("random_access.c", include_str!("../../../bench/programs/random_access.c")),
 ];
 
+/// Whether some test of the program reads a parameter of this name.
+pub fn take(name: &str) -> bool {
+    let read =
+        [format!("parameter(\"{name}\""), format!("parameter_text(\"{name}\""), format!("parameter_list(\"{name}\"")];
+    SOURCES.iter().any(|(_, text)| read.iter().any(|call| text.contains(call)))
+}
+
 /// Compiles the program with an MPI compiler wrapper into `folder`, under a name of its own.
 ///
 /// # Errors
@@ -53,4 +60,15 @@ pub fn compile(wrapper: &Path, folder: &Path, name: &str) -> Result<PathBuf> {
         bail!("{} cannot compile the benchmark program:\n{}", wrapper.display(), ended.output);
     }
     Ok(program)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn parameters_are_those_that_the_sources_read() {
+        for name in ["window", "depth", "side", "pattern", "milliseconds", "threads", "targets"] {
+            assert!(super::take(name), "{name}");
+        }
+        assert!(!super::take("nonsense") && !super::take(""));
+    }
 }

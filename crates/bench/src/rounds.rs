@@ -17,6 +17,8 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// Most jobs of one run.
@@ -25,8 +27,34 @@ pub const JOBS_MAX: usize = 100_000;
 const ROUNDS_MIN: u32 = 6;
 /// Most rounds, unless a number is given.
 const ROUNDS_MAX: u32 = 40;
+/// The exit code of a run that was interrupted, as shells have it.
+const INTERRUPTED_CODE: u8 = 130;
 /// Seconds after which no further job begins, unless told otherwise.
 const BUDGET_S: f64 = 600.0;
+
+/// Set by the first ctrl-C: the run ends, and what was measured is shown.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the run was asked to end.
+pub fn is_interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
+/// How a program ends that was.
+pub fn interrupted_code() -> ExitCode {
+    ExitCode::from(INTERRUPTED_CODE)
+}
+
+/// From now on the first ctrl-C ends the run in order, and the second at once.
+fn listen() {
+    let handler = || {
+        if INTERRUPTED.swap(true, Ordering::Relaxed) {
+            std::process::exit(INTERRUPTED_CODE.into());
+        }
+    };
+    // Where there is a handler already, it is this one.
+    let _ = ctrlc::set_handler(handler);
+}
 
 /// How often everything is measured.
 #[derive(Clone, Debug, clap::Args)]
@@ -100,6 +128,7 @@ pub fn run<J: Job>(
     let mut random = StdRng::seed_from_u64(seed);
     let mut order: Vec<usize> = (0..jobs.len()).collect();
     let mut so_far = SoFar { effort, medians: BTreeMap::new(), failed: BTreeSet::new() };
+    listen();
     let bar = bar();
     let began = Instant::now();
     for round in 0..rounds_max {
@@ -120,6 +149,11 @@ pub fn run<J: Job>(
             match one(&jobs[job], round)? {
                 Some(found) => so_far.add(job, found),
                 None => drop(so_far.failed.insert(job)),
+            }
+            if is_interrupted() {
+                bar.finish_and_clear();
+                eprintln!("Interrupted. What was measured until then:");
+                return Ok(());
             }
             bar.inc(1);
         }

@@ -255,7 +255,10 @@ fn cell(summary: &Summary) -> String {
         return shown(median);
     }
     let reach = (interval.high - median).max(median - interval.low) / median;
-    format!("{} ±{:.0}%", shown(median), reach * 100.0)
+    match reach {
+        reach if reach < 10.0 => format!("{} ±{:.0}%", shown(median), reach * 100.0),
+        _ => format!("{} ±>999%", shown(median)),
+    }
 }
 
 fn details(rows: &Rows, libraries: &[String], markdown: bool) -> Table {

@@ -86,6 +86,9 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<ExitCode> {
     let records = records(&Suite::builtin(Level::Fabric)?, options)?;
     options.form.print(&records, &Suite::everything()?)?;
+    if rounds::is_interrupted() {
+        return Ok(rounds::interrupted_code());
+    }
     Ok(if records.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -95,6 +98,11 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 /// As [`run`].
 pub fn records(suite: &Suite, options: &Options) -> Result<Records> {
     let tests = suite.choose(&options.tests)?;
+    if let Some((name, _)) =
+        options.set.iter().find(|(name, _)| !tests.iter().any(|test| test.parameters.contains_key(name)))
+    {
+        bail!("no test named here takes a parameter {name:?}");
+    }
     let devices = devices(&options.device)?;
     for device in &devices {
         let without = tests.iter().filter(|test| !test.can_use(device)).map(|test| test.name.as_str());
@@ -121,6 +129,9 @@ pub fn records(suite: &Suite, options: &Options) -> Result<Records> {
         let device = job.library.map(|device| &devices[device]);
         one(options, &tests, tests[job.test], device, round, &mut journal)
     })?;
+    if journal.records.points.is_empty() && rounds::is_interrupted() {
+        bail!("interrupted before anything was measured");
+    }
     if journal.records.points.is_empty() {
         let reasons: Vec<&str> = journal.records.failures.iter().map(|failure| failure.reason.as_str()).collect();
         bail!("no test gave a result: {}", reasons.join("\n"));
@@ -200,6 +211,8 @@ fn one(
             }
             return Ok(Some(found));
         }
+        // Its processes heard of it, too.
+        Err(_) if rounds::is_interrupted() => return Ok(None),
         Err(error) => format!("{error:#}"),
     };
     let failure = Failure { test: test.name.clone(), library: name.to_owned(), ranks, reason: failed };

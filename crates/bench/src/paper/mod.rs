@@ -11,7 +11,7 @@ mod print;
 mod request;
 
 use crate::record::Records;
-use crate::rounds::Effort;
+use crate::rounds::{self, Effort};
 use crate::suite::Level;
 use crate::{fabric, measure};
 use anyhow::{Result, bail};
@@ -99,7 +99,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let present = fabric::devices(&[fabric::PRESENT.to_owned()])?;
     papers.iter_mut().for_each(|paper| paper.keep_devices(&present));
     let mut failed = false;
-    for paper in &papers {
+    for paper in papers.iter().take_while(|_| !rounds::is_interrupted()) {
         let records = measured(paper, &devices, options)?;
         let compared = comparison::compare(&paper.entries(), &records, &devices);
         let text = match options {
@@ -118,6 +118,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         }
         failed |= !records.failures.is_empty() || compared.iter().any(|line| line.here.is_none());
     }
+    if rounds::is_interrupted() {
+        return Ok(rounds::interrupted_code());
+    }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -127,7 +130,7 @@ fn measured(paper: &data::Paper, devices: &[String], options: &Options) -> Resul
     let mut records = Records::default();
     for level in [Level::Fabric, Level::Mpi, Level::App] {
         let suite = request::suite(level, &entries, devices)?;
-        if suite.tests.is_empty() {
+        if suite.tests.is_empty() || rounds::is_interrupted() {
             continue;
         }
         let mut words = options.words();
