@@ -353,27 +353,35 @@ impl<L: Link> Context for SoftContext<L> {
     fn post_send(&mut self, qp: QueuePair, requests: &[SendRequest<'_>]) -> Result<usize, FabricError> {
         let number = number_of(qp.0);
         let datagram_max_bytes = self.capabilities.limits.datagram_max_bytes;
-        let object = self.core.queue_pairs.get_mut(number).ok_or(NO_QUEUE_PAIR)?;
+        let object = self.core.queue_pairs.get(number).ok_or(NO_QUEUE_PAIR)?;
         use QueuePairState::{Error, ReadyToSend, SendQueueDrained};
         if !matches!(object.state, ReadyToSend | SendQueueDrained | Error) {
             return Err(FabricError::InvalidState { operation: "post_send", state: object.state });
         }
-        let mut count = 0;
+        let (mut count, mut queued) = (0, false);
         for request in requests {
+            // Looked up anew: a completion that its queue has no room for ends the queue pair.
+            let object = self.core.queue_pairs.get(number).ok_or(NO_QUEUE_PAIR)?;
+            let may_skip = !queued && object.state == ReadyToSend;
             match object.check(request, datagram_max_bytes) {
                 Err(error) if count == 0 => return Err(error),
                 Err(_) => break,
                 Ok(()) => {}
             }
-            if object.sends.len() + object.offered.len() >= object.attributes.send_depth as usize {
-                break;
+            if !may_skip || !self.core.write_at_once(&mut self.link, number, request) {
+                let object = self.core.queue_pairs.get_mut(number).ok_or(NO_QUEUE_PAIR)?;
+                if object.sends.len() + object.offered.len() >= object.attributes.send_depth as usize {
+                    break;
+                }
+                object.sends.push_back(Send::of(request));
+                queued = true;
             }
-            object.sends.push_back(Send::of(request));
             count += 1;
         }
-        if object.state == Error {
+        let state = self.queue_pair(qp)?.state;
+        if state == Error {
             self.core.enter_error(number);
-        } else if object.state == ReadyToSend && count > 0 {
+        } else if state == ReadyToSend && queued {
             if self.core.start(&mut self.link, number) {
                 self.core.list(number);
             }

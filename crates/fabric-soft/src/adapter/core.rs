@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use fabric::{
     AsynchronousEvent, CompletionOpcode, CompletionQueue, MulticastGroup, NotifyOn, Operation, QpNumber, QueuePair,
-    QueuePairState, SharedReceiveQueue, Transport, WcStatus, WorkCompletion,
+    QueuePairState, SendFlags, SharedReceiveQueue, Transport, WcStatus, WorkCompletion,
 };
 
 use super::completion::{Completions, Pushed};
@@ -232,20 +232,26 @@ impl Core {
             qp.reads_in_flight -= u32::from(send.operation.returns_data());
         }
         qp.retries = 0;
-        let queue = qp.attributes.send_completions;
-        if send.flags.signalled || status != WcStatus::Success {
-            let completion = WorkCompletion {
-                id: send.id,
-                status,
-                opcode: opcode(send.operation),
-                bytes: if status == WcStatus::Success { send.len_bytes } else { 0 },
-                qp: QpNumber(number),
-                ..WorkCompletion::default()
-            };
-            self.complete(queue, completion, false);
-        }
+        self.complete_send(number, (send.id, send.operation, send.len_bytes), send.flags, status);
         if status != WcStatus::Success {
             self.fail(number);
+        }
+    }
+
+    /// The completion of a send that is over, if there is one.
+    pub(super) fn complete_send(
+        &mut self,
+        number: u32,
+        (id, operation, len_bytes): (u64, Operation, u64),
+        flags: SendFlags,
+        status: WcStatus,
+    ) {
+        let Some(qp) = self.queue_pairs.get(number) else { return };
+        let queue = qp.attributes.send_completions;
+        if flags.signalled || status != WcStatus::Success {
+            let bytes = if status == WcStatus::Success { len_bytes } else { 0 };
+            let (opcode, qp) = (opcode(operation), QpNumber(number));
+            self.complete(queue, WorkCompletion { id, status, opcode, bytes, qp, ..WorkCompletion::default() }, false);
         }
     }
 

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use base::memory::ReadRange;
-use fabric::{Destination, Operation, QueuePairState, ReceiverNotReadyRetry, RemoteMemory, WcStatus};
+use fabric::{
+    Destination, Operation, Payload, QueuePairState, ReceiverNotReadyRetry, RemoteMemory, SendRequest, WcStatus,
+};
 
 use super::core::{Core, OWN, Way};
 use super::queue_pair::{Hold, READS_MAX, Send, WINDOW_MAX};
@@ -142,6 +144,31 @@ impl Core {
             SendOutcome::Full => Started::Full,
             SendOutcome::Gone => fail(self, WcStatus::TransportRetryExceeded),
         }
+    }
+
+    /// A write of one piece that this processor can do while it is posted, for nothing is before it: it never enters a
+    /// queue. False if it must.
+    pub(super) fn write_at_once(&mut self, link: &mut dyn Link, number: u32, request: &SendRequest<'_>) -> bool {
+        let Operation::RdmaWrite(memory) = request.operation else { return false };
+        let Some(qp) = self.queue_pairs.get(number) else { return false };
+        let is_first = qp.sends.is_empty() && qp.offered.is_empty() && qp.hold.is_none();
+        let Some(peer) = qp.peer.filter(|peer| is_first && *peer != OWN) else { return false };
+        let source = match request.payload {
+            Payload::Memory([piece]) => self.regions.source(qp.domain(), piece),
+            Payload::Inline(bytes) => Some(copying::borrowed(bytes)),
+            Payload::Memory(_) => None,
+        };
+        let Some(source) = source else { return false };
+        let len_bytes = source.len_bytes() as u64;
+        if len_bytes > link.properties().message_max_bytes {
+            return false;
+        }
+        let target = DirectTarget { peer, remote_qp: qp.remote, local_qp: number, memory, len_bytes };
+        if !link.direct().is_some_and(|direct| direct.write(&target, &[source]) == DirectOutcome::Done) {
+            return false;
+        }
+        self.complete_send(number, (request.id, request.operation, len_bytes), request.flags, WcStatus::Success);
+        true
     }
 
     /// Reads, writes and atomics by this processor, where the link can and nothing before is under way.

@@ -72,7 +72,12 @@ impl Regions {
 
     /// The bytes a list names, to be read; `None` if a key, a bound or the domain is wrong.
     pub(super) fn sources(&self, domain: u32, list: &[ScatterGather]) -> Option<Sources> {
-        list.iter().map(|entry| self.source(domain, entry.lkey.0, entry.address, entry.len_bytes.into())).collect()
+        list.iter().map(|entry| self.source(domain, entry)).collect()
+    }
+
+    /// The bytes of one entry of a list, to be read.
+    pub(super) fn source(&self, domain: u32, entry: &ScatterGather) -> Option<ReadRange> {
+        self.range(domain, entry.lkey.0, entry.address, entry.len_bytes.into())
     }
 
     /// The bytes a list names, to be written.
@@ -88,7 +93,7 @@ impl Regions {
     /// What a peer wants to read.
     pub(super) fn remote_source(&self, wanted: RemoteUse) -> Option<ReadRange> {
         self.table.get(wanted.rkey).filter(|region| region.access.remote_read)?;
-        self.source(wanted.domain, wanted.rkey, wanted.address, wanted.len_bytes)
+        self.range(wanted.domain, wanted.rkey, wanted.address, wanted.len_bytes)
     }
 
     /// What a peer wants to write.
@@ -110,7 +115,7 @@ impl Regions {
         Some(unsafe { &*(range.address() as *const AtomicU64) })
     }
 
-    fn source(&self, domain: u32, key: u32, address: u64, len: u64) -> Option<ReadRange> {
+    fn range(&self, domain: u32, key: u32, address: u64, len: u64) -> Option<ReadRange> {
         let region = self.table.get(key).filter(|region| region.domain == domain)?;
         let (offset, len) = inside(region, address, len)?;
         match region.memory {
