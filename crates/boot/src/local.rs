@@ -24,22 +24,24 @@ pub fn local_engines(count: u32, config: &Config) -> Result<Vec<Engine>, BootErr
         DeviceChoice::Tcp => Some("tcp"),
         DeviceChoice::Verbs => Some("verbs"),
     };
-    if let Some(device) = device {
-        let contexts = open_together(device, count, config).map_err(BootError::NoDevice)?;
-        return engines_over(contexts, config);
+    let mut engines = match device {
+        Some(device) => engines_over(open_together(device, count, config).map_err(BootError::NoDevice)?, config)?,
+        None => {
+            let segment = Segment::create(shape(count, config))?;
+            let open = |me| {
+                let peers = ShmPeers::join(segment.clone(), PeerIndex(me), cross_memory(config))?;
+                Ok(Engine::new(Box::new(peers), config, POLICY)?)
+            };
+            (0..count).map(open).collect::<Result<Vec<_>, BootError>>()?
+        }
+    };
+    if let (None | Some("shm"), Some(setup)) = (device, tuples::setup(config)) {
+        let queues = tuples::segment(count)?;
+        for engine in &mut engines {
+            engine.use_tuple_queues(in_segment(queues.clone(), engine.rank(), config)?, setup)?;
+        }
     }
-    let segment = Segment::create(shape(count, config))?;
-    let queues = tuples::setup(config).map(|_| tuples::segment(count)).transpose()?;
-    (0..count)
-        .map(|me| {
-            let peers = ShmPeers::join(segment.clone(), PeerIndex(me), cross_memory(config))?;
-            let mut engine = Engine::new(Box::new(peers), config, POLICY)?;
-            if let (Some(setup), Some(queues)) = (tuples::setup(config), &queues) {
-                engine.use_tuple_queues(in_segment(queues.clone(), me, config)?, setup)?;
-            }
-            Ok(engine)
-        })
-        .collect()
+    Ok(engines)
 }
 
 /// Engines over opened devices that reach each other, one for each, each to be used by a thread of its own.

@@ -125,14 +125,9 @@ fn start_engine(manager: &Manager, config: &Config) -> Result<Engine, BootError>
     // A process alone sends to nobody but itself.
     if device != DeviceChoice::Shm && size > 1 {
         log.say(Level::Info, format_args!("device {}, {size} processes", device.name()));
-        if rank == 0 && crate::tuples::setup(config).is_some() {
-            let (name, only) = (device.name(), DeviceChoice::Shm.name());
-            log.say(
-                Level::Warn,
-                format_args!("no tuple queues over device {name}: FERROVIA_RENDEZVOUS has them over {only} only"),
-            );
-        }
-        return connected::start(manager, config, device, policy, log);
+        let mut engine = connected::start(manager, config, device, policy, log)?;
+        crate::tuples::use_if_wanted(&mut engine, manager, device, config, &log)?;
+        return Ok(engine);
     }
     let segment = shared_segment(manager, "ferrovia-segment", shape(size, config))?;
     let cross_memory = cross_memory(config);
@@ -142,7 +137,7 @@ fn start_engine(manager: &Manager, config: &Config) -> Result<Engine, BootError>
     }
     let peers = ShmPeers::join(segment, PeerIndex(rank), cross_memory)?;
     let mut engine = Engine::new(Box::new(peers), config, policy)?;
-    crate::tuples::use_if_wanted(&mut engine, manager, config, &log)?;
+    crate::tuples::use_if_wanted(&mut engine, manager, device, config, &log)?;
     Ok(engine)
 }
 

@@ -1,7 +1,8 @@
-//! Tuple queues, where they are asked for: a software adapter over shared memory beside the channels.
+//! Tuple queues, where they are asked for: a software adapter over shared memory beside the channels, or beside the
+//! adapter of all other messages.
 
 use base::Config;
-use base::config::Rendezvous;
+use base::config::{DeviceChoice, Rendezvous};
 use base::log::{Level, Log};
 use engine::{Engine, TupleSetup};
 use fabric_soft::shm::{Segment, Shape};
@@ -16,14 +17,22 @@ const CHANNEL_BYTES: usize = 16 << 10;
 /// Messages below this are copied by senders that would wait. Paper: tupleq §7.3.
 const COPY_BELOW_BYTES: u64 = 8 << 10;
 
-/// Has the engine use tuple queues if the settings say so and the processes can copy from each other.
+/// Has the engine use tuple queues if the settings say so and the processes share memory and can copy from each other.
 pub(crate) fn use_if_wanted(
     engine: &mut Engine,
     manager: &Manager,
+    device: DeviceChoice,
     config: &Config,
     log: &Log,
 ) -> Result<(), BootError> {
     let Some(setup) = setup(config) else { return Ok(()) };
+    if !matches!(device, DeviceChoice::Shm | DeviceChoice::ShmVerbs) {
+        if manager.rank() == 0 {
+            let name = device.name();
+            log.say(Level::Warn, format_args!("no tuple queues over device {name}: its processes share no memory"));
+        }
+        return Ok(());
+    }
     if let Err(why) = cross_memory(config) {
         // The same for all processes of a host.
         log.say(Level::Warn, format_args!("no tuple queues: whoever comes second moves the data, and can not: {why}"));

@@ -1,13 +1,17 @@
 //! Tuple queues under random programs of sends, receives, wildcards, probes and cancellations, judged by MPI's rules of
 //! order (MPI: §3.5) when everything is over.
 
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
 use base::Config;
-use base::config::Rendezvous;
+use base::config::{DeviceChoice, Rendezvous};
 use boot::local_engines;
 use datatype::{RecvBuf, SendBuf};
 use engine::{
-    Completion, ContextId, Engine, Holdings, Outcome, RequestId, SendMode, Source, Stats, TagPattern, TupleSetup,
-    WaitPolicy,
+    Completion, ContextId, Engine, EngineError, Holdings, Outcome, RequestId, SendMode, Source, Stats, TagPattern,
+    TupleSetup, WaitPolicy,
 };
 use fabric::{Context, MappedArea, MappedPeers, PeerIndex, QueuePairAttributes, Transport};
 use fabric_soft::SoftContext;
@@ -128,9 +132,9 @@ impl Rank {
 }
 
 /// One program; what the engines counted.
-fn program(seed: u64, size: u32, steps: u64, rendezvous: Rendezvous, wildcards: u64) -> Stats {
+fn program(seed: u64, size: u32, steps: u64, config: &Config, wildcards: u64) -> Stats {
     let mut random = Random(seed);
-    let engines = local_engines(size, &config(rendezvous)).expect("a world");
+    let engines = local_engines(size, config).expect("a world");
     let mut ranks: Vec<Rank> =
         engines.into_iter().map(|engine| Rank { engine, sent: Vec::new(), receives: Vec::new() }).collect();
     for _ in 0..steps {
@@ -241,35 +245,55 @@ fn judge(ranks: &[Rank], seed: u64) {
     }
 }
 
-#[test]
-fn random_programs_without_wildcards_go_by_queues_in_order() {
+fn without_wildcards(device: DeviceChoice) {
     if is_skipped() {
         return;
     }
     for seed in 1..=30 {
-        let stats = program(seed, 2 + (seed % 3) as u32, 2000, Rendezvous::TupleQueueCopy, 0);
+        let config = Config { device, ..config(Rendezvous::TupleQueueCopy) };
+        let stats = program(seed, 2 + (seed % 3) as u32, 2000, &config, 0);
         assert!(stats.tuple_sent > 0 && stats.tuple_sent == stats.tuple_received, "seed {seed}: {stats:?}");
     }
 }
 
 #[test]
-fn random_programs_with_wildcards_and_probes_keep_the_order() {
+fn random_programs_without_wildcards_go_by_queues_in_order() {
+    without_wildcards(DeviceChoice::Shm);
+}
+
+#[test]
+fn random_programs_without_wildcards_go_by_queues_in_order_beside_an_adapter() {
+    without_wildcards(DeviceChoice::ShmVerbs);
+}
+
+fn with_wildcards(device: DeviceChoice) {
     if is_skipped() {
         return;
     }
     let mut fallbacks = 0;
     for seed in 1..=60 {
         let rendezvous = if seed % 2 == 0 { Rendezvous::TupleQueue } else { Rendezvous::TupleQueueCopy };
-        let stats = program(seed, 2 + (seed % 3) as u32, 1500, rendezvous, [5, 30, 80][(seed % 3) as usize]);
+        let config = Config { device, ..config(rendezvous) };
+        let stats = program(seed, 2 + (seed % 3) as u32, 1500, &config, [5, 30, 80][(seed % 3) as usize]);
         assert_eq!(stats.tuple_sent, stats.tuple_received, "seed {seed}");
         fallbacks += stats.tuple_fallbacks;
     }
     assert!(fallbacks > 0, "wildcards met messages of tuples with queues");
 }
 
-/// Two engines; messages of these tags go from the first to the second by queues of their tuples.
-fn granted(tags: std::ops::Range<i32>) -> [Engine; 2] {
-    let config = Config { tuple_queues_max: 512, ..config(Rendezvous::TupleQueue) };
+#[test]
+fn random_programs_with_wildcards_and_probes_keep_the_order() {
+    with_wildcards(DeviceChoice::Shm);
+}
+
+#[test]
+fn random_programs_with_wildcards_and_probes_keep_the_order_beside_an_adapter() {
+    with_wildcards(DeviceChoice::ShmVerbs);
+}
+
+/// Two engines over a device; messages of these tags go from the first to the second by queues of their tuples.
+fn granted(device: DeviceChoice, tags: std::ops::Range<i32>) -> [Engine; 2] {
+    let config = Config { device, tuple_queues_max: 512, ..config(Rendezvous::TupleQueue) };
     let engines = local_engines(2, &config).expect("a world");
     let mut pair: [Engine; 2] = engines.try_into().unwrap_or_else(|_| panic!("two"));
     for tag in tags {
@@ -278,6 +302,9 @@ fn granted(tags: std::ops::Range<i32>) -> [Engine; 2] {
             sender.send(SendMode::Standard, 1, CONTEXT, tag, SendBuf::from_owned([7; 12].into())).expect("a peer");
             let buf = RecvBuf::from_owned([0; 12].into());
             let request = receiver.recv(Source::Peer(0), CONTEXT, TagPattern::Exact(tag), buf).expect("a peer");
+            while !pair[1].is_complete(request) {
+                pair.iter_mut().for_each(|engine| _ = engine.progress());
+            }
             (0..4).for_each(|_| pair.iter_mut().for_each(|engine| _ = engine.progress()));
             assert_eq!(pair[1].take(request).expect("it came").outcome, Outcome::Done);
         }
@@ -291,7 +318,7 @@ fn receives_in_queues_leave_room_for_fetching_what_a_probe_took() {
         return;
     }
     let tags = 160;
-    let [mut sender, mut receiver] = granted(0..tags);
+    let [mut sender, mut receiver] = granted(DeviceChoice::Shm, 0..tags);
     assert_eq!(receiver.stats().tuple_queues, tags as u64);
     for tag in 1..tags {
         for _ in 0..32 {
@@ -318,7 +345,7 @@ fn a_cancelled_send_that_was_received_is_forgotten() {
     if is_skipped() {
         return;
     }
-    let [mut sender, mut receiver] = granted(0..1);
+    let [mut sender, mut receiver] = granted(DeviceChoice::Shm, 0..1);
     let buf = SendBuf::from_owned(bytes(0, 1, 300));
     let send = sender.send(SendMode::Synchronous, 1, CONTEXT, 0, buf).expect("a peer");
     receiver.progress();
@@ -332,6 +359,65 @@ fn a_cancelled_send_that_was_received_is_forgotten() {
     sender.progress();
     assert_eq!(sender.take(send).expect("it is over").outcome, Outcome::Done);
     assert_eq!(sender.holdings().cancellations, 0);
+}
+
+/// Longer than any machine keeps a runnable thread waiting, and shorter than so many sleeps that nobody ends.
+const LOST: Duration = Duration::from_secs(25);
+const SLEEPS: u32 = 80;
+
+#[test]
+fn who_comes_second_wakes_who_sleeps_beside_an_adapter() {
+    if is_skipped() {
+        return;
+    }
+    let [mut sender, mut receiver] = granted(DeviceChoice::ShmVerbs, 0..1);
+    let (posted, is_posted) = mpsc::channel();
+    let start = Instant::now();
+    let thread = thread::spawn(move || {
+        let waiter = receiver.waiter();
+        for _ in 0..SLEEPS {
+            let buf = RecvBuf::from_owned([0; 12].into());
+            let receive = receiver.recv(Source::Peer(0), CONTEXT, TagPattern::Exact(0), buf).expect("a peer");
+            posted.send(()).expect("it listens");
+            while !receiver.is_complete(receive) {
+                let ticket = waiter.announce();
+                let moved = receiver.progress();
+                if moved || receiver.is_complete(receive) { waiter.withdraw(ticket) } else { waiter.sleep(ticket) }
+            }
+            receiver.take(receive);
+        }
+    });
+    for _ in 0..SLEEPS {
+        is_posted.recv().expect("it posts");
+        thread::sleep(Duration::from_millis(3));
+        let buf = SendBuf::from_owned([7; 12].into());
+        let send = sender.send(SendMode::Standard, 1, CONTEXT, 0, buf).expect("a peer");
+        assert!(sender.take(send).is_some(), "the receive was there: the sender moved the data");
+    }
+    thread.join().expect("it only receives");
+    assert!(start.elapsed() < LOST, "sleepers are woken");
+    assert!(sender.stats().tuple_hits >= SLEEPS.into(), "{:?}", sender.stats());
+}
+
+#[test]
+fn a_receive_in_a_queue_ends_when_its_sender_is_lost() {
+    if is_skipped() {
+        return;
+    }
+    let [sender, mut receiver] = granted(DeviceChoice::ShmVerbs, 0..1);
+    let buf = RecvBuf::from_owned([0; 12].into());
+    let receive = receiver.recv(Source::Peer(0), CONTEXT, TagPattern::Exact(0), buf).expect("a peer");
+    drop(sender);
+    let start = Instant::now();
+    while !receiver.is_complete(receive) {
+        receiver.progress();
+        thread::sleep(Duration::from_millis(1));
+        assert!(start.elapsed() < LOST, "nobody misses it");
+    }
+    let outcome = receiver.take(receive).expect("it is over").outcome;
+    assert!(matches!(&outcome, Outcome::Failed(why) if why.contains("process 0 is lost")), "{outcome:?}");
+    let sent = receiver.send(SendMode::Standard, 0, CONTEXT, 0, SendBuf::from_owned([7; 12].into()));
+    assert!(matches!(sent, Err(EngineError::PeerLost { peer: 0, .. })), "{sent:?}");
 }
 
 /// An engine that has granted a queue to process 0, and the channel by which that process, which is none, says what it

@@ -29,6 +29,9 @@ impl Inbox {
             && port.wakeup_announced()
         {
             port.arm();
+            if let Some(tuples) = &mut core.tuples {
+                tuples.arm();
+            }
             moved = self.take_turn(core);
         }
         moved
@@ -134,10 +137,10 @@ impl Core {
             let envelope = Envelope { peer, tag: 0, len_bytes: 0 };
             self.complete(receive, Completion { envelope, outcome: Outcome::Failed(why.clone()) });
         }
+        self.end_tuples_of(peer, &why);
         let with_peer = |state: &State| match state {
             State::Outgoing(send) => send.envelope.peer == peer,
             State::Incoming(incoming) => incoming.envelope.peer == peer,
-            // Queues of tuples stand beside mapped peers, which this is not about.
             State::InQueue(_) | State::Posted { .. } | State::Complete(_) => false,
         };
         let keys: Vec<_> =

@@ -206,7 +206,11 @@ impl Engine {
     /// # Errors
     /// When the device has no queues whose sends wait independently of each other.
     pub fn use_tuple_queues(&mut self, device: Box<dyn fabric::Context>, setup: TupleSetup) -> Result<(), EngineError> {
-        self.core.tuples = Some(Box::new(Tuples::new(device, setup)?));
+        let tuples = Tuples::new(device, setup)?;
+        if let Some(port) = &self.core.port {
+            port.wakeup().add(tuples.descriptor()?);
+        }
+        self.core.tuples = Some(Box::new(tuples));
         Ok(())
     }
 

@@ -3,10 +3,11 @@
 //! A thread that wants to sleep announces it; the engine arms the completion queue in the next poll, which finds nothing
 //! or sends the thread back to work; then the thread sleeps until the descriptor is readable. One thread at a time sleeps
 //! there, the others wait for it to come back. A bell beside the descriptor lets other threads of the process wake it.
+//! A second device that the engine polls may have a descriptor there, too.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use fabric::{FabricError, Ticket, Wakeup};
@@ -15,6 +16,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 /// Where the threads of an engine over verbs sleep.
 pub(crate) struct DescriptorWakeup {
     descriptor: OwnedFd,
+    second: OnceLock<OwnedFd>,
     bell: OwnedFd,
     /// Somebody is about to sleep: the completion queue must be armed.
     announced: AtomicBool,
@@ -38,12 +40,18 @@ impl DescriptorWakeup {
             .map_err(|why| FabricError::System { operation: "making a bell (eventfd)", reason: why.to_string() })?;
         Ok(Self {
             descriptor,
+            second: OnceLock::new(),
             bell,
             announced: AtomicBool::new(false),
             limit_ns: AtomicU64::new(u64::MAX),
             state: Mutex::default(),
             changed: Condvar::new(),
         })
+    }
+
+    /// A second device wakes sleepers as well; there is no third.
+    pub(crate) fn add(&self, descriptor: OwnedFd) {
+        let _ = self.second.set(descriptor);
     }
 
     /// True, once, if somebody has announced that it will sleep.
@@ -65,9 +73,12 @@ impl DescriptorWakeup {
 
     fn watch(&self, limit: Duration) {
         let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
-        let mut both = [PollFd::new(&self.descriptor, PollFlags::IN), PollFd::new(&self.bell, PollFlags::IN)];
+        let readable = |descriptor| PollFd::new(descriptor, PollFlags::IN);
+        // Without a second one the first is looked at twice.
+        let second = self.second.get().unwrap_or(&self.descriptor);
+        let mut all = [readable(&self.descriptor), readable(&self.bell), readable(second)];
         // Ready, too late or interrupted: the caller looks for work in every case.
-        let _ = poll(&mut both, Some(&limit));
+        let _ = poll(&mut all, Some(&limit));
         // Nothing to read is nothing to forget.
         let _ = rustix::io::read(self.bell.as_fd(), &mut [0u8; 8]);
     }
@@ -154,6 +165,16 @@ mod tests {
             assert!(start.elapsed() < LOST, "somebody rang");
             thread.join().expect("it only rings");
         }
+    }
+
+    #[test]
+    fn a_second_descriptor_wakes_a_sleeper() {
+        let (wakeup, _descriptor) = wakeup();
+        let second = eventfd(1, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("an eventfd");
+        wakeup.add(second);
+        let start = Instant::now();
+        wakeup.sleep(wakeup.announce(), LOST);
+        assert!(start.elapsed() < LOST, "it was readable");
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Tuple queues on the device: queue pairs, queues, and what is posted to them.
 
 use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
 
 use base::Slab;
 use base::SlabKey;
 use datatype::{RecvBuf, SendBuf};
 use fabric::{
-    Access, ConnectOptions, Context, Destination, Endpoint, FabricError, LocalMemory, Operation, Payload,
+    Access, ConnectOptions, Context, Destination, Endpoint, FabricError, LocalMemory, NotifyOn, Operation, Payload,
     QueuePairAttributes, ReceiveRequest, SendFlags, SendRequest, SharedReceiveQueue, SharedReceiveQueueAttributes,
     SrqNumber, Transport,
 };
@@ -43,6 +44,22 @@ impl Tuples {
             stuck: Vec::new(),
             kept: None,
         })
+    }
+
+    /// What is readable when the device has something to tell, after [`Tuples::arm`].
+    pub(crate) fn descriptor(&self) -> Result<OwnedFd, FabricError> {
+        self.device.descriptor(self.completions)?.try_clone_to_owned().map_err(|why| FabricError::System {
+            operation: "duplicating the completion descriptor",
+            reason: why.to_string(),
+        })
+    }
+
+    /// Whoever wants to sleep has said so: the descriptor tells of what comes from now on.
+    #[cold]
+    pub(crate) fn arm(&mut self) {
+        // A device that refuses is looked at when the sleep ends by itself.
+        let _ =
+            self.device.acknowledge(self.completions).and_then(|()| self.device.arm(self.completions, NotifyOn::Any));
     }
 
     /// Messages on the device that are not complete.

@@ -121,6 +121,9 @@ impl Core {
         if to == self.me {
             return self.send_classic(synchronous, context, envelope, buf);
         }
+        if let Some(lost) = self.lost(to) {
+            return Err(lost);
+        }
         self.peer(to)?;
         let Some(tuples) = &mut self.tuples else { return self.send_classic(synchronous, context, envelope, buf) };
         let route = if tuples.holds(to) { None } else { Some(tuples.sending.route((to, key))) };

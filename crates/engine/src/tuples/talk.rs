@@ -87,6 +87,28 @@ impl Core {
         true
     }
 
+    /// Ends the receives that stand in queues for messages of a peer that is lost. Its sends end with the others.
+    pub(crate) fn end_tuples_of(&mut self, peer: PeerId, why: &str) {
+        let Some(tuples) = &mut self.tuples else { return };
+        if let Some(way) = tuples.ways.get_mut(&peer) {
+            way.asks = false;
+            way.held.clear();
+        }
+        let in_queues = self.requests.iter().filter_map(|(id, request)| match &request.state {
+            State::InQueue(in_queue) if in_queue.tuple.0 == peer => Some(id),
+            _ => None,
+        });
+        for id in in_queues.collect::<Vec<_>>() {
+            let Some(tuples) = &mut self.tuples else { return };
+            let Some(Request { state: State::InQueue(in_queue), .. }) = self.requests.get_mut(id) else { continue };
+            // What a message has taken ends with it.
+            if tuples.withdraw(id, in_queue) {
+                let envelope = Envelope { peer, tag: split(in_queue.tuple.1).1, len_bytes: 0 };
+                self.complete(id, Completion { envelope, outcome: Outcome::Failed(why.to_owned()) });
+            }
+        }
+    }
+
     /// A record about tuples from `peer`; false if it makes no sense.
     pub(crate) fn arrive_about_tuples(&mut self, peer: PeerId, record: Record, payload: &[u8]) -> bool {
         if self.tuples.is_none() {
