@@ -184,9 +184,9 @@ fn bench_fabric(workshop: &Workshop) -> Result<()> {
     let suites = installed("ferrovia").args(["bench", "list", "--json"]).run_successfully()?;
     let suites: Value = serde_json::from_str(&suites.stdout).with_context(|| suites.report())?;
     for test in suites["fabric"]["test"].as_array().into_iter().flatten() {
-        let usable = test["devices"].as_array().is_none_or(|devices| devices.iter().any(|device| device == "shm"));
         let named = format!("\"test\":\"fabric/{}\"", test["name"].as_str().unwrap_or_default());
         for device in ["shm", "tcp"] {
+            let usable = test["devices"].as_array().is_none_or(|devices| devices.iter().any(|one| one == device));
             let library = format!("\"library\":\"{device}\"");
             let found = finished.stdout.lines().any(|line| line.contains(&named) && line.contains(&library));
             if found != usable {
