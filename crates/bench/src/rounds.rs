@@ -19,7 +19,7 @@ use rand::seq::SliceRandom;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Most jobs of one run.
 pub const JOBS_MAX: usize = 100_000;
@@ -80,13 +80,23 @@ impl Effort {
         words
     }
 
+    /// The same for one of so many parts that are left, after so much time.
+    pub fn share(&self, spent: Duration, parts: usize) -> Self {
+        // Every part begins, however little is left.
+        let left = |seconds: f64| ((seconds - spent.as_secs_f64()) / parts as f64).max(0.001);
+        Self { budget: self.budget_s().map(left), ..self.clone() }
+    }
+
+    fn budget_s(&self) -> Option<f64> {
+        self.budget.or(self.repetitions.is_none().then_some(BUDGET_S))
+    }
+
     fn rounds_max(&self) -> u32 {
         self.repetitions.unwrap_or(ROUNDS_MAX)
     }
 
     fn is_spent(&self, began: Instant) -> bool {
-        let budget = self.budget.or(self.repetitions.is_none().then_some(BUDGET_S));
-        budget.is_some_and(|most| began.elapsed().as_secs_f64() > most)
+        self.budget_s().is_some_and(|most| began.elapsed().as_secs_f64() > most)
     }
 
     /// Whether the medians of processes of one row tell enough. Shares are certain to so many points.
@@ -321,6 +331,15 @@ mod tests {
     fn a_spent_budget_ends_it_after_every_job_had_a_turn() {
         let spent = Effort { budget: Some(1e-9), ..effort(None) };
         assert!(counted(&spent, 1).0.into_values().all(|count| count == 1));
+    }
+
+    #[test]
+    fn what_is_left_of_a_budget_is_shared() {
+        let whole = Effort { budget: Some(100.0), ..effort(None) };
+        assert_eq!(whole.share(Duration::from_secs(40), 2).budget, Some(30.0));
+        assert_eq!(whole.share(Duration::from_secs(400), 2).budget, Some(0.001));
+        assert_eq!(effort(None).share(Duration::ZERO, 3).budget, Some(200.0));
+        assert_eq!(effort(Some(5)).share(Duration::ZERO, 3).budget, None, "as often as asked, however long it takes");
     }
 
     #[test]

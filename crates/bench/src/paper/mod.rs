@@ -18,6 +18,7 @@ use anyhow::{Result, bail};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Instant;
 
 /// Which paper, and how long to measure.
 #[derive(clap::Args)]
@@ -128,12 +129,16 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 fn measured(paper: &data::Paper, devices: &[String], options: &Options) -> Result<Records> {
     let entries = paper.entries();
     let mut records = Records::default();
+    let mut suites = Vec::new();
     for level in [Level::Fabric, Level::Mpi, Level::App] {
         let suite = request::suite(level, &entries, devices)?;
-        if suite.tests.is_empty() || rounds::is_interrupted() {
-            continue;
+        if !suite.tests.is_empty() {
+            suites.push((level, suite));
         }
-        let mut words = options.words();
+    }
+    let (began, count) = (Instant::now(), suites.len());
+    for (index, (level, suite)) in suites.into_iter().enumerate().take_while(|_| !rounds::is_interrupted()) {
+        let mut words = options.words(&options.effort.share(began.elapsed(), count - index));
         records.append(match level {
             Level::Fabric => {
                 words.extend(["--device".to_owned(), devices.join(",")]);
@@ -157,9 +162,9 @@ fn measured(paper: &data::Paper, devices: &[String], options: &Options) -> Resul
 
 impl Options {
     /// The words that all levels share.
-    fn words(&self) -> Vec<String> {
+    fn words(&self, effort: &Effort) -> Vec<String> {
         let mut words = vec!["all".to_owned()];
-        words.extend(self.effort.words());
+        words.extend(effort.words());
         words.extend(["--seconds".to_owned(), self.seconds.to_string()]);
         words.extend(["--samples".to_owned(), self.samples.to_string()]);
         words.extend(self.seed.iter().flat_map(|seed| ["--seed".to_owned(), seed.to_string()]));
@@ -175,7 +180,7 @@ mod tests {
     #[test]
     fn words_for_the_other_subcommands_are_understood() {
         let options: Options = read(["miba", "--seed", "7", "--output", "x"].map(str::to_owned).to_vec()).unwrap();
-        read::<measure::Options>(options.words()).unwrap();
-        read::<fabric::Options>(options.words()).unwrap();
+        read::<measure::Options>(options.words(&options.effort)).unwrap();
+        read::<fabric::Options>(options.words(&options.effort)).unwrap();
     }
 }
