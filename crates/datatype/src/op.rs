@@ -170,10 +170,11 @@ impl Op {
     }
 
     /// True if a collective call may reduce elements of this type with the operation: a user's function takes any type,
-    /// a predefined operation only the predefined types it is defined for.
+    /// a predefined operation only the predefined types it is defined for, and those of one-sided communication none.
     pub fn supports(&self, datatype: &Datatype) -> bool {
         match &self.0 {
             Kind::User { .. } => true,
+            Kind::Predefined(PredefinedOp::Replace | PredefinedOp::NoOp) => false,
             Kind::Predefined(op) => {
                 let Some(basic) = datatype.uniform_basic() else { return false };
                 let named = datatype.is_predefined() || datatype.combiner() == Combiner::Dup;

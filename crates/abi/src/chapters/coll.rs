@@ -598,6 +598,9 @@ pub(crate) unsafe fn reduce_local(
     datatype: &Arc<Datatype>,
     op: &Op,
 ) -> Result<()> {
+    if !op.supports(datatype) {
+        return ErrorClass::Op.fail(format!("{op:?} is not defined for datatype {}", datatype.name()));
+    }
     // SAFETY: by the contract of the caller.
     let input = unsafe { SendBuf::new(inbuf, count as u64, datatype) };
     // SAFETY: as above; the two do not overlap.

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use engine::RequestId;
 
 use crate::communicator::Comm;
+use crate::error::{ErrorClass, Result};
 use crate::status::Status;
 use crate::world::{OperationKey, World};
 
@@ -162,7 +163,7 @@ impl World {
     /// What the free callback of a completed generalized request returns.
     ///
     /// MPI: §3.7.3 `MPI_Request_free`
-    pub fn free_request(&self, request: Request) -> crate::Result<()> {
+    pub fn free_request(&self, request: Request) -> Result<()> {
         match request.state {
             State::Finished(_) | State::Spent => Ok(()),
             State::Message(message) => {
@@ -179,18 +180,28 @@ impl World {
         }
     }
 
-    /// Cancels what can be; gives back a generalized request, to be told without a borrow.
-    pub(crate) fn cancel_request(&self, request: &mut Request) -> Option<Arc<Generalized>> {
+    /// Cancels a message or both of a pair; gives back a generalized request, to be told without a borrow.
+    ///
+    /// # Errors
+    /// `Request` for an operation of several processes or of partitions that is under way: it can not be cancelled.
+    pub(crate) fn cancel_request(&self, request: &mut Request) -> Result<Option<Arc<Generalized>>> {
         match &mut request.state {
             State::Message(message) => self.engine.borrow_mut().cancel(message.id),
-            State::SendReceive(pair) => pair.iter_mut().for_each(|one| drop(self.cancel_request(one))),
-            State::Persistent(persistent) => {
-                return persistent.active.as_mut().and_then(|active| self.cancel_request(active));
+            State::SendReceive(pair) => {
+                for one in pair.iter_mut() {
+                    self.cancel_request(one)?;
+                }
             }
-            State::Generalized(generalized) => return Some(Arc::clone(generalized)),
-            State::Finished(_) | State::Operation { .. } | State::Spent => {}
+            State::Persistent(persistent) => {
+                return persistent.active.as_mut().map_or(Ok(None), |active| self.cancel_request(active));
+            }
+            State::Generalized(generalized) => return Ok(Some(Arc::clone(generalized))),
+            State::Operation { .. } => {
+                return ErrorClass::Request.fail(format!("what {} has begun can not be cancelled", request.call));
+            }
+            State::Finished(_) | State::Spent => {}
         }
-        None
+        Ok(None)
     }
 
     /// Lets the engine finish a message alone.

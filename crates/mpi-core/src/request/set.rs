@@ -246,11 +246,12 @@ impl World {
     /// request still has to be completed.
     ///
     /// # Errors
-    /// What the cancel callback of a generalized request returns.
+    /// What the cancel callback of a generalized request returns; `Request` for what can not be cancelled, such as a
+    /// collective operation under way, which goes on.
     ///
     /// MPI: §3.8.4 `MPI_Cancel`
     pub fn cancel(&self, set: &impl RequestSet) -> Result<()> {
-        let generalized = set.with(0, |request| self.cancel_request(request)).flatten();
+        let generalized = set.with(0, |request| self.cancel_request(request)).transpose()?.flatten();
         self.wake_sleepers();
         generalized.map_or(Ok(()), |generalized| generalized.cancel())
     }
