@@ -104,12 +104,12 @@ impl Shared {
                         let _ = futex::wait(self.doorbell.futex_word(), flags, ticket.rings(), None);
                     }
                     self.doorbell.withdraw();
-                    // A counter that is full is readable already.
-                    let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
                     task = self.task();
                     if matches!(*task, Task::Watch(_)) {
                         *task = Task::Nothing;
                     }
+                    // Last: whoever sees it may ask for the next watch at once. A counter that is full is readable already.
+                    let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
                 }
             }
         }
@@ -119,8 +119,26 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use lockfree::{Barrier, SharedMemory};
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
     use super::*;
+
+    /// Longer than any machine keeps a runnable thread waiting.
+    const LOST: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
+
+    #[test]
+    fn whoever_watches_again_at_once_hears_the_next_ring() {
+        let doorbell = Doorbell::new(SharedMemory::private(Doorbell::FOOTPRINT), Barrier::Own);
+        let mut sleeper = Sleeper::new(doorbell.clone()).expect("a bell");
+        for round in 0..20_000 {
+            sleeper.watch().expect("a thread");
+            crate::shm::wakeup::ring(&doorbell);
+            let bell = sleeper.descriptor();
+            let count = poll(&mut [PollFd::new(&bell, PollFlags::IN)], Some(&LOST)).expect("a descriptor");
+            assert_eq!(count, 1, "round {round}: nobody watched");
+            sleeper.forget();
+        }
+    }
 
     #[test]
     fn the_thread_takes_no_signals() {
