@@ -16,8 +16,6 @@ use fabric::Wakeup;
 
 /// Longest sleep before a waiting thread looks for itself.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
-/// Longest nap of a thread that does not wait but asks again and again.
-const NAP_MAX: Duration = Duration::from_micros(100);
 /// Nanoseconds of a yield that are dear: more than it takes to go round among some processes that only look and yield.
 const DEAR_YIELD_NS: u64 = 50_000;
 /// So many times as long as a dear yield took, none is tried.
@@ -120,11 +118,6 @@ impl Waiter {
     /// Sleeps until woken, at most a second, and withdraws.
     pub fn sleep(&self, ticket: Ticket) {
         self.wakeup.sleep(ticket, SLEEP_MAX);
-    }
-
-    /// Sleeps for a moment, less if woken, and withdraws.
-    pub fn nap(&self, ticket: Ticket) {
-        self.wakeup.sleep(ticket, NAP_MAX);
     }
 
     /// Another thread of this process completed something: wakes the sleepers.

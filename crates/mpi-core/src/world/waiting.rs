@@ -44,17 +44,9 @@ impl World {
         }
         let count = self.fruitless_count.get().saturating_add(1);
         self.fruitless_count.set(count);
-        if count <= self.waiter.policy().spin_count {
-            return;
-        }
-        if !self.waiter.is_crowded() {
-            return self.pause(|| self.waiter.rest());
-        }
-        let ticket = self.waiter.announce();
-        if self.progress() {
-            self.waiter.withdraw(ticket);
-        } else {
-            self.pause(|| self.waiter.nap(ticket));
+        // Not a sleep, even where yields are dear: many programs ask in passing and have other work to do.
+        if count > self.waiter.policy().spin_count {
+            self.pause(|| self.waiter.rest());
         }
     }
 
