@@ -36,6 +36,10 @@ pub struct Config {
     pub channel_min_bytes: usize,
     /// And does not grow beyond this, in bytes.
     pub channel_max_bytes: usize,
+    /// Length of a Veloblock whose records are mostly long, in bytes.
+    pub channel_long_bytes: usize,
+    /// How much longer than in the beginning the Veloblocks into a process may be, in bytes all together.
+    pub channel_memory_bytes: usize,
     /// Longest message sent eagerly, in bytes; longer ones go by rendezvous.
     pub eager_max_bytes: usize,
     /// Unexpected data a process holds before its senders are held back, in bytes.
@@ -99,6 +103,8 @@ impl Default for Config {
             channel_bytes: 64 << 10,
             channel_min_bytes: 16 << 10,
             channel_max_bytes: 256 << 10,
+            channel_long_bytes: 2 << 20,
+            channel_memory_bytes: 16 << 20,
             eager_max_bytes: 16 << 10,
             unexpected_max_bytes: 64 << 20,
             large_copy: LargeCopy::Both,
@@ -270,6 +276,27 @@ pub const VARIABLES: &[Variable] = &[
             Some(())
         },
         show: |config| config.channel_max_bytes.to_string(),
+    },
+    Variable {
+        name: "FERROVIA_CHANNEL_LONG",
+        values: "bytes, 8K to 4M",
+        help: "Size of a Veloblock whose records are mostly of 2 KiB and more: beyond the caches next to a core, which \
+               makes ordinary stores worth a trial. No longer than FERROVIA_CHANNEL: none.",
+        set: |config, text| {
+            config.channel_long_bytes = bytes(text).filter(|n| (8 << 10..=4 << 20).contains(n))?;
+            Some(())
+        },
+        show: |config| config.channel_long_bytes.to_string(),
+    },
+    Variable {
+        name: "FERROVIA_CHANNEL_MEMORY",
+        values: "bytes",
+        help: "How much longer than FERROVIA_CHANNEL the Veloblocks into a process may be, all together.",
+        set: |config, text| {
+            config.channel_memory_bytes = bytes(text)?;
+            Some(())
+        },
+        show: |config| config.channel_memory_bytes.to_string(),
     },
     Variable {
         name: "FERROVIA_CHANNEL",

@@ -170,6 +170,39 @@ fn a_process_grants_as_many_channels_as_it_may() {
     }
 }
 
+/// Long messages get long blocks, as far as a process may spend memory; short ones give that back.
+#[test]
+fn blocks_are_long_while_messages_are() {
+    for (channel_memory_bytes, longest) in [(3 << 20, 2 << 20), (0, 64 << 10)] {
+        let mut world = World::new(3, &Config { channel_memory_bytes, ..Config::default() });
+        for _ in 0..1500 {
+            world.send(1, 0);
+            world.send(2, 0);
+            world.take_all();
+        }
+        let stats = world.stats(0);
+        assert!(stats.channel_bytes >= longest, "{stats:?}");
+        assert!(stats.channel_bytes <= longest + (64 << 10), "the second is not granted: {stats:?}");
+
+        let mut buf = RecvBuf::from_owned(vec![0; 40].into());
+        for number in 0..3 * (2 << 20) / 64u32 {
+            let from = 1 + number % 2;
+            let send = SendBuf::from_owned(vec![number as u8; 40].into());
+            while !world.engines[from as usize].try_send(0, CONTEXT, 2, &send) {
+                world.turn(1);
+            }
+            let window = buf.slice(0, 40);
+            let request = world.engines[0].recv(Source::Peer(from), CONTEXT, TagPattern::Exact(2), window).expect("it");
+            while !world.engines[0].is_complete(request) {
+                world.turn(1);
+            }
+            world.engines[0].take(request);
+            assert_eq!(buf.as_contiguous().expect("in one piece"), [number as u8; 40]);
+        }
+        assert!(world.stats(0).channel_bytes <= 128 << 10, "{:?}", world.stats(0));
+    }
+}
+
 /// Channels that are not used go, those in need take their places, and nothing is lost or overtaken on the way.
 #[test]
 fn unused_channels_are_given_up_and_made_again() {

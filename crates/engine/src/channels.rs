@@ -129,7 +129,7 @@ impl Core {
     pub(crate) fn retire_channel(&mut self, peer: PeerId, ours: &Announcements) {
         let area = MappedArea::Channel { from: PeerIndex(peer), to: PeerIndex(self.me) };
         if let Some(memory) = self.context.mapped(area) {
-            let cleared_from = self.context.give_back(area).unwrap_or(memory.len_bytes());
+            let cleared_from = self.context.give_back(area, 0).unwrap_or(memory.len_bytes());
             retire(&memory, cleared_from);
             self.stats.channels_retired += 1;
         }
@@ -143,6 +143,10 @@ impl Core {
     #[inline(never)]
     pub(crate) fn return_credits<R: RecordReceiver>(&mut self, peer: PeerId, channel: &mut R) {
         let link = self.peers.get_mut(peer as usize).and_then(Option::as_deref_mut).map(|peer| &mut peer.link);
+        if let Some(from) = channel.take_spare() {
+            let area = MappedArea::Channel { from: PeerIndex(peer), to: PeerIndex(self.me) };
+            self.context.give_back(area, from);
+        }
         let carried = channel.return_credits(link.as_ref().is_some_and(|link| link.can_carry_credits()));
         if let Some(link) = link {
             link.carry_credits(carried);

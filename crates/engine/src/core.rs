@@ -7,7 +7,7 @@ use base::config::{DatatypeSettings, FastPath};
 use base::{Config, Slab, SlabKey};
 use datatype::{RecvBuf, SendBuf};
 use fabric::{Access, LocalMemory, MappedArea, MappedPeers, Wakeup};
-use lockfree::Announcements;
+use lockfree::{Announcements, Stores};
 use protocol::fastpath::Geometry;
 use protocol::registration::RegistrationCache;
 use protocol::wire::{self, Message};
@@ -157,8 +157,8 @@ impl Engine {
         let announcements = Announcements::new(announcements, announced_places(size));
         let mailbox = context.mapped(MappedArea::Mailbox { owner: me });
         let geometry = Geometry::new(config);
-        let polled_min = config.channels_polled_min as usize;
-        let inbound = Inbound::new(geometry, polled_min, (me.0, size), announcements, mailbox);
+        let limits = (config.channels_polled_min as usize, config.channel_memory_bytes);
+        let inbound = Inbound::new(geometry, limits, (me.0, size), announcements, mailbox);
         let waiter = Arc::new(Waiter::new(wakeup, policy));
         let core = Core {
             me: me.0,
@@ -650,7 +650,7 @@ impl Core {
                 may && port.push(to, record, len, |space| pack_all(&send.buf, 0, space))
             }
             None => {
-                let fill = |space: &mut [u8]| write_all(&send.buf, 0, space);
+                let fill = |space: &mut [u8], stores| write_all(&send.buf, 0, space, stores);
                 if first { peer.link.push_first(record, len, fill) } else { peer.link.try_push(record, len, fill) }
             }
         };
@@ -693,7 +693,7 @@ impl Core {
             return;
         }
         let payload = control.payload();
-        if self.push(to, control.record, payload.len(), false, |space, _| space.copy_from_slice(payload)) {
+        if self.push(to, control.record, payload.len(), false, |space| space.copy_from_slice(payload)) {
             return;
         }
         if let Some(Some(peer)) = self.peers.get_mut(to as usize) {
@@ -711,25 +711,25 @@ impl Core {
     }
 }
 
-/// Fills `space` with the bytes of `buf` from `offset` on.
+/// Fills `space`, which another processor reads next, with the bytes of `buf` from `offset` on.
 #[inline]
-pub(crate) fn write_all(buf: &SendBuf, offset: u64, space: &mut [u8]) {
+pub(crate) fn write_all(buf: &SendBuf, offset: u64, space: &mut [u8], stores: Stores) {
     match buf.as_contiguous() {
-        Some(bytes) => lockfree::copy_to_shared(space, &bytes[offset as usize..offset as usize + space.len()]),
-        None => pack_to_shared(buf, offset, space),
+        Some(bytes) => stores.copy(space, &bytes[offset as usize..offset as usize + space.len()]),
+        None => pack_to_shared(buf, offset, space, stores),
     }
 }
 
 /// Packs into the first-level cache first: the loops that gather write short pieces, and memory that another core reads
 /// next should be written in whole lines.
 #[inline(never)]
-fn pack_to_shared(buf: &SendBuf, offset: u64, space: &mut [u8]) {
+fn pack_to_shared(buf: &SendBuf, offset: u64, space: &mut [u8], stores: Stores) {
     let mut near = [0; PACK_BYTES];
     let mut done = offset;
     for part in space.chunks_mut(PACK_BYTES) {
         let packed = buf.pack_at(done, &mut near[..part.len()]);
         debug_assert_eq!(packed, part.len());
-        lockfree::copy_to_shared(part, &near[..part.len()]);
+        stores.copy(part, &near[..part.len()]);
         done += part.len() as u64;
     }
 }

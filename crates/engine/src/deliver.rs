@@ -408,7 +408,7 @@ impl Core {
             return false;
         } else {
             let mut data = vec![0; buf.len_bytes() as usize].into_boxed_slice();
-            crate::core::write_all(buf, 0, &mut data);
+            crate::core::pack_all(buf, 0, &mut data);
             self.store(context, Unexpected { envelope, content: Content::Eager { data, acknowledge: None } });
         }
         self.stats.self_sent += 1;

@@ -2,7 +2,7 @@
 
 use datatype::SendBuf;
 use fabric::PeerIndex;
-use lockfree::Record;
+use lockfree::{Record, STREAMING_MIN_BYTES, Stores};
 use protocol::fastpath::{COLD, HOLD_BACK};
 use protocol::wire;
 
@@ -25,7 +25,15 @@ impl Core {
             && let Peer { link, traffic, .. } = &mut **peer
             && let Some(block) = link.hot()
         {
-            if block.hint() & HOLD_BACK != 0 || !block.push(record, len, |space| write_all(buf, 0, space)) {
+            if block.hint() & HOLD_BACK != 0 {
+                return false;
+            }
+            let pushed = if len < STREAMING_MIN_BYTES {
+                block.push(record, len, |space| write_all(buf, 0, space, Stores::Streaming))
+            } else {
+                block.push_long(record, len, |space, stores| write_all(buf, 0, space, stores))
+            };
+            if !pushed {
                 return false;
             }
             traffic.count_eager(len as u64);
@@ -49,7 +57,7 @@ impl Core {
         }
         if peer.link.holds_back_eager()
             || len > peer.link.payload_max_bytes()
-            || !peer.link.try_push(record, len, |space| write_all(buf, 0, space))
+            || !peer.link.try_push(record, len, |space, stores| write_all(buf, 0, space, stores))
         {
             return false;
         }
@@ -83,25 +91,25 @@ impl Core {
     }
 
     /// Sends a record now if there is room and, unless it stands `first` in the queue, nothing waits before it. `fill`
-    /// writes the payload; it is told whether another processor reads it there.
+    /// writes the payload, which is short.
     pub(crate) fn push(
         &mut self,
         to: PeerId,
         record: Record,
         len_bytes: usize,
         first: bool,
-        fill: impl FnOnce(&mut [u8], bool),
+        fill: impl FnOnce(&mut [u8]),
     ) -> bool {
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
         if let Some(port) = self.port.as_mut().filter(|_| peer.link.is_port()) {
             let may = first || peer.link.is_clear();
-            let pushed = may && port.push(to, record, len_bytes, |space| fill(space, false));
+            let pushed = may && port.push(to, record, len_bytes, fill);
             if pushed && first {
                 peer.link.skip_first();
             }
             return pushed;
         }
-        let fill = |space: &mut [u8]| fill(space, true);
+        let fill = |space: &mut [u8], _| fill(space);
         let pushed = if first {
             peer.link.push_first(record, len_bytes, fill)
         } else {

@@ -13,7 +13,7 @@
 use fabric::MappedArea;
 use fabric::{PeerIndex, SharedMemory};
 use lockfree::fastpath::RecordReceiver;
-use lockfree::{Announcements, BlockReceiver, MailboxReceiver};
+use lockfree::{Allowance, Announcements, BlockReceiver, MailboxReceiver};
 use protocol::fastpath::{COLD, Geometry, HOLD_BACK, OtherReceiver, Receiver};
 
 use crate::core::Core;
@@ -164,6 +164,8 @@ pub(crate) struct Inbound {
     me: PeerId,
     size: u32,
     announcements: Announcements,
+    /// How much longer all blocks may be than in the beginning.
+    allowance: Allowance,
     blocks: Polls<BlockReceiver>,
     others: Polls<OtherReceiver>,
     mailbox: Option<Mailbox>,
@@ -178,7 +180,7 @@ pub(crate) struct Inbound {
 impl Inbound {
     pub(crate) fn new(
         geometry: Geometry,
-        polled_min: usize,
+        (polled_min, allowance_bytes): (usize, usize),
         (me, size): (PeerId, u32),
         announcements: Announcements,
         mailbox: Option<SharedMemory>,
@@ -192,7 +194,21 @@ impl Inbound {
         let is_mixed = mailbox.is_some();
         let met = vec![0; (size as usize).div_ceil(64)];
         let (blocks, others) = (Polls::new(), Polls::new());
-        Self { geometry, polled_min, me, size, announcements, blocks, others, mailbox, is_mixed, met, hint: 0 }
+        let allowance = Allowance::new(allowance_bytes as u64);
+        Self {
+            geometry,
+            polled_min,
+            me,
+            size,
+            announcements,
+            allowance,
+            blocks,
+            others,
+            mailbox,
+            is_mixed,
+            met,
+            hint: 0,
+        }
     }
 
     /// Takes in what has arrived; true if anything moved.
@@ -257,7 +273,7 @@ impl Inbound {
     fn discover(&mut self, core: &Core, peer: PeerId) {
         self.met[peer as usize / 64] |= 1 << (peer % 64);
         let area = MappedArea::Channel { from: PeerIndex(peer), to: PeerIndex(self.me) };
-        match core.context.mapped(area).and_then(|memory| self.geometry.receiver(memory)) {
+        match core.context.mapped(area).and_then(|memory| self.geometry.receiver(memory, &self.allowance)) {
             Some(Receiver::Block(channel)) => self.blocks.add(peer, channel, self.hint),
             Some(Receiver::Other(channel)) => {
                 self.others.add(peer, channel, self.hint);

@@ -136,7 +136,7 @@ impl Core {
                 None => return moved,
                 Some(Outgoing::Control(control)) => {
                     let payload = control.payload();
-                    self.push(to, control.record, payload.len(), true, |space, _| space.copy_from_slice(payload))
+                    self.push(to, control.record, payload.len(), true, |space| space.copy_from_slice(payload))
                 }
                 Some(Outgoing::Eager(request)) => {
                     let id = SlabKey::from_bits(request);
@@ -192,7 +192,9 @@ impl Core {
                     peer.link.is_clear()
                         && port.push(stream.to, record, len as usize, |space| pack_all(&send.buf, stream.next, space))
                 }
-                None => peer.link.try_push(record, len as usize, |space| write_all(&send.buf, stream.next, space)),
+                None => peer.link.try_push(record, len as usize, |space, stores| {
+                    write_all(&send.buf, stream.next, space, stores);
+                }),
             };
             if !pushed {
                 break;

@@ -130,10 +130,10 @@ pub trait MappedPeers: Send {
     /// The part of a peer's memory that it keeps for a purpose (a channel, a cell …).
     fn mapped(&self, area: MappedArea) -> Option<SharedMemory>;
 
-    /// Gives memory of this process's own `area` back to the system. From the offset that is returned on it reads 0;
-    /// `None` if nothing was given back.
-    fn give_back(&self, area: MappedArea) -> Option<usize> {
-        let _ = area;
+    /// Gives memory of this process's own `area` from `offset` on back to the system. From the offset that is returned on
+    /// it reads 0; `None` if nothing was given back.
+    fn give_back(&self, area: MappedArea, offset: usize) -> Option<usize> {
+        let _ = (area, offset);
         None
     }
 

@@ -23,12 +23,20 @@
 //! record and sends nothing until the receiver has consumed everything and answered in the control line; then both
 //! begin at the new end. A sender that never had more than a quarter outstanding asks for less.
 //!
+//! A sender whose records are mostly *long* (2 KiB and more) asks for a block that is longer than the caches next to the
+//! cores: there ordinary stores can be the faster ones (see [`crate::pace`]). The receiver grants such lengths as far as its
+//! [`Allowance`] goes, and a block is as short as in the beginning again when its records are.
+//!
 //! Cost of a message up to 40 bytes: one cache-line transfer. Memory: the block and one control line.
 
-use base::sync::Ordering;
+use std::sync::Arc;
+use std::time::Instant;
+
+use base::sync::{AtomicU64, Ordering};
 
 use crate::fastpath::{CONSUMED, CONTROL_BYTES, HINT, RecordReceiver, RecordSender, Returns, begun, newer};
-use crate::{CACHE_LINE_BYTES, SharedMemory};
+use crate::pace::Pace;
+use crate::{CACHE_LINE_BYTES, STREAMING_MIN_BYTES, SharedMemory, Stores};
 
 const HEADER_BYTES: usize = 24;
 /// How far ahead of itself a sender asks for the line it will write: a line that the receiver has read has to be taken
@@ -85,7 +93,7 @@ pub struct BlockSender {
     consumed: u64,
     /// The flag of the line after the arrival position is 0 already.
     cleared_ahead: bool,
-    traffic: Traffic,
+    traffic: Box<Traffic>,
 }
 
 /// The receiving end.
@@ -94,6 +102,40 @@ pub struct BlockReceiver {
     lines: usize,
     position: usize,
     returns: Returns,
+    first_lines: usize,
+    allowance: Allowance,
+    /// Memory from this offset on is not used any more, and its owner has not heard of that.
+    spare_from: Option<usize>,
+}
+
+/// How much longer than in the beginning the blocks that share this may be, in bytes all together.
+#[derive(Clone)]
+pub struct Allowance(Arc<AtomicU64>);
+
+impl Allowance {
+    /// Of so many bytes.
+    pub fn new(bytes: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(bytes)))
+    }
+
+    /// Bytes that are left.
+    pub fn left_bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// A block that had `from` lines more than in the beginning gets `to`; false if there is not enough left.
+    fn change(&self, from: usize, to: usize) -> bool {
+        let [from, to] = [from, to].map(|lines| (lines * CACHE_LINE_BYTES) as u64);
+        let mut left = self.left_bytes();
+        // Relaxed: a count, which orders nothing.
+        while let Some(rest) = (left + from).checked_sub(to) {
+            match self.0.compare_exchange_weak(left, rest, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => left = now,
+            }
+        }
+        false
+    }
 }
 
 /// Within which lengths a block follows its traffic, in bytes.
@@ -101,14 +143,16 @@ pub struct BlockReceiver {
 pub struct Bounds {
     /// It does not shrink below this.
     pub min_bytes: usize,
-    /// It does not grow beyond this, nor beyond its memory.
+    /// It does not grow beyond this, nor beyond its memory, because it is full.
     pub max_bytes: usize,
+    /// Its length while its records are long; shorter than it was in the beginning for none of its own.
+    pub long_bytes: usize,
 }
 
 /// Laps after which the length of a block is thought over.
 const LAPS_WATCHED: u16 = 8;
-/// Of these, how many must have been refused something for it to grow.
-const LAPS_REFUSED: u16 = 4;
+/// At most, after lengths could not be granted or were not needed for long.
+const LAPS_WATCHED_MAX: u16 = 1024;
 
 /// What a sender knows of its traffic; touched once per lap, and when there is no room.
 struct Traffic {
@@ -128,6 +172,16 @@ struct Traffic {
     lap_refused: bool,
     laps: u16,
     refused_laps: u16,
+    /// Of these laps, how many were mostly long records.
+    long_laps: u16,
+    /// Laps after which all this is thought over.
+    laps_watched: u16,
+    /// Lines of long records in this lap.
+    lap_long_lines: u32,
+    /// The length in the beginning, and that for long records.
+    first_lines: u32,
+    long_lines: u32,
+    pace: Pace,
 }
 
 /// Offset of the line that is `position` lines from the end of the block.
@@ -148,7 +202,8 @@ impl BlockSender {
     /// If `memory` is shorter than [`BlockSender::footprint`] or the block is shorter than 16 lines.
     pub fn new(memory: SharedMemory, block_bytes: usize) -> Self {
         check_geometry(&memory, block_bytes);
-        Self::resizable(memory, block_bytes, Bounds { min_bytes: block_bytes, max_bytes: block_bytes })
+        let bounds = Bounds { min_bytes: block_bytes, max_bytes: block_bytes, long_bytes: 0 };
+        Self::resizable(memory, block_bytes, bounds)
     }
 
     /// As [`BlockSender::new`], of a block that follows its traffic.
@@ -163,6 +218,12 @@ impl BlockSender {
         let traffic = Traffic {
             min_lines: (bounds.min_bytes / CACHE_LINE_BYTES).clamp(LINES_MIN, lines) as u32,
             max_lines: (bounds.max_bytes / CACHE_LINE_BYTES).clamp(lines, room) as u32,
+            long_lines: (bounds.long_bytes / CACHE_LINE_BYTES).clamp(lines, room) as u32,
+            first_lines: lines as u32,
+            long_laps: 0,
+            laps_watched: LAPS_WATCHED,
+            lap_long_lines: 0,
+            pace: Pace::default(),
             peak_lines: 0,
             asked_lines: 0,
             asked_at: 0,
@@ -173,12 +234,18 @@ impl BlockSender {
             refused_laps: 0,
         };
         let count = begun(memory.word(CONSUMED).load(Ordering::Relaxed));
+        let traffic = Box::new(traffic);
         Self { memory, lines, position: 0, produced: count, consumed: count, cleared_ahead: true, traffic }
     }
 
     /// Longest payload a record may have, in bytes; the block grows for it.
     pub fn payload_max_bytes(&self) -> usize {
         payload_max_bytes(self.traffic.max_lines as usize * CACHE_LINE_BYTES)
+    }
+
+    /// Longest payload in a block as long as it was in the beginning, in bytes.
+    pub fn first_payload_max_bytes(&self) -> usize {
+        payload_max_bytes(self.traffic.first_lines as usize * CACHE_LINE_BYTES)
     }
 
     /// Bytes of the block now.
@@ -238,6 +305,34 @@ impl BlockSender {
         true
     }
 
+    /// As [`BlockSender::push`], for a record of at least [`STREAMING_MIN_BYTES`]; `fill` is told with which stores to
+    /// write.
+    ///
+    /// # Panics
+    /// As [`BlockSender::push`].
+    #[inline]
+    pub fn push_long(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8], Stores)) -> bool {
+        debug_assert!(len_bytes >= STREAMING_MIN_BYTES);
+        let (stores, timed) = (self.traffic.pace.stores(), self.traffic.pace.wants_sample());
+        let mut ns = 0;
+        let pushed = self.push(record, len_bytes, |space| {
+            if timed {
+                let start = Instant::now();
+                fill(space, stores);
+                ns = start.elapsed().as_nanos() as u64;
+            } else {
+                fill(space, stores);
+            }
+        });
+        if pushed {
+            self.traffic.lap_long_lines += lines_of(len_bytes) as u32;
+            if timed {
+                self.traffic.pace.note(len_bytes, ns);
+            }
+        }
+        pushed
+    }
+
     /// What the receiver asked of this sender (see [`BlockReceiver::set_hint`]).
     #[inline]
     pub fn hint(&self) -> u64 {
@@ -277,26 +372,11 @@ impl BlockSender {
     fn turn(&mut self) -> bool {
         self.consumed = newer(self.consumed, self.produced, self.memory.word(CONSUMED).load(Ordering::Acquire));
         let outstanding = (self.produced - self.consumed) as u32;
-        let Traffic { min_lines, max_lines, .. } = self.traffic;
-        let traffic = &mut self.traffic;
-        traffic.laps += 1;
-        traffic.refused_laps += u16::from(std::mem::take(&mut traffic.lap_refused));
-        traffic.peak_lines = traffic.peak_lines.max(outstanding);
-        if traffic.laps == LAPS_WATCHED {
-            let (refused_laps, peak_lines) = (traffic.refused_laps, traffic.peak_lines);
-            (traffic.laps, traffic.refused_laps, traffic.peak_lines) = (0, 0, 0);
-            let lines = self.lines as u32;
-            let wanted = if refused_laps >= LAPS_REFUSED {
-                longer(lines).min(max_lines)
-            } else if refused_laps == 0 && peak_lines <= lines / 8 * 3 {
-                shorter(lines).max(min_lines)
-            } else {
-                lines
-            };
-            if wanted != lines {
-                self.ask_for(wanted);
-                return false;
-            }
+        let lines = self.lines as u32;
+        let wanted = self.traffic.turn(lines, outstanding);
+        if wanted != lines {
+            self.ask_for(wanted);
+            return false;
         }
         self.wrap();
         true
@@ -344,10 +424,16 @@ impl BlockSender {
             return;
         }
         self.traffic.resized = self.traffic.resized.wrapping_add(1);
-        self.traffic.asked_lines = 0;
-        if (LINES_MIN..=self.traffic.max_lines as usize).contains(&lines) && lines.is_multiple_of(4) {
+        let traffic = &mut *self.traffic;
+        if lines < traffic.asked_lines as usize {
+            // There is no more memory for this now.
+            traffic.laps_watched = (traffic.laps_watched * 4).min(LAPS_WATCHED_MAX);
+        }
+        if (LINES_MIN..=lines_that_fit(&self.memory)).contains(&lines) && lines.is_multiple_of(4) {
             self.lines = lines;
         }
+        traffic.pace = Pace::default();
+        self.traffic.asked_lines = 0;
         // All of it was consumed. The count goes on, so that a credit under way can not be taken for a newer one.
         (self.produced, self.consumed) = (self.traffic.asked_at, self.traffic.asked_at);
         (self.position, self.cleared_ahead) = (0, false);
@@ -384,7 +470,14 @@ impl BlockReceiver {
         check_geometry(&memory, block_bytes);
         let lines = block_bytes / CACHE_LINE_BYTES;
         let returns = Returns::new(lines, memory.word(CONSUMED).load(Ordering::Relaxed));
-        Self { memory, lines, position: 0, returns }
+        let allowance = Allowance::new(u64::MAX / 2);
+        Self { memory, lines, position: 0, returns, first_lines: lines, allowance, spare_from: None }
+    }
+
+    /// The receiver as it is, that grows only as far as `allowance` goes.
+    pub fn within(mut self, allowance: Allowance) -> Self {
+        self.allowance = allowance;
+        self
     }
 
     /// Bytes of the block now.
@@ -445,7 +538,16 @@ impl BlockReceiver {
     #[cold]
     #[inline(never)]
     fn resize(&mut self, wanted: usize) {
-        self.lines = wanted.clamp(LINES_MIN, lines_that_fit(&self.memory)) & !3;
+        let before = self.lines;
+        let wanted = wanted.clamp(LINES_MIN, lines_that_fit(&self.memory)) & !3;
+        let beyond_first = |lines: usize| lines.saturating_sub(self.first_lines);
+        self.lines = match self.allowance.change(beyond_first(before), beyond_first(wanted)) {
+            true => wanted,
+            false => before.max(self.first_lines),
+        };
+        if self.lines < before {
+            self.spare_from = Some(CONTROL_BYTES + self.lines * CACHE_LINE_BYTES);
+        }
         self.position = 0;
         self.returns = Returns::at_once(self.lines, self.returns.consumed);
         self.memory.word(CONSUMED).store(self.returns.consumed, Ordering::Relaxed);
@@ -470,6 +572,45 @@ impl BlockReceiver {
     /// Leaves a word for the sender to see before it sends.
     pub fn set_hint(&self, hint: u64) {
         self.memory.word(HINT).store(hint, Ordering::Relaxed);
+    }
+}
+
+impl Drop for BlockReceiver {
+    fn drop(&mut self) {
+        self.allowance.change(self.lines.saturating_sub(self.first_lines), 0);
+    }
+}
+
+impl Traffic {
+    /// A lap of a block of `lines` is over, of which `outstanding` are not consumed; how long it should be now.
+    fn turn(&mut self, lines: u32, outstanding: u32) -> u32 {
+        self.pace.turn();
+        let long = std::mem::take(&mut self.lap_long_lines);
+        self.laps += 1;
+        self.refused_laps += u16::from(std::mem::take(&mut self.lap_refused));
+        self.long_laps += u16::from(long >= lines / 2);
+        self.peak_lines = self.peak_lines.max(outstanding);
+        if lines > self.max_lines && long < lines / 8 {
+            // It is as long as this for long records, and there are none.
+            (self.laps, self.refused_laps, self.long_laps, self.peak_lines) = (0, 0, 0, 0);
+            // Should they come again, that is thought over for longer: memory given back has to be touched anew.
+            self.laps_watched = (self.laps_watched * 2).min(LAPS_WATCHED_MAX);
+            return self.first_lines.max(self.min_lines);
+        }
+        if self.laps < self.laps_watched {
+            return lines;
+        }
+        let (refused_laps, long_laps, peak_lines) = (self.refused_laps, self.long_laps, self.peak_lines);
+        (self.laps, self.refused_laps, self.long_laps, self.peak_lines) = (0, 0, 0, 0);
+        if long_laps / 3 >= self.laps_watched / 4 {
+            self.long_lines.max(lines)
+        } else if refused_laps >= self.laps_watched / 2 {
+            longer(lines).min(self.max_lines).max(lines)
+        } else if refused_laps == 0 && long_laps == 0 && peak_lines <= lines / 8 * 3 {
+            shorter(lines).max(self.min_lines)
+        } else {
+            lines
+        }
     }
 }
 
@@ -520,6 +661,10 @@ impl RecordReceiver for BlockReceiver {
     fn consumed(&self) -> u64 {
         self.returns.consumed
     }
+
+    fn take_spare(&mut self) -> Option<usize> {
+        self.spare_from.take()
+    }
 }
 
 /// The next longer length: 16, 24, 32, 48, 64, 96 … KiB, in lines.
@@ -545,164 +690,4 @@ fn check_geometry(memory: &SharedMemory, block_bytes: usize) {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use std::collections::VecDeque;
-
-    fn pair(block_bytes: usize) -> (BlockSender, BlockReceiver) {
-        let memory = SharedMemory::private(BlockSender::footprint(block_bytes));
-        (BlockSender::new(memory.clone(), block_bytes), BlockReceiver::new(memory, block_bytes))
-    }
-
-    /// A small generator of numbers; the seed is printed when something fails.
-    struct Random(u64);
-    impl Random {
-        fn below(&mut self, limit: usize) -> usize {
-            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (self.0 >> 33) as usize % limit
-        }
-    }
-
-    #[test]
-    fn records_arrive_whole_in_order_and_nothing_else_does() {
-        for seed in 0..200 {
-            let (mut sender, mut receiver) = pair(1024 << (seed % 3));
-            let mut random = Random(seed);
-            let mut sent: VecDeque<(Record, Vec<u8>)> = VecDeque::new();
-            let mut number = 0u32;
-            for _ in 0..2000 {
-                if random.below(2) == 0 {
-                    let len = random.below(sender.payload_max_bytes() + 1);
-                    // Payload that looks like flags, to catch a stale one being taken for an arrival.
-                    let payload = vec![0xff; len];
-                    let record = Record { kind: 1 + (number % 200) as u8, short: number & 0xffffff, long: 1 << 100 };
-                    let pushed = sender.push(record, len, |space| space.copy_from_slice(&payload));
-                    assert!(pushed || !sent.is_empty(), "seed {seed}: an empty block has room");
-                    if pushed {
-                        sent.push_back((record, payload));
-                        number += 1;
-                    }
-                } else {
-                    let expected = sent.front().cloned();
-                    let mut got = None;
-                    receiver.pop(|record, payload| got = Some((record, payload.to_vec())));
-                    assert_eq!(got, expected, "seed {seed}");
-                    sent.pop_front();
-                    receiver.return_credits(false);
-                }
-            }
-            assert!(number > 100, "seed {seed}: the channel moved on");
-        }
-    }
-
-    #[test]
-    fn a_full_block_says_so_and_recovers() {
-        let (mut sender, mut receiver) = pair(1024);
-        let mut count = 0;
-        while sender.push(Record { kind: 1, ..Record::default() }, 8, |_| ()) {
-            count += 1;
-        }
-        assert_eq!(count, 15, "one line stays free for the next arrival");
-        for _ in 0..count {
-            assert!(receiver.pop(|_, _| ()));
-            receiver.return_credits(false);
-        }
-        assert!(!receiver.pop(|_, _| ()));
-        assert!(sender.push(Record { kind: 1, ..Record::default() }, 8, |_| ()));
-    }
-
-    #[test]
-    fn a_length_beyond_the_block_is_refused() {
-        let memory = SharedMemory::private(BlockSender::footprint(1024));
-        let mut receiver = BlockReceiver::new(memory.clone(), 1024);
-        memory.word(CONTROL_BYTES + 1024 - 8).store(1 << 56 | 0xffff_ffff, Ordering::Release);
-        assert!(!receiver.pop(|_, _| panic!("nothing valid arrived")));
-    }
-
-    /// Sends bursts of `burst` records of `len` bytes, each taken before the next; how long the block is in the end.
-    fn length_after(bursts: usize, burst: usize, len: usize) -> usize {
-        let memory = SharedMemory::private(BlockSender::footprint(256 << 10));
-        let bounds = Bounds { min_bytes: 16 << 10, max_bytes: 256 << 10 };
-        let mut sender = BlockSender::resizable(memory.clone(), 32 << 10, bounds);
-        let mut receiver = BlockReceiver::new(memory, 32 << 10);
-        for _ in 0..bursts {
-            let (mut sent, mut got) = (0, 0);
-            while got < burst {
-                while sent < burst && sender.push(Record { kind: 1, ..Record::default() }, len, |_| ()) {
-                    sent += 1;
-                }
-                while receiver.pop(|_, _| got += 1) {
-                    if receiver.credits_due() {
-                        receiver.return_credits(false);
-                    }
-                }
-                if receiver.credits_due() {
-                    receiver.return_credits(false);
-                }
-            }
-        }
-        assert_eq!(sender.block_bytes(), receiver.block_bytes());
-        sender.block_bytes()
-    }
-
-    #[test]
-    fn a_block_is_as_long_as_its_traffic_needs() {
-        assert_eq!(length_after(2000, 1, 40), 32 << 10, "too little was sent to tell");
-        assert_eq!(length_after(20_000, 1, 40), 16 << 10, "one at a time needs no more than the least");
-        assert_eq!(length_after(200, 2000, 40), 192 << 10, "bursts of 2000 lines: 128 KiB would refuse some");
-        assert_eq!(length_after(200, 10_000, 40), 256 << 10, "it does not grow beyond its bound");
-        assert_eq!(length_after(3, 1, 20_000), 64 << 10, "one long record: three eighths of 64 KiB");
-        assert_eq!(length_after(3000, 1, 20_000), 64 << 10, "and it stays long enough for it");
-    }
-
-    #[test]
-    fn lengths_follow_each_other() {
-        let up: Vec<u32> = std::iter::successors(Some(256), |lines| Some(longer(*lines))).take(8).collect();
-        assert_eq!(up, [256, 384, 512, 768, 1024, 1536, 2048, 3072]);
-        assert!(up.windows(2).all(|pair| shorter(pair[1]) == pair[0]));
-    }
-
-    #[test]
-    fn a_length_beyond_the_memory_is_not_granted() {
-        let memory = SharedMemory::private(BlockSender::footprint(1024));
-        let mut receiver = BlockReceiver::new(memory.clone(), 1024);
-        for (wanted, granted) in [(u64::MAX >> 32, 1024), (0, 1024)] {
-            let flag = u64::from(RESIZE) << 56 | wanted;
-            memory.word(CONTROL_BYTES + 1024 - 8).store(flag, Ordering::Release);
-            assert!(receiver.pop(|_, _| panic!("it is not a record")) && receiver.credits_due());
-            assert_eq!(receiver.block_bytes(), granted);
-        }
-    }
-
-    #[test]
-    fn two_threads_pass_a_stream() {
-        let (mut sender, mut receiver) = pair(4096);
-        let total = 20_000u64;
-        let writer = std::thread::spawn(move || {
-            for number in 0..total {
-                let len = 8 + (number as usize * 37) % 900;
-                while !sender.push(Record { kind: 3, short: 0, long: number.into() }, len, |space| {
-                    space.fill(number as u8);
-                    space[..8].copy_from_slice(&number.to_ne_bytes());
-                }) {
-                    std::thread::yield_now();
-                }
-            }
-        });
-        let mut next = 0u64;
-        while next < total {
-            let moved = receiver.pop(|record, payload| {
-                assert_eq!(record.long, next.into());
-                assert_eq!(payload[..8], next.to_ne_bytes());
-                assert!(payload[8..].iter().all(|byte| *byte == next as u8));
-                next += 1;
-            });
-            if receiver.credits_due() {
-                receiver.return_credits(false);
-            } else if !moved {
-                std::thread::yield_now();
-            }
-        }
-        writer.join().expect("no panic");
-    }
-}
+mod tests;

@@ -32,13 +32,14 @@ pub mod doorbell;
 pub mod fastpath;
 pub mod mailbox;
 pub mod meeting;
+pub mod pace;
 pub mod published;
 pub mod shared;
 pub mod slots;
 pub mod streaming;
 
 pub use announcements::Announcements;
-pub use block::{BlockReceiver, BlockSender, Bounds, Record};
+pub use block::{Allowance, BlockReceiver, BlockSender, Bounds, Record};
 pub use board::Board;
 pub use claim::ClaimCell;
 pub use doorbell::{Barrier, Doorbell, Ticket};
@@ -47,7 +48,7 @@ pub use meeting::Meeting;
 pub use published::{Engagement, PublishedTable};
 pub use shared::SharedMemory;
 pub use slots::{Slot, SlotMemory, SlotStore};
-pub use streaming::{copy_to_rotating, copy_to_shared};
+pub use streaming::{STREAMING_MIN_BYTES, Stores, copy_to_rotating, copy_to_shared};
 
 /// Bytes of a cache line: what one transfer between two cores carries.
 pub const CACHE_LINE_BYTES: usize = 64;

@@ -8,6 +8,29 @@
 /// Shortest copy that streams, in bytes.
 pub const STREAMING_MIN_BYTES: usize = 2048;
 
+/// How a copy is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stores {
+    /// As [`copy_to_shared`].
+    Streaming,
+    /// As [`copy_to_rotating`].
+    Ordinary,
+}
+
+impl Stores {
+    /// Copies `from` to `into`; both have the same length.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    #[inline]
+    pub fn copy(self, into: &mut [u8], from: &[u8]) {
+        match self {
+            Self::Streaming => copy_to_shared(into, from),
+            Self::Ordinary => copy_to_rotating(into, from),
+        }
+    }
+}
+
 /// Copies `from` to `into`, which another core is about to read; both have the same length.
 ///
 /// # Panics

@@ -314,7 +314,7 @@ fn a_variable_top_block_passes_records_whole() {
 fn a_block_is_resized_when_both_are_through_with_it() {
     model(|| {
         let memory = SharedMemory::private(BlockSender::footprint(2048));
-        let bounds = Bounds { min_bytes: 1024, max_bytes: 2048 };
+        let bounds = Bounds { min_bytes: 1024, max_bytes: 2048, long_bytes: 0 };
         let mut sender = BlockSender::resizable(memory.clone(), 1024, bounds);
         let mut receiver = BlockReceiver::new(memory, 1024);
         assert!(sender.push(Record { kind: 1, ..Record::default() }, 1, |space| space.fill(1)));

@@ -3,7 +3,7 @@
 use base::Config;
 use base::config::FastPath;
 use fabric::SharedMemory;
-use lockfree::block::{self, BlockReceiver, BlockSender, Bounds};
+use lockfree::block::{self, Allowance, BlockReceiver, BlockSender, Bounds};
 use lockfree::fastpath::fixed::{self, Fill, FixedReceiver, FixedSender};
 use lockfree::fastpath::variable_top::{self, VariableTopReceiver, VariableTopSender};
 use lockfree::fastpath::{Mapped, RecordReceiver, RecordSender};
@@ -53,7 +53,11 @@ impl Geometry {
     /// The geometry as configured.
     pub fn new(config: &Config) -> Self {
         let block_bytes = config.channel_bytes;
-        let bounds = Bounds { min_bytes: config.channel_min_bytes, max_bytes: config.channel_max_bytes };
+        let bounds = Bounds {
+            min_bytes: config.channel_min_bytes,
+            max_bytes: config.channel_max_bytes,
+            long_bytes: config.channel_long_bytes,
+        };
         Self { design: config.fastpath, block_bytes, bounds }
     }
 
@@ -76,17 +80,17 @@ impl Geometry {
     pub fn reserved_bytes(&self) -> usize {
         match (self.design, self.slots()) {
             (_, Some((_, count))) => count * fixed::SLOT_BYTES,
-            (FastPath::Veloblock, None) => self.bounds.max_bytes.max(self.block_bytes),
+            (FastPath::Veloblock, None) => self.bounds.max_bytes.max(self.bounds.long_bytes).max(self.block_bytes),
             _ => self.block_bytes,
         }
     }
 
-    /// Longest payload of a record in a channel, in bytes; those who have none send shorter ones.
+    /// Longest payload of a record in a channel as it is in the beginning, in bytes; those who have none send shorter ones.
     pub fn payload_max_bytes(&self) -> usize {
         match self.design {
             FastPath::Off => mailbox::PAYLOAD_MAX_BYTES,
             FastPath::VariableTop => variable_top::payload_max_bytes(self.block_bytes),
-            FastPath::Veloblock => block::payload_max_bytes(self.reserved_bytes()),
+            FastPath::Veloblock => block::payload_max_bytes(self.block_bytes),
             FastPath::FixedTop | FastPath::FixedTopReduced | FastPath::FixedBottom => fixed::PAYLOAD_MAX_BYTES,
         }
     }
@@ -119,8 +123,8 @@ impl Geometry {
         }
     }
 
-    /// The receiving end over zeroed `memory`; `None` if there are no channels.
-    pub fn receiver(&self, memory: SharedMemory) -> Option<Receiver> {
+    /// The receiving end over zeroed `memory`, which grows as far as `allowance` goes; `None` if there are no channels.
+    pub fn receiver(&self, memory: SharedMemory, allowance: &Allowance) -> Option<Receiver> {
         match (self.design, self.slots()) {
             (FastPath::Off, _) => None,
             (_, Some((fill, count))) => {
@@ -130,7 +134,7 @@ impl Geometry {
                 let receiver = VariableTopReceiver::new(memory, self.block_bytes);
                 Some(Receiver::Other(OtherReceiver::VariableTop(receiver)))
             }
-            (_, None) => Some(Receiver::Block(BlockReceiver::new(memory, self.block_bytes))),
+            (_, None) => Some(Receiver::Block(BlockReceiver::new(memory, self.block_bytes).within(allowance.clone()))),
         }
     }
 }

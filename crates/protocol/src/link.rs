@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 use fabric::SharedMemory;
 use lockfree::fastpath::{RecordSender, Retired};
-use lockfree::{BlockSender, MailboxSender, Record, mailbox};
+use lockfree::{BlockSender, MailboxSender, Record, STREAMING_MIN_BYTES, Stores, mailbox};
 
 use crate::fastpath::{COLD, Geometry, HOLD_BACK, OtherSender};
 use crate::wire::{self, Control, Message};
@@ -171,27 +171,28 @@ impl Link {
         }
     }
 
-    /// Longest payload of one record, in bytes.
+    /// Longest payload of one record, in bytes; no block has to grow for it beyond its first length.
     pub fn payload_max_bytes(&self) -> usize {
         match &self.way {
-            Way::Block(block) => block.payload_max_bytes(),
+            Way::Block(block) => block.first_payload_max_bytes(),
             Way::Other(channel) => channel.payload_max_bytes(),
             Way::Mailbox(_) | Way::Closing(_) => mailbox::PAYLOAD_MAX_BYTES,
             Way::Port { payload_max_bytes } => *payload_max_bytes,
         }
     }
 
-    /// Writes a record to a mapped peer now if nothing waits before it and there is room.
+    /// Writes a record to a mapped peer now if nothing waits before it and there is room; `fill` writes the payload with
+    /// the stores it is told.
     #[inline]
-    pub fn try_push(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+    pub fn try_push(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8], Stores)) -> bool {
         match &mut self.way {
-            Way::Block(block) if !self.detour => block.push(record, len_bytes, fill),
+            Way::Block(block) if !self.detour => push_to_block(block, record, len_bytes, fill),
             _ => self.waiting.is_empty() && self.push_by_detour(record, len_bytes, fill),
         }
     }
 
     /// Writes the record that is first in the queue to a mapped peer; true if it left and the queue moved on.
-    pub fn push_first(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+    pub fn push_first(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8], Stores)) -> bool {
         let pushed = self.push_by_detour(record, len_bytes, fill);
         if pushed {
             self.skip_first();
@@ -201,14 +202,16 @@ impl Link {
 
     /// Pushes a record whichever way there is, with what is to go along.
     #[inline(never)]
-    fn push_by_detour(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+    fn push_by_detour(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8], Stores)) -> bool {
         self.leave_closed();
         let room = self.payload_max_bytes();
         let credits = self.credits.filter(|_| len_bytes + wire::CREDITS_BYTES <= room);
         let pushed = match credits {
             Some(count) => {
                 let len_with = len_bytes + wire::CREDITS_BYTES;
-                self.push_plain(wire::with_credits(record), len_with, |space| wire::put_credits(space, count, fill))
+                self.push_plain(wire::with_credits(record), len_with, |space, stores| {
+                    wire::put_credits(space, count, |space| fill(space, stores));
+                })
             }
             None => self.push_plain(record, len_bytes, fill),
         };
@@ -220,11 +223,11 @@ impl Link {
         pushed
     }
 
-    fn push_plain(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+    fn push_plain(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8], Stores)) -> bool {
         match &mut self.way {
-            Way::Block(block) => block.push(record, len_bytes, fill),
-            Way::Other(channel) => channel.push(record, len_bytes, fill),
-            Way::Mailbox(mailbox) => mailbox.push(record, len_bytes, fill),
+            Way::Block(block) => push_to_block(block, record, len_bytes, fill),
+            Way::Other(channel) => channel.push(record, len_bytes, |space| fill(space, Stores::Streaming)),
+            Way::Mailbox(mailbox) => mailbox.push(record, len_bytes, |space| fill(space, Stores::Streaming)),
             Way::Closing(_) | Way::Port { .. } => false,
         }
     }
@@ -362,6 +365,20 @@ impl Link {
             Way::Mailbox(_) | Way::Closing(_) | Way::Port { .. } => {}
         }
         counts
+    }
+}
+
+#[inline]
+fn push_to_block(
+    block: &mut BlockSender,
+    record: Record,
+    len_bytes: usize,
+    fill: impl FnOnce(&mut [u8], Stores),
+) -> bool {
+    if len_bytes < STREAMING_MIN_BYTES {
+        block.push(record, len_bytes, |space| fill(space, Stores::Streaming))
+    } else {
+        block.push_long(record, len_bytes, fill)
     }
 }
 

@@ -144,8 +144,8 @@ impl MappedPeers for ShmPeers {
         self.segment.area(area)
     }
 
-    fn give_back(&self, area: MappedArea) -> Option<usize> {
-        self.segment.give_back(area)
+    fn give_back(&self, area: MappedArea, offset: usize) -> Option<usize> {
+        self.segment.give_back(area, offset)
     }
 
     fn wakeup(&self) -> Arc<dyn Wakeup> {

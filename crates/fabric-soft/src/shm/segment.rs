@@ -261,17 +261,18 @@ impl Segment {
         self.part(process, Shape::REGIONS, region_table::FOOTPRINT)
     }
 
-    /// Gives all but the first page of a channel back to the system, which hands out zeroed pages for it from then on.
-    /// Where that begins; `None` if it is no channel, or the system refused.
-    pub(super) fn give_back(&self, area: MappedArea) -> Option<usize> {
+    /// Gives the pages of a channel from `offset` on, but not the first, back to the system, which hands out zeroed ones
+    /// from then on. Where that begins; `None` if it is no channel, or there are none, or the system refused.
+    pub(super) fn give_back(&self, area: MappedArea, offset: usize) -> Option<usize> {
         let memory = self.area(area).filter(|_| matches!(area, MappedArea::Channel { .. }))?;
-        let len = self.shape.channel_stride() - PAGE_BYTES;
+        let from = offset.next_multiple_of(PAGE_BYTES).max(PAGE_BYTES);
+        let len = self.shape.channel_stride().checked_sub(from).filter(|len| *len > 0)?;
         let start = NonNull::from(memory.word(0)).cast::<u8>().as_ptr();
         // SAFETY: channels begin on pages of the mapping and are a whole number of them apart.
-        let start = unsafe { start.add(PAGE_BYTES) };
+        let start = unsafe { start.add(from) };
         // SAFETY: whole pages of this mapping that belong to this channel alone and are reached through atomics only.
         unsafe { rustix::mm::madvise(start.cast(), len, rustix::mm::Advice::LinuxRemove) }.ok()?;
-        Some(PAGE_BYTES)
+        Some(from)
     }
 
     pub(super) fn area(&self, area: MappedArea) -> Option<SharedMemory> {
@@ -318,4 +319,31 @@ fn map(fd: BorrowedFd<'_>, len_bytes: usize) -> Result<SharedMemory, FabricError
 
 pub(super) fn system(operation: &'static str, error: rustix::io::Errno) -> FabricError {
     FabricError::System { operation, reason: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::sync::Ordering::Relaxed;
+
+    use super::*;
+
+    #[test]
+    fn a_channel_is_given_back_from_an_offset_and_nothing_before_it_or_beside_it() {
+        let shape = Shape { process_count: 2, channel_bytes: 64 << 10, arena_bytes: 0 };
+        let segment = Segment::create(shape).expect("memory");
+        let channel = |from| MappedArea::Channel { from: PeerIndex(from), to: PeerIndex(0) };
+        let len = BlockSender::footprint(shape.channel_bytes);
+        for (offset, expected) in [(0, PAGE_BYTES), (20_000, 5 * PAGE_BYTES), (len, 17 * PAGE_BYTES)] {
+            let [mine, other] = [0, 1].map(|from| segment.area(channel(from)).expect("a channel"));
+            for at in (0..len).step_by(8) {
+                mine.word(at).store(7, Relaxed);
+                other.word(at).store(7, Relaxed);
+            }
+            let from = segment.give_back(channel(0), offset).unwrap_or(17 * PAGE_BYTES);
+            assert_eq!(from, expected);
+            assert!((0..len).step_by(8).all(|at| mine.word(at).load(Relaxed) == if at < from { 7 } else { 0 }));
+            assert!((0..len).step_by(8).all(|at| other.word(at).load(Relaxed) == 7));
+        }
+        assert_eq!(segment.give_back(MappedArea::Mailbox { owner: PeerIndex(0) }, 0), None);
+    }
 }

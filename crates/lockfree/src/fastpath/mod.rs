@@ -80,6 +80,12 @@ pub trait RecordReceiver {
 
     /// What was consumed so far, in units of the design; it changes whenever something arrives.
     fn consumed(&self) -> u64;
+
+    /// The offset from which on the channel's memory is not used any more, said once. Until the next record is popped,
+    /// nobody writes there.
+    fn take_spare(&mut self) -> Option<usize> {
+        None
+    }
 }
 
 /// Leaves a word for the sender of a channel that its receiver does not know yet; the sender does this itself.
@@ -381,7 +387,7 @@ mod tests {
         {
             each_seed(80, |seed| {
                 let memory = SharedMemory::private(BlockSender::footprint(max_bytes));
-                let bounds = Bounds { min_bytes, max_bytes };
+                let bounds = Bounds { min_bytes, max_bytes, long_bytes: 0 };
                 let sender = BlockSender::resizable(memory.clone(), block_bytes, bounds);
                 against_a_queue(seed, sender, BlockReceiver::new(memory, block_bytes))
             });

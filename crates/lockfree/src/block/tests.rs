@@ -1,0 +1,215 @@
+//! The block alone, between one sender and one receiver.
+
+use super::*;
+use std::collections::VecDeque;
+
+fn pair(block_bytes: usize) -> (BlockSender, BlockReceiver) {
+    let memory = SharedMemory::private(BlockSender::footprint(block_bytes));
+    (BlockSender::new(memory.clone(), block_bytes), BlockReceiver::new(memory, block_bytes))
+}
+
+/// A small generator of numbers; the seed is printed when something fails.
+struct Random(u64);
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) as usize % limit
+    }
+}
+
+#[test]
+fn records_arrive_whole_in_order_and_nothing_else_does() {
+    for seed in 0..200 {
+        let (mut sender, mut receiver) = pair(1024 << (seed % 3));
+        let mut random = Random(seed);
+        let mut sent: VecDeque<(Record, Vec<u8>)> = VecDeque::new();
+        let mut number = 0u32;
+        for _ in 0..2000 {
+            if random.below(2) == 0 {
+                let len = random.below(sender.payload_max_bytes() + 1);
+                // Payload that looks like flags, to catch a stale one being taken for an arrival.
+                let payload = vec![0xff; len];
+                let record = Record { kind: 1 + (number % 200) as u8, short: number & 0xffffff, long: 1 << 100 };
+                let pushed = sender.push(record, len, |space| space.copy_from_slice(&payload));
+                assert!(pushed || !sent.is_empty(), "seed {seed}: an empty block has room");
+                if pushed {
+                    sent.push_back((record, payload));
+                    number += 1;
+                }
+            } else {
+                let expected = sent.front().cloned();
+                let mut got = None;
+                receiver.pop(|record, payload| got = Some((record, payload.to_vec())));
+                assert_eq!(got, expected, "seed {seed}");
+                sent.pop_front();
+                receiver.return_credits(false);
+            }
+        }
+        assert!(number > 100, "seed {seed}: the channel moved on");
+    }
+}
+
+#[test]
+fn a_full_block_says_so_and_recovers() {
+    let (mut sender, mut receiver) = pair(1024);
+    let mut count = 0;
+    while sender.push(Record { kind: 1, ..Record::default() }, 8, |_| ()) {
+        count += 1;
+    }
+    assert_eq!(count, 15, "one line stays free for the next arrival");
+    for _ in 0..count {
+        assert!(receiver.pop(|_, _| ()));
+        receiver.return_credits(false);
+    }
+    assert!(!receiver.pop(|_, _| ()));
+    assert!(sender.push(Record { kind: 1, ..Record::default() }, 8, |_| ()));
+}
+
+#[test]
+fn a_length_beyond_the_block_is_refused() {
+    let memory = SharedMemory::private(BlockSender::footprint(1024));
+    let mut receiver = BlockReceiver::new(memory.clone(), 1024);
+    memory.word(CONTROL_BYTES + 1024 - 8).store(1 << 56 | 0xffff_ffff, Ordering::Release);
+    assert!(!receiver.pop(|_, _| panic!("nothing valid arrived")));
+}
+
+/// Sends bursts of `burst` records of `len` bytes, each taken before the next; how long the block is in the end.
+fn length_after(bursts: usize, burst: usize, len: usize) -> usize {
+    let memory = SharedMemory::private(BlockSender::footprint(256 << 10));
+    let bounds = Bounds { min_bytes: 16 << 10, max_bytes: 256 << 10, long_bytes: 0 };
+    let mut sender = BlockSender::resizable(memory.clone(), 32 << 10, bounds);
+    let mut receiver = BlockReceiver::new(memory, 32 << 10);
+    for _ in 0..bursts {
+        let (mut sent, mut got) = (0, 0);
+        while got < burst {
+            while sent < burst && sender.push(Record { kind: 1, ..Record::default() }, len, |_| ()) {
+                sent += 1;
+            }
+            while receiver.pop(|_, _| got += 1) {
+                if receiver.credits_due() {
+                    receiver.return_credits(false);
+                }
+            }
+            if receiver.credits_due() {
+                receiver.return_credits(false);
+            }
+        }
+    }
+    assert_eq!(sender.block_bytes(), receiver.block_bytes());
+    sender.block_bytes()
+}
+
+#[test]
+fn a_block_is_as_long_as_its_traffic_needs() {
+    assert_eq!(length_after(2000, 1, 40), 32 << 10, "too little was sent to tell");
+    assert_eq!(length_after(20_000, 1, 40), 16 << 10, "one at a time needs no more than the least");
+    assert_eq!(length_after(200, 2000, 40), 192 << 10, "bursts of 2000 lines: 128 KiB would refuse some");
+    assert_eq!(length_after(200, 10_000, 40), 256 << 10, "it does not grow beyond its bound");
+    assert_eq!(length_after(3, 1, 20_000), 64 << 10, "one long record: three eighths of 64 KiB");
+    assert_eq!(length_after(3000, 1, 20_000), 64 << 10, "and it stays long enough for it");
+}
+
+/// A pair that may be 256 KiB long while its records are, if `allowance` grants it.
+fn pair_for_long(allowance: &Allowance) -> (BlockSender, BlockReceiver) {
+    let memory = SharedMemory::private(BlockSender::footprint(256 << 10));
+    let bounds = Bounds { min_bytes: 16 << 10, max_bytes: 64 << 10, long_bytes: 256 << 10 };
+    let sender = BlockSender::resizable(memory.clone(), 32 << 10, bounds);
+    (sender, BlockReceiver::new(memory, 32 << 10).within(allowance.clone()))
+}
+
+/// Sends records of `len` bytes, each taken before the next.
+fn one_by_one((sender, receiver): &mut (BlockSender, BlockReceiver), count: u32, len: usize) {
+    let record = Record { kind: 1, ..Record::default() };
+    for _ in 0..count {
+        let mut sent = false;
+        while !sent {
+            sent = match len < STREAMING_MIN_BYTES {
+                true => sender.push(record, len, |space| space.fill(7)),
+                false => sender.push_long(record, len, |space, stores| stores.copy(space, &[7; 8192][..len])),
+            };
+            while receiver.pop(|_, payload| assert!(payload.iter().all(|byte| *byte == 7))) {}
+            if receiver.credits_due() {
+                receiver.return_credits(false);
+            }
+        }
+    }
+    assert_eq!(sender.block_bytes(), receiver.block_bytes());
+}
+
+#[test]
+fn long_records_get_a_long_block_as_far_as_memory_is_granted() {
+    let allowance = Allowance::new(300 << 10);
+    let [mut first, mut second] = [(); 2].map(|()| pair_for_long(&allowance));
+    one_by_one(&mut first, 500, 8192);
+    assert_eq!((first.0.block_bytes(), allowance.left_bytes()), (256 << 10, 76 << 10));
+    assert_eq!(first.1.take_spare(), None);
+    one_by_one(&mut second, 500, 8192);
+    assert_eq!((second.0.block_bytes(), allowance.left_bytes()), (32 << 10, 76 << 10), "not enough is left");
+    one_by_one(&mut first, 20_000, 40);
+    assert!(first.0.block_bytes() <= 32 << 10, "short records do not need it: {}", first.0.block_bytes());
+    assert_eq!(allowance.left_bytes(), 300 << 10);
+    assert_eq!(first.1.take_spare(), Some(CONTROL_BYTES + first.0.block_bytes()));
+    assert_eq!(first.1.take_spare(), None, "said once");
+    one_by_one(&mut second, 20_000, 4096);
+    assert_eq!((second.0.block_bytes(), allowance.left_bytes()), (256 << 10, 76 << 10), "it asks again, rarely");
+    drop(second);
+    assert_eq!(allowance.left_bytes(), 300 << 10);
+}
+
+#[test]
+fn short_records_do_not_get_a_long_block() {
+    let mut pair = pair_for_long(&Allowance::new(1 << 20));
+    one_by_one(&mut pair, 100_000, 1000);
+    assert!(pair.0.block_bytes() <= 64 << 10, "{}", pair.0.block_bytes());
+}
+
+#[test]
+fn lengths_follow_each_other() {
+    let up: Vec<u32> = std::iter::successors(Some(256), |lines| Some(longer(*lines))).take(8).collect();
+    assert_eq!(up, [256, 384, 512, 768, 1024, 1536, 2048, 3072]);
+    assert!(up.windows(2).all(|pair| shorter(pair[1]) == pair[0]));
+}
+
+#[test]
+fn a_length_beyond_the_memory_is_not_granted() {
+    let memory = SharedMemory::private(BlockSender::footprint(1024));
+    let mut receiver = BlockReceiver::new(memory.clone(), 1024);
+    for (wanted, granted) in [(u64::MAX >> 32, 1024), (0, 1024)] {
+        let flag = u64::from(RESIZE) << 56 | wanted;
+        memory.word(CONTROL_BYTES + 1024 - 8).store(flag, Ordering::Release);
+        assert!(receiver.pop(|_, _| panic!("it is not a record")) && receiver.credits_due());
+        assert_eq!(receiver.block_bytes(), granted);
+    }
+}
+
+#[test]
+fn two_threads_pass_a_stream() {
+    let (mut sender, mut receiver) = pair(4096);
+    let total = 20_000u64;
+    let writer = std::thread::spawn(move || {
+        for number in 0..total {
+            let len = 8 + (number as usize * 37) % 900;
+            while !sender.push(Record { kind: 3, short: 0, long: number.into() }, len, |space| {
+                space.fill(number as u8);
+                space[..8].copy_from_slice(&number.to_ne_bytes());
+            }) {
+                std::thread::yield_now();
+            }
+        }
+    });
+    let mut next = 0u64;
+    while next < total {
+        let moved = receiver.pop(|record, payload| {
+            assert_eq!(record.long, next.into());
+            assert_eq!(payload[..8], next.to_ne_bytes());
+            assert!(payload[8..].iter().all(|byte| *byte == next as u8));
+            next += 1;
+        });
+        if receiver.credits_due() {
+            receiver.return_credits(false);
+        } else if !moved {
+            std::thread::yield_now();
+        }
+    }
+    writer.join().expect("no panic");
+}
