@@ -550,9 +550,24 @@ static void events(void)
     OK(MPI_Info_free(&info));
     OK(MPI_T_event_callback_get_info(unexpected.registration, MPI_T_CB_REQUIRE_NONE, &info));
     OK(MPI_Info_free(&info));
+    // Hints that nobody knows change nothing, and are not remembered.
+    MPI_Info hints;
+    int hint_count;
+    OK(MPI_Info_create(&hints));
+    OK(MPI_Info_set(hints, "colour", "red"));
+    OK(MPI_T_event_handle_set_info(unexpected.registration, hints));
+    OK(MPI_T_event_callback_set_info(unexpected.registration, MPI_T_CB_REQUIRE_NONE, hints));
+    OK(MPI_Info_free(&hints));
+    OK(MPI_T_event_handle_get_info(unexpected.registration, &hints));
+    OK(MPI_Info_get_nkeys(hints, &hint_count));
+    IS(hint_count, 0);
+    OK(MPI_Info_free(&hints));
     OK(MPI_T_event_register_callback(completed.registration, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, NULL, NULL));
     OK(MPI_T_event_handle_free(unexpected.registration, &one, on_free));
     CHECK(freed == 1);
+    IS(MPI_T_event_handle_set_info(unexpected.registration, MPI_INFO_NULL), MPI_T_ERR_INVALID_HANDLE);
+    IS(MPI_T_event_callback_set_info(unexpected.registration, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL),
+       MPI_T_ERR_INVALID_HANDLE);
     IS(MPI_T_event_handle_free(unexpected.registration, &one, on_free), MPI_T_ERR_INVALID_HANDLE);
     unexpected.count = completed.count = 0;
     OK(MPI_Send(data, 3, MPI_INT, 0, 44, MPI_COMM_SELF));
