@@ -75,8 +75,8 @@ int main(int argc, char **argv)
     OK(MPI_Allreduce(MPI_IN_PLACE, &pushed, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD));
     OK(MPI_Bcast(&hog_count, 1, MPI_INT, 0, MPI_COMM_WORLD));
     /* Without a busy process on each processor nothing can be said. A process that was pushed aside while it worked
-     * finds its message and need not sleep, so not every round counts. Who yields in vain is switched in every round; where
-     * nobody was switched at all, the system let the ranks run first and there was nothing to give away. */
+     * finds its message and need not sleep, so not every round counts. Who yields in vain is switched again and again;
+     * where hardly anybody was switched the system let the ranks run first, and there was nothing to give away. */
     if (hog_count > 0 && hog_count < hogs_max)
         CHECK(slept >= rounds / 4 || pushed < rounds / 4);
     return finish();
