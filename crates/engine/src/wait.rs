@@ -4,11 +4,12 @@
 //! have a core of its own: where ranks outnumber cores, spinning only keeps the others from working.
 //!
 //! A yield is cheap among processes that all wait. Where somebody works on the same core it costs a time slice or more,
-//! and the scheduler prefers who slept to who yielded. So yields are timed, and one that was dear is followed by sleeps
-//! for so long that dear yields never take more than a hundredth of the time.
+//! and the scheduler prefers who slept to who yielded. So yields are timed. Where several of a few were dear, sleeps
+//! follow, for so long that dear yields take no more than a hundredth of the time. One among many says nothing: ranks
+//! that share cores and wait for each other are interrupted now and then, and would pay for each sleep with a wake-up.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 pub use fabric::Ticket;
@@ -16,8 +17,14 @@ use fabric::Wakeup;
 
 /// Longest sleep before a waiting thread looks for itself.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
-/// Nanoseconds of a yield that are dear: more than it takes to go round among some processes that only look and yield.
-const DEAR_YIELD_NS: u64 = 50_000;
+/// Nanoseconds of a yield that are dear: more than it takes to go round among some processes that copy, look and yield,
+/// less than a time slice.
+const DEAR_YIELD_NS: u64 = 250_000;
+/// What a dear yield adds to the score, from which a cheap one takes 1.
+const DEAR_SCORE: u32 = 16;
+/// The score at which yields are dear, and the highest.
+const SCORE_CROWDED: u32 = 32;
+const SCORE_MAX: u32 = 48;
 /// So many times as long as a dear yield took, none is tried.
 const ABSTENTION_FACTOR: u64 = 100;
 /// Nanoseconds without a yield, at most.
@@ -55,8 +62,9 @@ pub struct Waiter {
 /// Since when and until when it does not pay to yield.
 struct Abstention {
     epoch: Instant,
-    /// Nanoseconds after the epoch; 0 if no yield has been dear.
+    /// Nanoseconds after the epoch; 0 if yields have not been dear.
     until_ns: AtomicU64,
+    score: AtomicU32,
 }
 
 /// What a waiting thread does next.
@@ -128,7 +136,7 @@ impl Waiter {
 
 impl Abstention {
     fn none() -> Self {
-        Self { epoch: Instant::now(), until_ns: AtomicU64::new(0) }
+        Self { epoch: Instant::now(), until_ns: AtomicU64::new(0), score: AtomicU32::new(0) }
     }
 
     fn now_ns(&self) -> u64 {
@@ -138,9 +146,18 @@ impl Abstention {
     /// A yield lasted from then to now.
     fn note(&self, start_ns: u64, end_ns: u64) {
         let took_ns = end_ns.saturating_sub(start_ns);
-        if took_ns >= DEAR_YIELD_NS {
+        // Relaxed, here and below: hints that guard nothing.
+        let before = self.score.load(Ordering::Relaxed);
+        if took_ns < DEAR_YIELD_NS {
+            if before > 0 {
+                self.score.store(before - 1, Ordering::Relaxed);
+            }
+            return;
+        }
+        let score = (before + DEAR_SCORE).min(SCORE_MAX);
+        self.score.store(score, Ordering::Relaxed);
+        if score >= SCORE_CROWDED {
             let abstention_ns = took_ns.saturating_mul(ABSTENTION_FACTOR).min(ABSTENTION_MAX_NS);
-            // Relaxed, here and below: a hint that guards nothing.
             self.until_ns.store(end_ns + abstention_ns, Ordering::Relaxed);
         }
     }
@@ -188,11 +205,12 @@ mod tests {
     }
 
     #[test]
-    fn a_dear_yield_is_followed_by_a_hundred_times_as_long_without_one_at_most_a_second() {
+    fn dear_yields_are_followed_by_a_hundred_times_as_long_without_one_at_most_a_second() {
         let abstention = Abstention::none();
-        assert!(!abstention.lasts(|_| unreachable!("nobody asks for the time before a yield was dear")));
-        abstention.note(1_000, 1_000 + DEAR_YIELD_NS - 1);
-        assert!(!abstention.lasts(|_| 1_000));
+        let nobody_asks = |_: &Abstention| unreachable!("nobody asks for the time before yields were dear");
+        assert!(!abstention.lasts(nobody_asks));
+        abstention.note(1_000, 1_000 + DEAR_YIELD_NS);
+        assert!(!abstention.lasts(nobody_asks), "one says nothing");
         abstention.note(1_000, 1_000 + DEAR_YIELD_NS);
         let end_ns = 1_000 + 101 * DEAR_YIELD_NS;
         assert!(abstention.lasts(|_| end_ns - 1));
@@ -200,6 +218,16 @@ mod tests {
         abstention.note(0, 3_000_000_000);
         assert!(abstention.lasts(|_| 3_999_999_999));
         assert!(!abstention.lasts(|_| 4_000_000_000));
+    }
+
+    #[test]
+    fn a_dear_yield_among_many_cheap_ones_says_nothing() {
+        let abstention = Abstention::none();
+        for _ in 0..100 {
+            abstention.note(0, 4_000_000);
+            (0..DEAR_SCORE).for_each(|_| abstention.note(0, DEAR_YIELD_NS - 1));
+        }
+        assert!(!abstention.lasts(|_| 0));
     }
 
     #[test]
