@@ -1,5 +1,7 @@
 //! Worlds inside one process, for tests: one engine per thread, over one private segment or another device.
 
+use std::time::Duration;
+
 use base::Config;
 use base::config::DeviceChoice;
 use engine::{Engine, WaitPolicy};
@@ -11,7 +13,7 @@ use crate::start::{cross_memory, shape};
 use crate::{BootError, connected, open_together, tuples};
 
 /// Tests run beside each other.
-const POLICY: WaitPolicy = WaitPolicy { spin_count: 8, yield_count: 8 };
+const POLICY: WaitPolicy = WaitPolicy { spin_count: 8, yield_count: 8, dear_yield: Duration::from_millis(3) };
 
 /// `count` engines that reach each other over the device of `config`, each to be used by a thread of its own.
 ///

@@ -180,6 +180,7 @@ fn wait_policy(process_count: u32, config: &Config) -> WaitPolicy {
     WaitPolicy {
         spin_count: config.spin_count.unwrap_or(policy.spin_count),
         yield_count: config.yield_count.unwrap_or(policy.yield_count),
+        ..policy
     }
 }
 

@@ -433,7 +433,7 @@ fn with_a_stranger() -> (Engine, BlockSender) {
     };
     let stranger = ShmPeers::join(segment.clone(), PeerIndex(0), Ok(())).expect("a place");
     let peers = ShmPeers::join(segment, PeerIndex(1), Ok(())).expect("a place");
-    let mut engine = Engine::new(Box::new(peers), &config, WaitPolicy { spin_count: 8, yield_count: 8 }).expect("one");
+    let mut engine = Engine::new(Box::new(peers), &config, WaitPolicy::for_host(2, 1)).expect("one");
     let setup = TupleSetup { copy_below_bytes: 0, queues_max: 4, retreat_after: 0 };
     engine.use_tuple_queues(adapter(1), setup).expect("queues");
 

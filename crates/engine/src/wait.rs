@@ -3,10 +3,11 @@
 //! Spin a little, yield a little, then sleep until somebody rings. How little depends on whether every process can
 //! have a core of its own: where ranks outnumber cores, spinning only keeps the others from working.
 //!
-//! A yield is cheap among processes that all wait. Where somebody works on the same core it costs a time slice or more,
-//! and the scheduler prefers who slept to who yielded. So yields are timed. Where several of a few were dear, sleeps
-//! follow, for so long that dear yields take a small part of the time. One among many says nothing: ranks
-//! that share cores and wait for each other are interrupted now and then, and would pay for each sleep with a wake-up.
+//! A yield is cheap among processes that all wait. Where somebody works on the same core it costs a time slice, and the
+//! scheduler prefers who slept to who yielded. So yields are timed, and where several of a few were dear, sleeps follow for
+//! a while. One among many says nothing: ranks that share cores are interrupted now and then. And where ranks share cores
+//! a yield is as long as others take for their wake-ups, once some sleep; what is dear lies above that, or none of them
+//! would ever find back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -17,18 +18,13 @@ use fabric::Wakeup;
 
 /// Longest sleep before a waiting thread looks for itself.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
-/// Nanoseconds of a yield that are dear: more than it takes to go round among some processes that copy, look and yield,
-/// less than a time slice.
-const DEAR_YIELD_NS: u64 = 250_000;
 /// What a dear yield adds to the score, from which a cheap one takes 1.
 const DEAR_SCORE: u32 = 16;
 /// The score at which yields are dear, and the highest.
 const SCORE_CROWDED: u32 = 32;
 const SCORE_MAX: u32 = 48;
-/// So many times as long as a dear yield took, none is tried.
-const ABSTENTION_FACTOR: u64 = 16;
-/// Nanoseconds without a yield, at most: what was true while ranks started is soon tried again.
-const ABSTENTION_MAX_NS: u64 = 50_000_000;
+/// Nanoseconds without a yield where they are dear. One dear yield after it, usually of a tick, is a small part of that.
+const ABSTENTION_NS: u64 = 50_000_000;
 
 /// How long to spin and to yield before sleeping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,6 +33,8 @@ pub struct WaitPolicy {
     pub spin_count: u32,
     /// Yields before the first sleep.
     pub yield_count: u32,
+    /// How long a yield takes where somebody else works on the same core.
+    pub dear_yield: Duration,
 }
 
 impl WaitPolicy {
@@ -45,9 +43,10 @@ impl WaitPolicy {
         // A yield costs a fraction of a microsecond where nobody else wants the core, and where somebody does (a
         // rank placed on the same core, another program) spinning on would cost a time slice.
         if process_count <= core_count {
-            Self { spin_count: 300, yield_count: 2000 }
+            Self { spin_count: 300, yield_count: 2000, dear_yield: Duration::from_millis(1) }
         } else {
-            Self { spin_count: 2, yield_count: 500 }
+            // A barrier of 16 ranks on two cores that all sleep and wake each other takes more than a millisecond.
+            Self { spin_count: 2, yield_count: 500, dear_yield: Duration::from_millis(3) }
         }
     }
 }
@@ -59,8 +58,9 @@ pub struct Waiter {
     abstention: Abstention,
 }
 
-/// Since when and until when it does not pay to yield.
+/// Until when it does not pay to yield.
 struct Abstention {
+    dear_ns: u64,
     epoch: Instant,
     /// Nanoseconds after the epoch; 0 if yields have not been dear.
     until_ns: AtomicU64,
@@ -87,7 +87,7 @@ pub struct Backoff {
 
 impl Waiter {
     pub(crate) fn new(wakeup: Arc<dyn Wakeup>, policy: WaitPolicy) -> Self {
-        Self { wakeup, policy, abstention: Abstention::none() }
+        Self { wakeup, policy, abstention: Abstention::new(policy.dear_yield) }
     }
 
     /// A fresh count of patience.
@@ -135,8 +135,9 @@ impl Waiter {
 }
 
 impl Abstention {
-    fn none() -> Self {
-        Self { epoch: Instant::now(), until_ns: AtomicU64::new(0), score: AtomicU32::new(0) }
+    fn new(dear_yield: Duration) -> Self {
+        let dear_ns = dear_yield.as_nanos() as u64;
+        Self { dear_ns, epoch: Instant::now(), until_ns: AtomicU64::new(0), score: AtomicU32::new(0) }
     }
 
     fn now_ns(&self) -> u64 {
@@ -145,10 +146,9 @@ impl Abstention {
 
     /// A yield lasted from then to now.
     fn note(&self, start_ns: u64, end_ns: u64) {
-        let took_ns = end_ns.saturating_sub(start_ns);
         // Relaxed, here and below: hints that guard nothing.
         let before = self.score.load(Ordering::Relaxed);
-        if took_ns < DEAR_YIELD_NS {
+        if end_ns.saturating_sub(start_ns) < self.dear_ns {
             if before > 0 {
                 self.score.store(before - 1, Ordering::Relaxed);
             }
@@ -157,8 +157,7 @@ impl Abstention {
         let score = (before + DEAR_SCORE).min(SCORE_MAX);
         self.score.store(score, Ordering::Relaxed);
         if score >= SCORE_CROWDED {
-            let abstention_ns = took_ns.saturating_mul(ABSTENTION_FACTOR).min(ABSTENTION_MAX_NS);
-            self.until_ns.store(end_ns + abstention_ns, Ordering::Relaxed);
+            self.until_ns.store(end_ns + ABSTENTION_NS, Ordering::Relaxed);
         }
     }
 
@@ -197,35 +196,35 @@ mod tests {
 
     #[test]
     fn patience_ends_in_sleep_and_starts_over_when_something_moves() {
-        let mut backoff = Backoff { policy: WaitPolicy { spin_count: 2, yield_count: 1 }, polls: 0 };
+        let policy = WaitPolicy { spin_count: 2, yield_count: 1, ..WaitPolicy::for_host(1, 1) };
+        let mut backoff = Backoff { policy, polls: 0 };
         let pauses: Vec<_> = (0..5).map(|_| backoff.pause()).collect();
         assert_eq!(pauses, [Pause::Spin, Pause::Spin, Pause::Yield, Pause::Sleep, Pause::Sleep]);
         backoff.reset();
         assert_eq!(backoff.pause(), Pause::Spin);
     }
 
+    const DEAR_NS: u64 = 1_000_000;
+
     #[test]
-    fn dear_yields_are_followed_by_a_time_without_one_in_proportion_and_within_a_limit() {
-        let abstention = Abstention::none();
+    fn after_dear_yields_there_are_none_for_a_while() {
+        let abstention = Abstention::new(Duration::from_nanos(DEAR_NS));
         let nobody_asks = |_: &Abstention| unreachable!("nobody asks for the time before yields were dear");
         assert!(!abstention.lasts(nobody_asks));
-        abstention.note(1_000, 1_000 + DEAR_YIELD_NS);
+        abstention.note(1_000, 1_000 + DEAR_NS);
         assert!(!abstention.lasts(nobody_asks), "one says nothing");
-        abstention.note(1_000, 1_000 + DEAR_YIELD_NS);
-        let end_ns = 1_000 + (1 + ABSTENTION_FACTOR) * DEAR_YIELD_NS;
+        abstention.note(1_000, 1_000 + DEAR_NS);
+        let end_ns = 1_000 + DEAR_NS + ABSTENTION_NS;
         assert!(abstention.lasts(|_| end_ns - 1));
         assert!(!abstention.lasts(|_| end_ns));
-        abstention.note(0, 3_000_000_000);
-        assert!(abstention.lasts(|_| 3_000_000_000 + ABSTENTION_MAX_NS - 1));
-        assert!(!abstention.lasts(|_| 3_000_000_000 + ABSTENTION_MAX_NS));
     }
 
     #[test]
     fn a_dear_yield_among_many_cheap_ones_says_nothing() {
-        let abstention = Abstention::none();
+        let abstention = Abstention::new(Duration::from_nanos(DEAR_NS));
         for _ in 0..100 {
-            abstention.note(0, 4_000_000);
-            (0..DEAR_SCORE).for_each(|_| abstention.note(0, DEAR_YIELD_NS - 1));
+            abstention.note(0, 4 * DEAR_NS);
+            (0..DEAR_SCORE).for_each(|_| abstention.note(0, DEAR_NS - 1));
         }
         assert!(!abstention.lasts(|_| 0));
     }
