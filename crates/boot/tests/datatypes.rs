@@ -84,7 +84,7 @@ fn run(datatypes: DatatypeSettings, cross_memory: CrossMemory) -> (Stats, Stats)
 #[test]
 fn every_scheme_brings_the_same_bytes_and_is_counted() {
     let cross_memory = engines(DatatypeSettings::default(), CrossMemory::Auto).0.direct_copies();
-    for (word, scheme) in DatatypeScheme::ALL {
+    for &(word, scheme) in DatatypeScheme::ALL {
         for (segment_unpack, list_post) in [(true, true), (false, false)] {
             let (sender, receiver) = run(DatatypeSettings { scheme, segment_unpack, list_post }, CrossMemory::Auto);
             let counts = receiver.schemes;
@@ -114,7 +114,7 @@ fn every_scheme_brings_the_same_bytes_and_is_counted() {
 
 #[test]
 fn where_the_kernel_refuses_everything_goes_through_the_channel() {
-    for (_, scheme) in DatatypeScheme::ALL {
+    for &(_, scheme) in DatatypeScheme::ALL {
         let datatypes = DatatypeSettings { scheme, ..DatatypeSettings::default() };
         let (_, receiver) = run(datatypes, CrossMemory::Off);
         assert_eq!(receiver.read_received + receiver.shared_received, 0);
@@ -151,7 +151,7 @@ fn a_layout_is_read_once_however_often_its_type_is_made() {
 
 #[test]
 fn a_message_longer_than_the_elements_is_truncated_and_writes_nothing() {
-    for (_, scheme) in DatatypeScheme::ALL {
+    for &(_, scheme) in DatatypeScheme::ALL {
         let datatypes = DatatypeSettings { scheme, ..DatatypeSettings::default() };
         let mut engines = engines(datatypes, CrossMemory::Auto);
         let int = Datatype::predefined(Basic::Int);

@@ -2,6 +2,66 @@
 
 use std::time::Duration;
 
+use crate::log::Level;
+
+/// The words that users write for the values of a type.
+macro_rules! words {
+    ($type:ident: $($value:ident = $word:literal),+ $(,)?) => {
+        impl $type {
+            /// Every value with the word that asks for it.
+            pub const ALL: &'static [(&'static str, Self)] = &[$(($word, Self::$value)),+];
+
+            /// What users write.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$value => $word),+
+                }
+            }
+
+            /// What users wrote.
+            pub(super) fn from_word(text: &str) -> Option<Self> {
+                Self::ALL.iter().find(|(word, _)| *word == text).map(|(_, value)| *value)
+            }
+        }
+    };
+}
+
+words!(CrossMemory: Auto = "auto", Off = "off");
+words!(LargeCopy: Both = "both", Read = "read", Staged = "staged");
+words!(
+    Rendezvous: Auto = "auto",
+    Rput = "rput",
+    Rget = "rget",
+    Staged = "staged",
+    TupleQueue = "tupleq",
+    TupleQueueCopy = "tupleq-copy",
+);
+words!(RegistrationScheme: Interval = "interval", Dme = "dme", Off = "off");
+words!(
+    InitialErrors: Fatal = "mpi_errors_are_fatal",
+    Abort = "mpi_errors_abort",
+    Return = "mpi_errors_return",
+);
+words!(
+    FastPath: Off = "off",
+    FixedTop = "fixed-top",
+    FixedTopReduced = "fixed-top-reduced",
+    FixedBottom = "fixed-bottom",
+    VariableTop = "variable-top",
+    Veloblock = "veloblock",
+);
+words!(DeviceChoice: Auto = "auto", Shm = "shm", ShmVerbs = "shm-verbs", Tcp = "tcp", Verbs = "verbs");
+words!(
+    DatatypeScheme: Auto = "auto",
+    Generic = "generic",
+    BcSpup = "bc-spup",
+    RwgUp = "rwg-up",
+    PRrs = "p-rrs",
+    MultiW = "multi-w",
+    Direct = "direct",
+);
+words!(Level: Error = "error", Warn = "warn", Info = "info", Debug = "debug");
+
 /// Whether processes on one host may copy from each other's private memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CrossMemory {
@@ -61,21 +121,6 @@ pub enum InitialErrors {
     Return,
 }
 
-impl InitialErrors {
-    const ALL: [(Self, &'static str); 3] =
-        [(Self::Fatal, "mpi_errors_are_fatal"), (Self::Abort, "mpi_errors_abort"), (Self::Return, "mpi_errors_return")];
-
-    /// As users write it.
-    pub(super) fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(one, _)| *one == self).map_or("", |(_, name)| name)
-    }
-
-    /// What users wrote.
-    pub(super) fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(_, one)| *one == name).map(|(value, _)| *value)
-    }
-}
-
 /// How short messages reach a peer whose memory is mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FastPath {
@@ -93,22 +138,6 @@ pub enum FastPath {
     Veloblock,
 }
 
-impl FastPath {
-    pub(super) const ALL: [(Self, &'static str); 6] = [
-        (Self::Off, "off"),
-        (Self::FixedTop, "fixed-top"),
-        (Self::FixedTopReduced, "fixed-top-reduced"),
-        (Self::FixedBottom, "fixed-bottom"),
-        (Self::VariableTop, "variable-top"),
-        (Self::Veloblock, "veloblock"),
-    ];
-
-    /// What users write.
-    pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(one, _)| *one == self).map_or("veloblock", |(_, name)| name)
-    }
-}
-
 /// Which device carries the messages of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DeviceChoice {
@@ -122,21 +151,6 @@ pub enum DeviceChoice {
     Tcp,
     /// An adapter.
     Verbs,
-}
-
-impl DeviceChoice {
-    pub(super) const ALL: [(Self, &'static str); 5] = [
-        (Self::Auto, "auto"),
-        (Self::Shm, "shm"),
-        (Self::ShmVerbs, "shm-verbs"),
-        (Self::Tcp, "tcp"),
-        (Self::Verbs, "verbs"),
-    ];
-
-    /// What users write.
-    pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(one, _)| *one == self).map_or("auto", |(_, name)| name)
-    }
 }
 
 /// How data that does not lie in one piece gets across.
@@ -157,19 +171,6 @@ pub enum DatatypeScheme {
     MultiW,
     /// Both sides copy from layout to layout.
     Direct,
-}
-
-impl DatatypeScheme {
-    /// Every scheme with the word that asks for it.
-    pub const ALL: [(&'static str, DatatypeScheme); 7] = [
-        ("auto", Self::Auto),
-        ("generic", Self::Generic),
-        ("bc-spup", Self::BcSpup),
-        ("rwg-up", Self::RwgUp),
-        ("p-rrs", Self::PRrs),
-        ("multi-w", Self::MultiW),
-        ("direct", Self::Direct),
-    ];
 }
 
 /// Settings of messages whose data does not lie in one piece.

@@ -2,22 +2,6 @@
 
 use std::time::Duration;
 
-/// A variable that is on or off.
-macro_rules! switch {
-    ($name:literal, $($field:ident).+, $help:literal) => {
-        Variable {
-            name: $name,
-            values: "0 | 1",
-            help: $help,
-            set: |config, text| {
-                config.$($field).+ = flag(text)?;
-                Some(())
-            },
-            show: |config| u8::from(config.$($field).+).to_string(),
-        }
-    };
-}
-
 /// A number of bytes with an optional K, M or G (powers of 1024).
 pub(super) fn bytes(text: &str) -> Option<usize> {
     let (digits, shift) = match text.chars().last()? {
@@ -27,14 +11,6 @@ pub(super) fn bytes(text: &str) -> Option<usize> {
         _ => (text, 0),
     };
     digits.parse::<usize>().ok()?.checked_mul(1 << shift)
-}
-
-pub(super) fn flag(text: &str) -> Option<bool> {
-    match text {
-        "0" => Some(false),
-        "1" => Some(true),
-        _ => None,
-    }
 }
 
 /// A duration long enough to mean something, and not for ever.
@@ -96,16 +72,4 @@ pub enum ConfigError {
         /// What may be written.
         expected: &'static str,
     },
-}
-
-pub(super) fn on_or_off(text: &str) -> Option<bool> {
-    match text {
-        "on" => Some(true),
-        "off" => Some(false),
-        _ => None,
-    }
-}
-
-pub(super) fn show_on(value: bool) -> String {
-    if value { "on" } else { "off" }.into()
 }

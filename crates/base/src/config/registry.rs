@@ -1,0 +1,498 @@
+//! The rows of the registry.
+
+use super::choices::{
+    CrossMemory, DatatypeScheme, DeviceChoice, FastPath, InitialErrors, LargeCopy, RegistrationScheme, Rendezvous,
+};
+use super::values::{adapter, auto, bytes, partition, seconds};
+use super::{CONTEXT_IDS_MAX, Config, ConfigError, Kind};
+use crate::log::Level;
+
+/// One row of the registry.
+pub struct Variable {
+    /// Name in the environment.
+    pub name: &'static str,
+    /// What may be written, with its unit.
+    pub values: &'static str,
+    /// One sentence.
+    pub help: &'static str,
+    set: fn(&mut Config, &str) -> Option<()>,
+    show: fn(&Config) -> String,
+}
+
+impl Variable {
+    /// What kind of value the variable has.
+    pub fn kind(&self) -> Kind {
+        let words: Vec<&'static str> = self.values.split(" | ").collect();
+        let takes = |text: &str| (self.set)(&mut Config::default(), text).is_some();
+        if self.values.starts_with("bytes") {
+            Kind::Bytes
+        } else if words.last().is_some_and(|word| word.starts_with("count")) && takes("1") {
+            Kind::Number
+        } else if words.len() > 1 && words.iter().all(|word| takes(word)) {
+            Kind::Choice(words)
+        } else {
+            Kind::Text
+        }
+    }
+
+    /// Sets the variable in `config`.
+    ///
+    /// # Errors
+    /// If the value is not understood.
+    pub fn assign(&self, config: &mut Config, value: &str) -> Result<(), ConfigError> {
+        (self.set)(config, value.trim()).ok_or(ConfigError::Value {
+            name: self.name,
+            value: value.to_owned(),
+            expected: self.values,
+        })
+    }
+
+    /// The value that `config` holds for this variable, as the user would write it.
+    pub fn value(&self, config: &Config) -> String {
+        (self.show)(config)
+    }
+}
+
+/// A number of bytes in a range.
+macro_rules! size {
+    ($name:literal, $($field:ident).+, $values:literal, $range:expr, $help:literal) => {
+        Variable {
+            name: $name,
+            values: $values,
+            help: $help,
+            set: |config, text| {
+                config.$($field).+ = bytes(text).filter(|count| ($range).contains(count))?;
+                Some(())
+            },
+            show: |config| config.$($field).+.to_string(),
+        }
+    };
+}
+
+/// A number in a range.
+macro_rules! number {
+    ($name:literal, $($field:ident).+, $values:literal, $range:expr, $help:literal) => {
+        Variable {
+            name: $name,
+            values: $values,
+            help: $help,
+            set: |config, text| {
+                config.$($field).+ = text.parse().ok().filter(|count| ($range).contains(count))?;
+                Some(())
+            },
+            show: |config| config.$($field).+.to_string(),
+        }
+    };
+}
+
+/// One of a few words.
+macro_rules! choice {
+    ($name:literal, $($field:ident).+: $type:ident, $values:literal, $help:literal) => {
+        Variable {
+            name: $name,
+            values: $values,
+            help: $help,
+            set: |config, text| {
+                config.$($field).+ = $type::from_word(text)?;
+                Some(())
+            },
+            show: |config| config.$($field).+.name().into(),
+        }
+    };
+}
+
+/// One of two words, for no and yes.
+macro_rules! switch {
+    ($name:literal, $($field:ident).+, $values:literal, $no:literal, $yes:literal, $help:literal) => {
+        Variable {
+            name: $name,
+            values: $values,
+            help: $help,
+            set: |config, text| {
+                config.$($field).+ = match text {
+                    $no => false,
+                    $yes => true,
+                    _ => return None,
+                };
+                Some(())
+            },
+            show: |config| if config.$($field).+ { $yes } else { $no }.into(),
+        }
+    };
+}
+
+/// All variables, in the order `ferrovia info --config` prints them.
+pub const VARIABLES: &[Variable] = &[
+    choice!(
+        "FERROVIA_DEVICE",
+        device: DeviceChoice,
+        "auto | shm | shm-verbs | tcp | verbs",
+        "Device that carries messages: auto takes shm where all processes are on one host, and tcp otherwise."
+    ),
+    size!(
+        "FERROVIA_POOL_MAX",
+        pool_max_bytes,
+        "bytes",
+        0..,
+        "Registered buffers for messages over verbs, at most; past it connections get no more credits."
+    ),
+    number!(
+        "FERROVIA_CREDITS",
+        credits_initial,
+        "count, 1 to 256",
+        1..=256,
+        "Messages a fresh connection over verbs takes unasked; a sender that waits for more gets them."
+    ),
+    choice!(
+        "FERROVIA_FASTPATH",
+        fastpath: FastPath,
+        "off | fixed-top | fixed-top-reduced | fixed-bottom | variable-top | veloblock",
+        "Design of the channels between processes of one host; off sends everything through the shared mailbox."
+    ),
+    number!(
+        "FERROVIA_FASTPATH_CHANNELS_MAX",
+        channels_max,
+        "count, 0 to 4294967295",
+        0..,
+        "Channels that a process grants to its host-mates; those beyond send through its shared mailbox."
+    ),
+    number!(
+        "FERROVIA_FASTPATH_POLLED",
+        channels_polled_min,
+        "count, 0 to 4294967295",
+        0..,
+        "Channels polled whether they are used or not; unused ones beyond announce what they bring."
+    ),
+    Variable {
+        name: "FERROVIA_FASTPATH_IDLE",
+        values: "never | count, 1 to 4294967295",
+        help: "A sender looks after its channels every 65536 turns of progress; one unused for so many looks is given up.",
+        set: |config, text| {
+            config.channel_idle_looks = match text {
+                "never" => None,
+                text => Some(text.parse().ok().filter(|looks| *looks > 0)?),
+            };
+            Some(())
+        },
+        show: |config| config.channel_idle_looks.map_or("never".into(), |looks| looks.to_string()),
+    },
+    size!(
+        "FERROVIA_CHANNEL_MIN",
+        channel_min_bytes,
+        "bytes, 8K to 1M",
+        8 << 10..=1 << 20,
+        "A Veloblock with little traffic does not shrink below this."
+    ),
+    size!(
+        "FERROVIA_CHANNEL_MAX",
+        channel_max_bytes,
+        "bytes, 8K to 1M",
+        8 << 10..=1 << 20,
+        "A Veloblock whose sender often finds no room does not grow beyond this, nor beyond its first size."
+    ),
+    size!(
+        "FERROVIA_CHANNEL_LONG",
+        channel_long_bytes,
+        "bytes, 8K to 4M",
+        8 << 10..=4 << 20,
+        "Size of a Veloblock whose records are mostly of 2 KiB and more: beyond the caches next to a core, which \
+         makes ordinary stores worth a trial. No longer than FERROVIA_CHANNEL: none."
+    ),
+    size!(
+        "FERROVIA_CHANNEL_MEMORY",
+        channel_memory_bytes,
+        "bytes",
+        0..,
+        "How much longer than FERROVIA_CHANNEL the Veloblocks into a process may be, all together."
+    ),
+    Variable {
+        name: "FERROVIA_CHANNEL",
+        values: "bytes, 8K to 1M, a power of two",
+        help: "Size of a fast-path channel (Veloblock) between two processes of one host, in the beginning.",
+        set: |config, text| {
+            config.channel_bytes = bytes(text).filter(|n| n.is_power_of_two() && (8 << 10..=1 << 20).contains(n))?;
+            Some(())
+        },
+        show: |config| config.channel_bytes.to_string(),
+    },
+    size!(
+        "FERROVIA_EAGER_MAX",
+        eager_max_bytes,
+        "bytes, 0 to three eighths of FERROVIA_CHANNEL",
+        0..,
+        "Longest message sent eagerly; longer ones go by rendezvous."
+    ),
+    size!(
+        "FERROVIA_UNEXPECTED_MAX",
+        unexpected_max_bytes,
+        "bytes",
+        0..,
+        "Unexpected data a process stores before its senders are held back."
+    ),
+    choice!(
+        "FERROVIA_LARGE_COPY",
+        large_copy: LargeCopy,
+        "both | read | staged",
+        "Who moves a large message between two processes of one host."
+    ),
+    size!(
+        "FERROVIA_CROSS_MEMORY_MIN",
+        cross_memory_min_bytes,
+        "bytes",
+        0..,
+        "Shortest message copied straight between processes; shorter ones go through the channel."
+    ),
+    size!(
+        "FERROVIA_SHARED_COPY_MIN",
+        shared_copy_min_bytes,
+        "bytes",
+        0..,
+        "Shortest message that sender and receiver copy together."
+    ),
+    choice!(
+        "FERROVIA_CROSS_MEMORY",
+        cross_memory: CrossMemory,
+        "auto | off",
+        "Whether to copy straight between processes (cross-memory attach) where the kernel allows it."
+    ),
+    choice!(
+        "FERROVIA_RENDEZVOUS",
+        rendezvous: Rendezvous,
+        "auto | rput | rget | staged | tupleq | tupleq-copy",
+        "How messages are moved: long ones over verbs are written by the sender (rput), read by the receiver (rget) or \
+         cut into pieces (staged); or all of them go by receive queues of their tuples (communicator, source, \
+         tag), where a send of any size waits for its receive (tupleq) or short ones that would wait are copied \
+         (tupleq-copy; both on devices shm and shm-verbs). By itself a device whose memory is reached in one copy reads, another writes."
+    ),
+    number!(
+        "FERROVIA_TUPLE_QUEUES_MAX",
+        tuple_queues_max,
+        "count, 1 to 512",
+        1..=512,
+        "Receive queues a process keeps for tuples with FERROVIA_RENDEZVOUS=tupleq; past it idle ones are reclaimed."
+    ),
+    number!(
+        "FERROVIA_TUPLE_RETREAT",
+        tuple_retreat,
+        "count; 0: never",
+        0..,
+        "So many messages of a tuple that meet wildcards, if they are more than half of all that its queue has given out, \
+         end the use of the queue."
+    ),
+    choice!(
+        "FERROVIA_REGISTRATION_CACHE",
+        registration_cache: RegistrationScheme,
+        "interval | dme | off",
+        "How registered memory is kept for later messages: a buffer inside a registered one is found, or only one \
+         that begins at the same address, or nothing is kept."
+    ),
+    number!(
+        "FERROVIA_REGISTRATION_CACHE_ENTRIES",
+        registration_cache_entries_max,
+        "count",
+        0..,
+        "Most regions kept registered; unused ones go first whose last use is longest ago."
+    ),
+    size!("FERROVIA_REGISTRATION_CACHE_MAX", registration_cache_max_bytes, "bytes", 0.., "Most bytes kept registered."),
+    choice!(
+        "FERROVIA_DATATYPE_SCHEME",
+        datatypes.scheme: DatatypeScheme,
+        "auto | generic | bc-spup | rwg-up | p-rrs | multi-w | direct",
+        "How long messages whose data does not lie in one piece get across; auto decides for each message. Over \
+         shm-verbs, tcp and verbs only generic and p-rrs differ from bc-spup: the sender packs all of it first."
+    ),
+    switch!(
+        "FERROVIA_DATATYPE_SEGMENT_UNPACK",
+        datatypes.segment_unpack,
+        "on | off",
+        "off",
+        "on",
+        "Whether packed data (rwg-up) is unpacked while more of it arrives, or when all of it is there."
+    ),
+    switch!(
+        "FERROVIA_DATATYPE_LIST_POST",
+        datatypes.list_post,
+        "on | off",
+        "off",
+        "on",
+        "Whether many pieces (rwg-up, p-rrs, multi-w, direct) are handed to the device at once, or one by one."
+    ),
+    Variable {
+        name: "FERROVIA_VERBS_DEVICE",
+        values: "auto | adapter | adapter:port, as ibv_devices lists them",
+        help: "Adapter and port to use for RDMA.",
+        set: |config, text| {
+            (config.verbs.device, config.verbs.port) = adapter(text)?;
+            Some(())
+        },
+        show: |config| match (&config.verbs.device, config.verbs.port) {
+            (Some(device), Some(port)) => format!("{device}:{port}"),
+            (Some(device), None) => device.clone(),
+            (None, _) => "auto".into(),
+        },
+    },
+    Variable {
+        name: "FERROVIA_VERBS_GID",
+        values: "auto | index, as ibv_devinfo -v lists them",
+        help: "Entry of the port's GID table to use for RDMA.",
+        set: |config, text| {
+            config.verbs.gid_index = auto(text)?;
+            Some(())
+        },
+        show: |config| config.verbs.gid_index.map_or("auto".into(), |n| n.to_string()),
+    },
+    Variable {
+        name: "FERROVIA_VERBS_PARTITION",
+        values: "auto | key, such as 0x8001",
+        help: "Partition to use for RDMA.",
+        set: |config, text| {
+            config.verbs.partition = partition(text)?;
+            Some(())
+        },
+        show: |config| config.verbs.partition.map_or("auto".into(), |key| format!("{key:#06x}")),
+    },
+    Variable {
+        name: "FERROVIA_VERBS_MTU",
+        values: "auto | 256 | 512 | 1024 | 2048 | 4096",
+        help: "Longest packet on the wire for RDMA, in bytes, where the port's own is longer.",
+        set: |config, text| {
+            config.verbs.mtu_bytes = match text {
+                "auto" => None,
+                "256" | "512" | "1024" | "2048" | "4096" => text.parse().ok(),
+                _ => return None,
+            };
+            Some(())
+        },
+        show: |config| config.verbs.mtu_bytes.map_or("auto".into(), |n| n.to_string()),
+    },
+    Variable {
+        name: "FERROVIA_TCP_INTERFACES",
+        values: "auto | interfaces, addresses and networks separated by commas, ^ before what is not to be used",
+        help: "Where processes listen for peers on other hosts; auto: every address that peers can dial.",
+        set: |config, text| {
+            config.tcp.interfaces = text.into();
+            Some(())
+        },
+        show: |config| config.tcp.interfaces.clone(),
+    },
+    switch!(
+        "FERROVIA_TCP_CHECK",
+        tcp.check_payloads,
+        "0 | 1",
+        "0",
+        "1",
+        "Whether each payload sent through a socket is followed by its CRC32C; payload is then copied once more."
+    ),
+    number!(
+        "FERROVIA_TCP_CONNECTIONS",
+        tcp.connections,
+        "count, 1 to 16",
+        1..=16,
+        "Connections to each peer on another host; messages of 128 KiB and more travel over all of them in parts."
+    ),
+    Variable {
+        name: "FERROVIA_TCP_PATIENCE",
+        values: "seconds, 0.1 to 86400",
+        help: "How long a peer on another host may be out of reach until it is given up.",
+        set: |config, text| {
+            config.tcp.patience = seconds(text)?;
+            Some(())
+        },
+        show: |config| config.tcp.patience.as_secs_f64().to_string(),
+    },
+    Variable {
+        name: "FERROVIA_TCP_SILENCE",
+        values: "auto | seconds, 0.1 to 86400",
+        help: "How long a peer whose host answers may owe an answer until it is given up, because its process is stopped; \
+               auto: 30 if it answers by itself, otherwise 3600, since it may be computing.",
+        set: |config, text| {
+            config.tcp.silence = if text == "auto" { None } else { Some(seconds(text)?) };
+            Some(())
+        },
+        show: |config| config.tcp.silence.map_or("auto".into(), |silence| silence.as_secs_f64().to_string()),
+    },
+    switch!(
+        "FERROVIA_TCP_PROGRESS",
+        tcp.thread,
+        "caller | thread",
+        "caller",
+        "thread",
+        "Whether what comes through sockets is worked on inside calls of the library only, or by a thread, too."
+    ),
+    Variable {
+        name: "FERROVIA_SPIN",
+        values: "auto | count",
+        help: "Empty polls before a waiting thread yields the processor.",
+        set: |config, text| {
+            config.spin_count = auto(text)?;
+            Some(())
+        },
+        show: |config| config.spin_count.map_or("auto".into(), |n| n.to_string()),
+    },
+    Variable {
+        name: "FERROVIA_YIELD",
+        values: "auto | count",
+        help: "Yields before a waiting thread sleeps.",
+        set: |config, text| {
+            config.yield_count = auto(text)?;
+            Some(())
+        },
+        show: |config| config.yield_count.map_or("auto".into(), |n| n.to_string()),
+    },
+    Variable {
+        name: "FERROVIA_COLLECTIVES",
+        values: "collective=algorithm, separated by commas",
+        help: "Collective algorithms to use instead of the table's choice.",
+        set: |config, text| {
+            config.collectives = text.into();
+            Some(())
+        },
+        show: |config| config.collectives.clone(),
+    },
+    number!(
+        "FERROVIA_CONTEXT_IDS_MAX",
+        context_ids_max,
+        "count, 1 to 1073741824",
+        1..=CONTEXT_IDS_MAX,
+        "Numbers that tell communicators apart, shared out evenly among the processes of a job."
+    ),
+    switch!(
+        "FERROVIA_SHARED_COLLECTIVES",
+        shared_collectives,
+        "0 | 1",
+        "0",
+        "1",
+        "Whether short blocking collectives on one host, and allreduce of any length, go through memory that all \
+         their processes see, without messages."
+    ),
+    switch!(
+        "FERROVIA_REPRODUCIBLE",
+        reproducible,
+        "0 | 1",
+        "0",
+        "1",
+        "Whether reductions on equally many ranks give equal bits for equal inputs, whatever the count, the root \
+         and the number of cores; slower for long buffers."
+    ),
+    choice!(
+        "FERROVIA_INITIAL_ERRHANDLER",
+        initial_errors: InitialErrors,
+        "mpi_errors_are_fatal | mpi_errors_abort | mpi_errors_return",
+        "Error handler that MPI_COMM_WORLD and MPI_COMM_SELF begin with, and that errors outside of MPI meet; \
+         mpiexec sets it for -initial-errhandler."
+    ),
+    choice!(
+        "FERROVIA_LOG",
+        log: Level,
+        "error | warn | info | debug",
+        "How much is said on standard error."
+    ),
+    switch!(
+        "FERROVIA_STATS",
+        stats,
+        "0 | 1",
+        "0",
+        "1",
+        "Print one table of message and protocol counters of all ranks, and their busiest pairs, at finalize."
+    ),
+];
