@@ -182,12 +182,12 @@ impl Engine {
     /// The counters with what channels hold now.
     pub(crate) fn with_channels(&self, stats: Stats) -> Stats {
         let (channels_live, bytes) = self.inbound.held();
-        let links = self.core.peers.iter().flatten().map(|peer| peer.link.counts());
+        let resized = self.core.peers.iter().flatten().map(|peer| peer.link.resized());
         Stats {
             channels_live,
             channels_polled: self.inbound.polled() as u64,
             channel_bytes: bytes + self.core.held_bytes,
-            blocks_resized: links.map(|counts| counts.resized).sum(),
+            blocks_resized: resized.sum(),
             ..stats
         }
     }

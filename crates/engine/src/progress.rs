@@ -14,7 +14,7 @@ use crate::watch::EventKind;
 
 /// Turns of progress from one look after channels that are not polled, or should not be, to the next.
 pub(crate) const TURNS_PER_LOOK: u32 = 4096;
-/// Of these looks, every so manieth is for channels of ours that we do not use.
+/// Of so many of these looks, one is for channels of ours that we do not use.
 const LOOKS_PER_SWEEP: u32 = 16;
 
 /// Longest piece of a staged message: short enough that the receiver copies one while the next is written.

@@ -136,7 +136,7 @@ impl Waiter {
 
 impl Abstention {
     fn new(dear_yield: Duration) -> Self {
-        let dear_ns = dear_yield.as_nanos() as u64;
+        let dear_ns = u64::try_from(dear_yield.as_nanos()).unwrap_or(u64::MAX);
         Self { dear_ns, epoch: Instant::now(), until_ns: AtomicU64::new(0), score: AtomicU32::new(0) }
     }
 

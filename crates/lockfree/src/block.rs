@@ -166,8 +166,6 @@ struct Traffic {
     asked_at: u64,
     /// How often the block was resized.
     resized: u32,
-    /// Pushes that found no room.
-    refused: u32,
     /// A push of this lap found no room.
     lap_refused: bool,
     laps: u16,
@@ -228,7 +226,6 @@ impl BlockSender {
             asked_lines: 0,
             asked_at: 0,
             resized,
-            refused: 0,
             lap_refused: false,
             laps: 0,
             refused_laps: 0,
@@ -253,9 +250,9 @@ impl BlockSender {
         self.lines * CACHE_LINE_BYTES
     }
 
-    /// How often the block was resized, and how many pushes found no room.
-    pub fn counts(&self) -> (u32, u32) {
-        (self.traffic.resized, self.traffic.refused)
+    /// How often the block was resized.
+    pub fn resized(&self) -> u64 {
+        self.traffic.resized.into()
     }
 
     /// Appends a record of `len_bytes`, whose payload `fill` writes; false if there is no room now.
@@ -362,7 +359,6 @@ impl BlockSender {
         if self.traffic.asked_lines > 0 {
             self.take_up_resize();
         } else {
-            self.traffic.refused += 1;
             self.traffic.lap_refused = true;
         }
         false

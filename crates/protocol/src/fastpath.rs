@@ -6,7 +6,7 @@ use fabric::SharedMemory;
 use lockfree::block::{self, Allowance, BlockReceiver, BlockSender, Bounds};
 use lockfree::fastpath::fixed::{self, Fill, FixedReceiver, FixedSender};
 use lockfree::fastpath::variable_top::{self, VariableTopReceiver, VariableTopSender};
-use lockfree::fastpath::{Mapped, RecordReceiver, RecordSender};
+use lockfree::fastpath::{RecordReceiver, RecordSender};
 use lockfree::{Record, mailbox};
 
 /// In a hint: the receiver asks for no eager data now.
@@ -29,8 +29,8 @@ pub struct Geometry {
 
 /// The sending end of a channel that is not a block filled from its bottom.
 pub(crate) enum OtherSender {
-    Fixed(FixedSender<Mapped>),
-    VariableTop(VariableTopSender<Mapped>),
+    Fixed(FixedSender),
+    VariableTop(VariableTopSender),
 }
 
 /// The receiving end of such a channel.
@@ -115,9 +115,9 @@ impl Geometry {
     /// The sending end in zeroed `memory`, if there is another design.
     pub(crate) fn other(&self, memory: &SharedMemory) -> Option<OtherSender> {
         match (self.design, self.slots()) {
-            (_, Some((fill, count))) => Some(OtherSender::Fixed(FixedSender::mapped(memory.clone(), fill, count))),
+            (_, Some((fill, count))) => Some(OtherSender::Fixed(FixedSender::new(memory.clone(), fill, count))),
             (FastPath::VariableTop, None) => {
-                Some(OtherSender::VariableTop(VariableTopSender::mapped(memory.clone(), self.block_bytes)))
+                Some(OtherSender::VariableTop(VariableTopSender::new(memory.clone(), self.block_bytes)))
             }
             _ => None,
         }

@@ -56,21 +56,6 @@ pub enum Announce {
     Mailbox,
 }
 
-/// What went through a link, and what it holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct LinkCounts {
-    /// Records that went through the mailbox.
-    pub slow_records: u64,
-    /// Pushes that found no room in a block.
-    pub refused: u64,
-    /// Times the block changed its length.
-    pub resized: u64,
-    /// Bytes of the channel in the peer's memory and of the copy kept here.
-    pub held_bytes: u64,
-    /// There is a channel.
-    pub is_fast: bool,
-}
-
 /// The sending side of one peer.
 pub struct Link {
     way: Way,
@@ -351,20 +336,12 @@ impl Link {
         }
     }
 
-    /// What went through, and what is held.
-    pub fn counts(&self) -> LinkCounts {
-        let mut counts = LinkCounts { slow_records: self.slow_records, ..LinkCounts::default() };
+    /// Times the block changed its length.
+    pub fn resized(&self) -> u64 {
         match &self.way {
-            Way::Block(block) => {
-                let (resized, refused) = block.counts();
-                (counts.resized, counts.refused) = (resized.into(), refused.into());
-                counts.held_bytes = block.block_bytes() as u64;
-                counts.is_fast = true;
-            }
-            Way::Other(_) => counts.is_fast = true,
-            Way::Mailbox(_) | Way::Closing(_) | Way::Port { .. } => {}
+            Way::Block(block) => block.resized(),
+            Way::Other(_) | Way::Mailbox(_) | Way::Closing(_) | Way::Port { .. } => 0,
         }
-        counts
     }
 }
 

@@ -432,7 +432,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "FERROVIA_YIELD",
         values: "auto | count",
-        help: "Yields before a waiting thread sleeps.",
+        help: "Yields before a waiting thread sleeps; auto: it sleeps at once where yields cost time slices.",
         set: |config, text| {
             config.yield_count = auto(text)?;
             Some(())

@@ -9,10 +9,7 @@
 //! | variable top-fill | a block | head flag, then an equal tail flag | yes | [`variable_top`](super::variable_top) |
 //! | variable bottom-fill | a block | tail flag | no | [`block`](crate::block) |
 //!
-//! A sender writes to a [`Target`]: mapped memory, or whatever carries a write to the receiver's memory. A record is
-//! one write whose *last word lands last*. Mapped memory keeps that by a release store. An adapter keeps it where it
-//! says so (`fabric::Capabilities`); on one that does not, a write is followed by a second one of the last word alone,
-//! which queue pairs keep behind the first.
+//! A record is written so that its last word is seen last.
 //!
 //! Credits are counts of what the receiver has consumed, in units of the design: slots, lines or words. They come back
 //! through the control line, or with a record that goes the other way; either may be late, and an older count changes
@@ -24,11 +21,11 @@ use base::sync::Ordering;
 use crate::{CACHE_LINE_BYTES, Record, SharedMemory};
 
 pub mod fixed;
-pub mod target;
+mod target;
 pub mod variable_top;
 
 pub use fixed::{Fill, FixedReceiver, FixedSender};
-pub use target::{Image, Mapped, Target};
+pub(crate) use target::{Image, Target};
 pub use variable_top::{VariableTopReceiver, VariableTopSender};
 
 /// Bytes before the slots or the block: the control line.
@@ -362,7 +359,7 @@ mod tests {
             for slot_count in [1, 2, 32] {
                 each_seed(40, |seed| {
                     let memory = SharedMemory::private(fixed::footprint(slot_count));
-                    let sender = FixedSender::mapped(memory.clone(), fill, slot_count);
+                    let sender = FixedSender::new(memory.clone(), fill, slot_count);
                     against_a_queue(seed, sender, FixedReceiver::new(memory, fill, slot_count))
                 });
             }
@@ -374,7 +371,7 @@ mod tests {
         for block_bytes in [1024, 4096, 32 << 10] {
             each_seed(80, |seed| {
                 let memory = SharedMemory::private(variable_top::footprint(block_bytes));
-                let sender = VariableTopSender::mapped(memory.clone(), block_bytes);
+                let sender = VariableTopSender::new(memory.clone(), block_bytes);
                 against_a_queue(seed, sender, VariableTopReceiver::new(memory, block_bytes))
             });
         }
@@ -399,7 +396,7 @@ mod tests {
         for cleared_from in [CONTROL_BYTES, 4096, usize::MAX] {
             let memory = SharedMemory::private(fixed::footprint(2));
             for round in 0..3 {
-                let mut sender = FixedSender::mapped(memory.clone(), Fill::Top, 2);
+                let mut sender = FixedSender::new(memory.clone(), Fill::Top, 2);
                 let mut receiver = FixedReceiver::new(memory.clone(), Fill::Top, 2);
                 receiver.set_hint(7);
                 let retired = Retired::expected(memory.clone());

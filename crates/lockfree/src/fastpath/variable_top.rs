@@ -17,8 +17,7 @@
 use base::sync::Ordering;
 
 use super::{
-    CONSUMED, CONTROL_BYTES, HINT, Image, Mapped, RecordReceiver, RecordSender, Returns, Room, Target, flag_unlike,
-    parse_flag,
+    CONSUMED, CONTROL_BYTES, HINT, Image, RecordReceiver, RecordSender, Returns, Room, Target, flag_unlike, parse_flag,
 };
 use crate::{Record, SharedMemory};
 
@@ -54,8 +53,8 @@ fn offset(word: usize) -> usize {
 }
 
 /// The sending end.
-pub struct VariableTopSender<T> {
-    target: T,
+pub struct VariableTopSender {
+    target: Target,
     words: usize,
     position: usize,
     room: Room,
@@ -69,28 +68,17 @@ pub struct VariableTopReceiver {
     returns: Returns,
 }
 
-impl VariableTopSender<Mapped> {
+impl VariableTopSender {
     /// The sending end over zeroed, mapped `memory`.
     ///
     /// # Panics
     /// If `memory` is shorter than [`footprint`] says, or the block is shorter than 1 KiB.
-    pub fn mapped(memory: SharedMemory, block_bytes: usize) -> Self {
+    pub fn new(memory: SharedMemory, block_bytes: usize) -> Self {
         check_geometry(&memory, block_bytes);
-        Self::new(Mapped::mirrored(memory, footprint(block_bytes)), block_bytes)
-    }
-}
-
-impl<T: Target> VariableTopSender<T> {
-    /// The sending end over a target of [`footprint`] zeroed bytes that keeps a copy.
-    pub fn new(target: T, block_bytes: usize) -> Self {
+        let target = Target::mirrored(memory, footprint(block_bytes));
         let words = block_bytes / WORD_BYTES;
         let room = Room::new(words, target.control(CONSUMED));
         Self { target, words, position: 0, room }
-    }
-
-    /// What it writes to.
-    pub fn target(&mut self) -> &mut T {
-        &mut self.target
     }
 
     fn has_room(&mut self, count: usize) -> bool {
@@ -99,13 +87,10 @@ impl<T: Target> VariableTopSender<T> {
     }
 }
 
-impl<T: Target> RecordSender for VariableTopSender<T> {
+impl RecordSender for VariableTopSender {
     fn push(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         let count = words_of(len_bytes);
         assert!(count <= record_words_max(self.words), "a record takes at most three eighths of the block");
-        if !self.target.is_ready(3) {
-            return false;
-        }
         if self.position + count + BEHIND_WORDS > self.words {
             let left = self.words - self.position;
             if !self.has_room(left + count + BEHIND_WORDS) {
@@ -124,7 +109,7 @@ impl<T: Target> RecordSender for VariableTopSender<T> {
         let flag = flag_unlike(self.target.previous(flag_at), record, len_bytes);
         let words = [(next, 0), (head + 16, record.long as u64), (head + 24, (record.long >> 64) as u64), (head, flag)];
         let payload_at = head + HEADER_WORDS * WORD_BYTES;
-        self.target.write(&Image { start: head, words: &words, payload_at, len_bytes, flag_at, flag }, fill);
+        self.target.write(&Image { words: &words, payload_at, len_bytes, flag_at, flag }, fill);
         self.position += count;
         self.room.produced += count as u64;
         true
@@ -151,7 +136,7 @@ impl VariableTopReceiver {
     /// The receiving end over zeroed `memory`.
     ///
     /// # Panics
-    /// As [`VariableTopSender::mapped`].
+    /// As [`VariableTopSender::new`].
     pub fn new(memory: SharedMemory, block_bytes: usize) -> Self {
         check_geometry(&memory, block_bytes);
         let words = block_bytes / WORD_BYTES;
