@@ -27,6 +27,10 @@ pub(crate) enum Kind {
     FetchAdd = 5,
     CompareSwap = 6,
     Datagram = 7,
+    /// A send to a shared queue that waits for no other queue.
+    QueueSend = 8,
+    /// The header of one, whose bytes come when the target calls for them.
+    QueueHeader = 9,
     /// All requests up to `sequence` are done.
     Acknowledge = 16,
     ReadResponse = 17,
@@ -35,6 +39,12 @@ pub(crate) enum Kind {
     Refuse = 19,
     /// A receive was posted for a request that was refused for want of one.
     Ready = 20,
+    /// All sends to queue `selector` up to `sequence` are done.
+    QueueAcknowledge = 21,
+    /// Send `sequence` to queue `selector` failed, or must wait.
+    QueueRefuse = 22,
+    /// A receive is there for send `sequence` to queue `selector`.
+    QueueReady = 23,
 }
 
 impl Kind {
@@ -47,18 +57,34 @@ impl Kind {
             5 => Self::FetchAdd,
             6 => Self::CompareSwap,
             7 => Self::Datagram,
+            8 => Self::QueueSend,
+            9 => Self::QueueHeader,
             16 => Self::Acknowledge,
             17 => Self::ReadResponse,
             18 => Self::AtomicResponse,
             19 => Self::Refuse,
             20 => Self::Ready,
+            21 => Self::QueueAcknowledge,
+            22 => Self::QueueRefuse,
+            23 => Self::QueueReady,
             _ => return None,
         })
     }
 
     /// True for what a target answers.
     pub(crate) const fn is_request(self) -> bool {
-        (self as u8) < Self::Datagram as u8
+        (self as u8) < Self::Acknowledge as u8 && !matches!(self, Self::Datagram)
+    }
+
+    /// True for what is about a line of sends to one shared queue.
+    pub(crate) const fn is_of_line(self) -> bool {
+        use Kind::{QueueAcknowledge, QueueHeader, QueueReady, QueueRefuse, QueueSend};
+        matches!(self, QueueSend | QueueHeader | QueueAcknowledge | QueueRefuse | QueueReady)
+    }
+
+    /// True for what is followed by as many bytes as its length says.
+    pub(crate) const fn has_payload(self) -> bool {
+        !matches!(self, Self::Read | Self::QueueHeader)
     }
 }
 
@@ -104,11 +130,11 @@ pub(crate) struct Packet {
     pub(crate) destination: u32,
     pub(crate) source: u32,
     pub(crate) sequence: u32,
-    /// Shared receive queue of an XRC request, or key of a datagram.
+    /// Shared receive queue of an XRC request, or of the answer to one that waits for no other, or key of a datagram.
     pub(crate) selector: u32,
     pub(crate) rkey: u32,
     pub(crate) address: u64,
-    /// Of the message; the payload's, except in a read request.
+    /// Of the message; the payload's, except in a read request and in the header of a send.
     pub(crate) len_bytes: u64,
     pub(crate) operands: [u64; 2],
 }
@@ -129,6 +155,11 @@ impl Packet {
             len_bytes: 0,
             operands: [0; 2],
         }
+    }
+
+    /// True for an answer to a request of a peer's window; receives call for lines of sends by themselves.
+    pub(crate) const fn counts(&self) -> bool {
+        !matches!(self.kind, Kind::QueueReady)
     }
 
     pub(crate) fn to_bytes(self) -> [u8; HEADER_BYTES] {

@@ -561,6 +561,10 @@ impl Context for VerbsContext {
     }
 
     fn create_queue_pair(&mut self, attributes: &QueuePairAttributes) -> Result<QueuePair, FabricError> {
+        if attributes.independent_queues {
+            let reason = "an adapter's sends wait in line";
+            return Err(FabricError::Unsupported { operation: "create_queue_pair", reason });
+        }
         let entry = self.make_pair(attributes)?;
         let (is_substitute, number) = (entry.substitute.is_some(), entry.pair.number());
         let key = self.pairs.insert(entry);

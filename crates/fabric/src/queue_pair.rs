@@ -107,7 +107,8 @@ pub struct QueuePairAttributes {
     pub inline_max_bytes: u32,
     /// Beyond verbs, XRC only: a send that waits for a receive of its queue does not hold up those to other queues.
     /// Requests complete in order per queue then, and a message longer than the receive that is next waits for one that
-    /// is long enough, instead of failing at both sides. Needs
+    /// is long enough, instead of failing at both sides. Such a send waits for as long as it takes, whatever
+    /// [`ReceiverNotReadyRetry`] says. Writes with immediate data stay in the line of the queue pair. Needs
     /// [`Capabilities::independent_queues`](crate::Capabilities::independent_queues).
     pub independent_queues: bool,
 }

@@ -2,6 +2,7 @@
 
 mod datagrams;
 mod errors;
+mod independent;
 mod life;
 mod messages;
 mod queues;
@@ -12,7 +13,8 @@ use crate::side::Pair;
 use crate::{Case, Fixture, Outcome};
 
 pub(crate) fn all() -> Vec<Case> {
-    [messages::CASES, rdma::CASES, errors::CASES, queues::CASES, datagrams::CASES, life::CASES, traffic::CASES].concat()
+    let queues = [queues::CASES, independent::CASES].concat();
+    [messages::CASES, rdma::CASES, errors::CASES, &queues, datagrams::CASES, life::CASES, traffic::CASES].concat()
 }
 
 /// Runs a case on a fresh pair, if the device is there.

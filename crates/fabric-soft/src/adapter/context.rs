@@ -173,6 +173,8 @@ impl<L: Link> Context for SoftContext<L> {
         }
         self.core.clear_board(number);
         self.core.shared.remove(number);
+        self.core.refuse_parked_at(number);
+        self.push();
         Ok(())
     }
 
@@ -204,7 +206,7 @@ impl<L: Link> Context for SoftContext<L> {
         let count = receives.post(requests)?;
         let waiting = call(receives, count);
         self.core.show_posted(number);
-        self.call(&waiting);
+        self.call(Some(number), &waiting);
         Ok(count)
     }
 
@@ -225,25 +227,31 @@ impl<L: Link> Context for SoftContext<L> {
             }
         }
         let several = self.core.several.insert(InSeveral { receive: Receive::of(request), queues: numbers.clone() })?;
-        let mut waiting = Vec::new();
         let is_alone = numbers.len() == 1;
         for number in numbers {
             if !is_alone {
                 self.core.leave_board(number);
             }
+            let mut waiting = Vec::new();
             if let Some(shared) = self.core.shared.get_mut(number) {
                 shared.queue.push(Posted::InSeveral(several));
-                waiting.extend(call(&mut shared.queue, 1));
+                waiting = call(&mut shared.queue, 1);
             }
             self.core.show_posted(number);
+            self.call(Some(number), &waiting);
         }
-        self.call(&waiting);
         Ok(MultiQueueReceive(handle(several)))
     }
 
     fn withdraw_receive(&mut self, receive: MultiQueueReceive) -> Result<bool, FabricError> {
         let several = number_of(receive.0);
-        Ok(self.core.hide_several(several) && self.core.claim(several).is_some())
+        let queues = self.core.several.get(several).map(|several| several.queues.clone()).unwrap_or_default();
+        let is_back = self.core.hide_several(several) && self.core.claim(several).is_some();
+        if is_back {
+            queues.into_iter().for_each(|queue| self.core.call_next(queue));
+            self.push();
+        }
+        Ok(is_back)
     }
 
     fn create_queue_pair(&mut self, attributes: &QueuePairAttributes) -> Result<QueuePair, FabricError> {
@@ -268,10 +276,6 @@ impl<L: Link> Context for SoftContext<L> {
         if attributes.independent_queues && attributes.transport != Transport::XrcInitiator {
             return refuse("only XRC sends name queues");
         }
-        if attributes.independent_queues && !self.capabilities.independent_queues {
-            let reason = "its sends wait in line";
-            return Err(FabricError::Unsupported { operation: "create_queue_pair", reason });
-        }
         if let Transport::XrcTarget(domain) = attributes.transport {
             self.xrc_domain(domain)?;
         }
@@ -282,6 +286,7 @@ impl<L: Link> Context for SoftContext<L> {
     fn destroy_queue_pair(&mut self, qp: QueuePair) -> Result<(), FabricError> {
         let number = number_of(qp.0);
         self.core.withdraw_offers(number);
+        self.core.refuse_parked(number);
         let object = self.core.queue_pairs.remove(number).ok_or(NO_QUEUE_PAIR)?;
         if object.published {
             self.core.unpublish.push(number);
@@ -307,6 +312,7 @@ impl<L: Link> Context for SoftContext<L> {
         };
         if matches!(transition, Transition::Reset) {
             self.core.withdraw_offers(number);
+            self.core.refuse_parked(number);
         }
         let object = self.core.queue_pairs.get_mut(number).ok_or(NO_QUEUE_PAIR)?;
         match transition {
@@ -370,7 +376,7 @@ impl<L: Link> Context for SoftContext<L> {
             }
             if !may_skip || !self.core.write_at_once(&mut self.link, number, request) {
                 let object = self.core.queue_pairs.get_mut(number).ok_or(NO_QUEUE_PAIR)?;
-                if object.sends.len() + object.offered.len() >= object.attributes.send_depth as usize {
+                if object.send_count() >= object.attributes.send_depth as usize {
                     break;
                 }
                 object.sends.push_back(Send::of(request));
@@ -408,7 +414,7 @@ impl<L: Link> Context for SoftContext<L> {
         if object.state == QueuePairState::Error {
             self.core.enter_error(number);
         }
-        self.call(&waiting);
+        self.call(None, &waiting);
         Ok(count)
     }
 
@@ -518,9 +524,9 @@ impl<L: Link> SoftContext<L> {
     }
 
     /// Tells peers that wait for receives, now.
-    fn call(&mut self, waiting: &[u32]) {
+    fn call(&mut self, shared: Option<u32>, waiting: &[u32]) {
         if !waiting.is_empty() {
-            self.core.call_waiting(waiting);
+            self.core.call_waiting(shared, waiting);
             self.push();
         }
     }

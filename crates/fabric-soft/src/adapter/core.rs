@@ -205,12 +205,14 @@ impl Core {
         if std::mem::take(&mut qp.published) {
             self.unpublish.push(number);
         }
+        self.refuse_parked(number);
+        let waited = self.queue_pairs.get_mut(number).and_then(|qp| qp.lines.as_mut()).map(|lines| lines.take_all());
         // Those on the board were posted first.
         let (taken, back) = self.withdraw_offers(number);
         for send in taken {
             self.end_offered_send(number, &send);
         }
-        for send in back.into_iter().chain(sends) {
+        for send in back.into_iter().chain(waited.unwrap_or_default()).chain(sends) {
             let completion = flushed(number, send.id, opcode(send.operation));
             self.complete(attributes.send_completions, completion, false);
         }
@@ -319,14 +321,26 @@ impl Core {
         }
     }
 
-    /// Tells up to `count` of those who wait to come again.
-    pub(super) fn call_waiting(&mut self, waiting: &[u32]) {
+    /// Tells those who wait, at queue `shared` if it is one, to come again.
+    pub(super) fn call_waiting(&mut self, shared: Option<u32>, waiting: &[u32]) {
+        let mut waiting_on = Vec::new();
         for number in waiting {
+            match shared.and_then(|queue| self.call_parked(*number, queue)) {
+                Some(true) => continue,
+                Some(false) => {
+                    waiting_on.push(*number);
+                    continue;
+                }
+                None => {}
+            }
             let Some(qp) = self.queue_pairs.get(*number).filter(|qp| qp.is_taking()) else { continue };
             let (Some(peer), packet) = (qp.peer, Packet::new(Kind::Ready, *number, qp.remote, qp.expected)) else {
                 continue;
             };
             self.answer(peer, Answer { packet, bytes: None, may_wait: false });
+        }
+        if let Some(receives) = shared.and_then(|queue| self.shared.get_mut(queue)) {
+            waiting_on.into_iter().rev().for_each(|number| receives.queue.waiting.push_front(number));
         }
     }
 
@@ -336,10 +350,11 @@ impl Core {
         if state.is_lost || state.answers.len() >= ANSWERS_MAX {
             return;
         }
-        if answer.packet.kind == Kind::Acknowledge
+        if matches!(answer.packet.kind, Kind::Acknowledge | Kind::QueueAcknowledge)
             && let Some(last) = state.answers.back_mut()
-            && last.packet.kind == Kind::Acknowledge
+            && last.packet.kind == answer.packet.kind
             && (last.packet.source, last.packet.destination) == (answer.packet.source, answer.packet.destination)
+            && last.packet.selector == answer.packet.selector
         {
             last.packet.sequence = answer.packet.sequence;
             last.may_wait &= answer.may_wait;
@@ -347,13 +362,14 @@ impl Core {
             return;
         }
         let is_first = state.answers.is_empty();
+        let counts = answer.packet.counts();
         let source = answer.packet.source;
         state.riding.is_new |= answer.may_wait;
         state.answers.push_back(answer);
         if is_first {
             self.answering.push(peer);
         }
-        if let Some(qp) = self.queue_pairs.get_mut(source) {
+        if let Some(qp) = self.queue_pairs.get_mut(source).filter(|_| counts) {
             qp.unsent_answers += 1;
         }
     }

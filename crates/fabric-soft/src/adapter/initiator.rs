@@ -28,7 +28,7 @@ pub(super) enum Riders {
 
 /// What starting one request came to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Started {
+pub(super) enum Started {
     Next,
     /// Nothing more for now; something will list the queue pair again.
     Stop,
@@ -56,7 +56,7 @@ impl Core {
         loop {
             match self.start_next(link, number) {
                 Started::Next => {}
-                Started::Stop => return false,
+                Started::Stop => return self.start_lines(link, number),
                 Started::Full => return true,
             }
         }
@@ -64,7 +64,7 @@ impl Core {
 
     fn start_next(&mut self, link: &mut dyn Link, number: u32) -> Started {
         let Some(qp) = self.queue_pairs.get(number) else { return Started::Stop };
-        if qp.state != QueuePairState::ReadyToSend || qp.hold.is_some() || qp.started >= WINDOW_MAX {
+        if qp.state != QueuePairState::ReadyToSend || qp.hold.is_some() || qp.in_window() >= WINDOW_MAX {
             return Started::Stop;
         }
         let Some(send) = qp.sends.get(qp.started) else { return Started::Stop };
@@ -72,6 +72,9 @@ impl Core {
         let waits_for_reads = send.flags.fence && qp.reads_in_flight > 0;
         if waits_for_reads || returns_data && qp.reads_in_flight >= READS_MAX {
             return Started::Stop;
+        }
+        if let Some(queue) = qp.independent_queue(send) {
+            return self.start_independent(link, number, queue);
         }
         let sequence = qp.first_sequence.wrapping_add(qp.started as u32);
         let alone = qp.started == 0;
@@ -265,7 +268,8 @@ impl Core {
                 }
                 SendOutcome::Gone => self.peer(peer).answers.clear(),
                 SendOutcome::Taken => {
-                    if let Some(qp) = self.queue_pairs.get_mut(answer.packet.source) {
+                    let counts = answer.packet.counts();
+                    if let Some(qp) = self.queue_pairs.get_mut(answer.packet.source).filter(|_| counts) {
                         qp.unsent_answers = qp.unsent_answers.saturating_sub(1);
                     }
                 }
@@ -286,6 +290,9 @@ impl Core {
 
     /// An answer without payload.
     pub(super) fn answered(&mut self, number: u32, packet: &Packet) {
+        if packet.kind.is_of_line() {
+            return self.line_answered(number, packet);
+        }
         let Some(qp) = self.queue_pairs.get_mut(number) else { return };
         if packet.kind == Kind::Ready {
             if matches!(qp.hold, Some(Hold::UntilReady(_))) {
@@ -326,15 +333,10 @@ impl Core {
     }
 
     fn refused(&mut self, number: u32, packet: &Packet) {
-        let status = match packet.refusal {
-            Refusal::ReceiverNotReady | Refusal::NotConnected => return self.come_again(number, packet),
-            Refusal::Invalid => WcStatus::RemoteInvalidRequest,
-            Refusal::Access => WcStatus::RemoteAccessError,
-            Refusal::Operation => WcStatus::RemoteOperationError,
-            Refusal::Gone => WcStatus::TransportRetryExceeded,
-            Refusal::None => WcStatus::BadResponse,
-        };
-        self.end_send(number, status);
+        match packet.refusal {
+            Refusal::ReceiverNotReady | Refusal::NotConnected => self.come_again(number, packet),
+            refusal => self.end_send(number, status_of(refusal)),
+        }
     }
 
     /// The first request and those after it are sent again later, if they may.
@@ -399,7 +401,18 @@ impl Core {
     }
 }
 
-fn request(send: &Send, source: u32, destination: u32, sequence: u32) -> Packet {
+/// How a request ends that was refused for good.
+pub(super) const fn status_of(refusal: Refusal) -> WcStatus {
+    match refusal {
+        Refusal::Invalid => WcStatus::RemoteInvalidRequest,
+        Refusal::Access => WcStatus::RemoteAccessError,
+        Refusal::Operation => WcStatus::RemoteOperationError,
+        Refusal::Gone | Refusal::NotConnected => WcStatus::TransportRetryExceeded,
+        Refusal::None | Refusal::ReceiverNotReady => WcStatus::BadResponse,
+    }
+}
+
+pub(super) fn request(send: &Send, source: u32, destination: u32, sequence: u32) -> Packet {
     let (kind, operands) = match send.operation {
         Operation::Send | Operation::SendWithImmediate(_) => (Kind::Send, [0; 2]),
         Operation::RdmaWrite(_) => (Kind::Write, [0; 2]),

@@ -9,6 +9,7 @@ mod completion;
 mod context;
 mod core;
 mod initiator;
+mod lines;
 mod queue_pair;
 mod receive;
 mod regions;
@@ -72,8 +73,7 @@ impl<L: Link> SoftContext<L> {
     pub fn new(link: L) -> Self {
         let mut link = link;
         let board = link.board();
-        let mut capabilities = capabilities(link.properties(), link.descriptor().is_some());
-        capabilities.independent_queues = board.is_some();
+        let capabilities = capabilities(link.properties(), link.descriptor().is_some());
         let address = link.address();
         Self { link, core: Core::new(board), capabilities, address }
     }
@@ -172,8 +172,7 @@ fn capabilities(link: &LinkProperties, completion_descriptor: bool) -> Capabilit
         atomics: true,
         completion_descriptor,
         multi_queue_receives: true,
-        // Known once the link is in use.
-        independent_queues: false,
+        independent_queues: true,
         mapped_memory: link.mapped_memory,
         translation: Translation::Unchecked,
         asynchronous: link.asynchronous.clone(),

@@ -8,6 +8,7 @@ use fabric::{
     ReceiverNotReadyRetry, SendFlags, SendRequest, Transport,
 };
 
+use super::lines::Lines;
 use super::receive::{List, ReceiveQueue};
 use super::shown::OfferedSend;
 use crate::link::LinkPeer;
@@ -102,6 +103,8 @@ pub(super) struct QueuePairObject {
     pub(super) offered: VecDeque<OfferedSend>,
     /// Nothing is offered any more.
     pub(super) by_packets: bool,
+    /// Sends that wait for one queue each, and what is parked of those of the peer.
+    pub(super) lines: Option<Box<Lines>>,
 }
 
 impl QueuePairObject {
@@ -132,6 +135,7 @@ impl QueuePairObject {
             published: false,
             offered: VecDeque::new(),
             by_packets: false,
+            lines: None,
         }
     }
 
@@ -193,6 +197,11 @@ impl QueuePairObject {
             }
             (Transport::UnreliableDatagram, _) => refuse("a datagram has an address"),
         }
+    }
+
+    /// Sends that are not complete.
+    pub(super) fn send_count(&self) -> usize {
+        self.sends.len() + self.offered.len() + self.lines.as_ref().map_or(0, |lines| lines.len())
     }
 
     /// The index of request `sequence` among those sent, if it is one.

@@ -19,6 +19,11 @@ impl Receive {
     pub(super) fn of(request: &ReceiveRequest<'_>) -> Self {
         Self { id: request.id, list: request.list.into() }
     }
+
+    /// Bytes of the longest message it takes.
+    pub(super) fn capacity_bytes(&self) -> u64 {
+        self.list.iter().map(|entry| u64::from(entry.len_bytes)).sum()
+    }
 }
 
 /// One entry of a receive queue.

@@ -8,7 +8,7 @@
 //!           ◀─────────── Ready                (a receive was posted: come again now)
 //!           ◀─────────── Refuse n: access …   (both queue pairs are in the error state)
 //! ```
-//! Links keep order, so a gap in the sequence only ever follows a refusal.
+//! Sends of queue pairs with independent queues come in lines of their own (`lines`). Links keep order, so a gap in the sequence only ever follows a refusal.
 
 use base::sync::Ordering;
 use fabric::{
@@ -32,10 +32,26 @@ struct Filling {
     completions: CompletionQueue,
     completion: WorkCompletion,
     solicited: bool,
-    /// The request to be answered, if it wants an answer, and whether that may wait.
-    acknowledge: Option<(u32, bool)>,
+    /// The request to be answered, if it wants an answer.
+    acknowledge: Option<Owed>,
     /// It came from a shared queue, and ends with a completion even if its queue pair is gone by then.
     is_shared: bool,
+}
+
+/// An acknowledgement that is owed when the bytes have come.
+#[derive(Clone, Copy)]
+struct Owed {
+    sequence: u32,
+    /// Of a line of sends to this queue.
+    queue: Option<u32>,
+    may_wait: bool,
+}
+
+impl Owed {
+    fn of(packet: &Packet) -> Self {
+        let queue = packet.kind.is_of_line().then_some(packet.selector);
+        Self { sequence: packet.sequence, queue, may_wait: packet.len_bytes <= SHORT_MAX_BYTES }
+    }
 }
 
 /// What to do when a payload has come.
@@ -49,7 +65,7 @@ enum Then {
     /// A receive is filled.
     Receive(Filling),
     /// The request is answered, at once or in a moment.
-    Acknowledge(u32, bool),
+    Acknowledge(Owed),
     /// What our own read asked for.
     Brought,
     /// Datagrams for everybody in a group are copied from here.
@@ -61,7 +77,7 @@ impl Responder for Core {
         self.peer(from).arriving = None;
         self.begun_packets += 1;
         let packet = wire::parse(header).filter(|packet| {
-            let bytes = if packet.kind == Kind::Read { 0 } else { packet.len_bytes };
+            let bytes = if packet.kind.has_payload() { packet.len_bytes } else { 0 };
             bytes == payload_bytes
         });
         let Some(packet) = packet else {
@@ -93,11 +109,11 @@ impl Responder for Core {
                     return;
                 }
                 self.complete(completions, completion, solicited);
-                if let Some((sequence, may_wait)) = acknowledge {
-                    self.acknowledge(number, sequence, may_wait);
+                if let Some(owed) = acknowledge {
+                    self.acknowledge(number, owed);
                 }
             }
-            Then::Acknowledge(sequence, may_wait) if is_alive => self.acknowledge(number, sequence, may_wait),
+            Then::Acknowledge(owed) if is_alive => self.acknowledge(number, owed),
             Then::Brought if is_alive => {
                 self.end_send(number, WcStatus::Success);
                 self.list(number);
@@ -123,6 +139,8 @@ impl Responder for Core {
             let in_flight = self.queue_pairs.get(number).is_some_and(|qp| qp.started > 0);
             if in_flight {
                 self.end_send(number, WcStatus::TransportRetryExceeded);
+            } else {
+                self.end_lines(number, WcStatus::TransportRetryExceeded);
             }
             self.fail(number);
         }
@@ -144,7 +162,7 @@ impl Core {
             self.refuse(from, packet, if is_early { Refusal::NotConnected } else { Refusal::Gone });
             return None;
         }
-        if packet.sequence != qp.expected {
+        if !packet.kind.is_of_line() && packet.sequence != qp.expected {
             // It follows one that was refused, and comes again after it.
             return None;
         }
@@ -156,15 +174,16 @@ impl Core {
         }
         match packet.kind {
             Kind::Send => self.begin_send(from, packet),
+            Kind::QueueSend | Kind::QueueHeader => self.begin_line_send(from, packet),
             Kind::Write | Kind::WriteWithImmediate => self.begin_write(from, packet),
             Kind::Read => self.read(from, packet),
             _ => self.atomic(from, packet),
         }
     }
 
-    fn expect_next(&mut self, number: u32) -> u32 {
-        let Some(qp) = self.queue_pairs.get_mut(number) else { return 0 };
-        qp.expected = qp.expected.wrapping_add(1);
+    fn expect_next(&mut self, packet: &Packet) -> u32 {
+        let Some(qp) = self.queue_pairs.get_mut(packet.destination) else { return 0 };
+        qp.expected = qp.expected.wrapping_add(u32::from(!packet.kind.is_of_line()));
         qp.epoch
     }
 
@@ -182,11 +201,48 @@ impl Core {
     }
 
     fn begin_send(&mut self, from: LinkPeer, packet: Packet) -> Begun {
-        let number = packet.destination;
         let selected = match self.selected(&packet) {
             Ok(selected) => selected,
             Err(refusal) => return self.refuse_for_good(from, packet, refusal),
         };
+        self.fill_receive(from, packet, selected)
+    }
+
+    /// As [`Core::begin_send`], for a send that waits for no other queue: it is parked until there is a receive that is
+    /// long enough.
+    fn begin_line_send(&mut self, from: LinkPeer, packet: Packet) -> Begun {
+        let queue = match self.selected(&packet) {
+            Ok(Some(queue)) => queue,
+            Ok(None) => return self.refuse_for_good(from, packet, Refusal::Invalid),
+            Err(refusal) => return self.refuse_for_good(from, packet, refusal),
+        };
+        if self.is_behind_parked(&packet) {
+            return None;
+        }
+        let (is_header, has_receive) =
+            (packet.kind == Kind::QueueHeader, self.has_receive_for(queue, packet.len_bytes));
+        match (is_header, has_receive) {
+            (true, true) => {
+                self.answer(from, Answer { packet: reply(&packet, Kind::QueueReady), bytes: None, may_wait: false })
+            }
+            (true, false) => self.park(&packet),
+            (false, false) => {
+                self.park(&packet);
+                self.refuse(from, packet, Refusal::ReceiverNotReady);
+            }
+            (false, true) => {
+                self.unpark(&packet);
+                let begun = self.fill_receive(from, packet, Some(queue));
+                self.call_next(queue);
+                return begun;
+            }
+        }
+        None
+    }
+
+    /// A send takes its receive.
+    fn fill_receive(&mut self, from: LinkPeer, packet: Packet, selected: Option<u32>) -> Begun {
+        let number = packet.destination;
         let Some((receive, completions)) = self.take_receive(number, selected) else {
             return self.not_ready(from, packet, selected);
         };
@@ -198,7 +254,7 @@ impl Core {
             qp: QpNumber(number),
             ..WorkCompletion::default()
         };
-        let capacity: u64 = receive.list.iter().map(|entry| u64::from(entry.len_bytes)).sum();
+        let capacity = receive.capacity_bytes();
         let domain = self.receiving_domain(number, selected);
         let targets = self.regions.targets(domain, &receive.list);
         let failure = match &targets {
@@ -211,8 +267,8 @@ impl Core {
             self.complete(completions, completion, true);
             return self.refuse_for_good(from, packet, refusal);
         }
-        let epoch = self.expect_next(number);
-        let (solicited, acknowledge) = (packet.solicited, Some((packet.sequence, may_wait(&packet))));
+        let epoch = self.expect_next(&packet);
+        let (solicited, acknowledge) = (packet.solicited, Some(Owed::of(&packet)));
         let is_shared = self.shared_queue(number, selected).is_some();
         let then = Then::Receive(Filling { completions, completion, solicited, acknowledge, is_shared });
         Some((Arriving { qp: number, epoch, then }, Placement { ranges: targets.unwrap_or_default() }))
@@ -242,11 +298,8 @@ impl Core {
         }
         let placement = Placement { ranges: target.into_iter().collect() };
         if packet.kind == Kind::Write {
-            let epoch = self.expect_next(number);
-            return Some((
-                Arriving { qp: number, epoch, then: Then::Acknowledge(packet.sequence, may_wait(&packet)) },
-                placement,
-            ));
+            let epoch = self.expect_next(&packet);
+            return Some((Arriving { qp: number, epoch, then: Then::Acknowledge(Owed::of(&packet)) }, placement));
         }
         let selected = match self.selected(&packet) {
             Ok(selected) => selected,
@@ -263,8 +316,8 @@ impl Core {
             qp: QpNumber(number),
             ..WorkCompletion::default()
         };
-        let epoch = self.expect_next(number);
-        let (solicited, acknowledge) = (packet.solicited, Some((packet.sequence, may_wait(&packet))));
+        let epoch = self.expect_next(&packet);
+        let (solicited, acknowledge) = (packet.solicited, Some(Owed::of(&packet)));
         let is_shared = self.shared_queue(number, selected).is_some();
         let then = Then::Receive(Filling { completions, completion, solicited, acknowledge, is_shared });
         Some((Arriving { qp: number, epoch, then }, placement))
@@ -278,7 +331,7 @@ impl Core {
         if !allowed {
             return self.refuse_for_good(from, packet, Refusal::Access);
         }
-        self.expect_next(number);
+        self.expect_next(&packet);
         let mut answer = reply(&packet, Kind::ReadResponse);
         answer.len_bytes = packet.len_bytes;
         self.answer(from, Answer { packet: answer, bytes: (packet.len_bytes > 0).then_some(wanted), may_wait: false });
@@ -301,7 +354,7 @@ impl Core {
                 Ok(before) | Err(before) => before,
             },
         };
-        self.expect_next(number);
+        self.expect_next(&packet);
         let mut answer = reply(&packet, Kind::AtomicResponse);
         answer.operands[0] = before;
         self.answer(from, Answer { packet: answer, bytes: None, may_wait: false });
@@ -405,11 +458,11 @@ impl Core {
         Some((completions, completion, copying::behind(&targets.unwrap_or_default(), DATAGRAM_HEADER_BYTES)))
     }
 
-    fn acknowledge(&mut self, number: u32, sequence: u32, may_wait: bool) {
+    fn acknowledge(&mut self, number: u32, Owed { sequence, queue, may_wait }: Owed) {
         let Some(qp) = self.queue_pairs.get(number) else { return };
-        let (Some(peer), packet) = (qp.peer, Packet::new(Kind::Acknowledge, number, qp.remote, sequence)) else {
-            return;
-        };
+        let kind = if queue.is_some() { Kind::QueueAcknowledge } else { Kind::Acknowledge };
+        let (Some(peer), packet) = (qp.peer, Packet::new(kind, number, qp.remote, sequence)) else { return };
+        let packet = Packet { selector: queue.unwrap_or(0), ..packet };
         self.answer(peer, Answer { packet, bytes: None, may_wait });
     }
 
@@ -430,7 +483,8 @@ impl Core {
     }
 
     fn refuse(&mut self, from: LinkPeer, packet: Packet, refusal: Refusal) {
-        let mut answer = reply(&packet, Kind::Refuse);
+        let kind = if packet.kind.is_of_line() { Kind::QueueRefuse } else { Kind::Refuse };
+        let mut answer = reply(&packet, kind);
         answer.refusal = refusal;
         if let Some(qp) = self.queue_pairs.get(packet.destination) {
             answer.operands[0] = qp.receiver_not_ready_timer.as_nanos() as u64;
@@ -439,13 +493,9 @@ impl Core {
     }
 }
 
-/// True if the acknowledgement of a request may wait for a packet to ride with.
-fn may_wait(packet: &Packet) -> bool {
-    packet.len_bytes <= SHORT_MAX_BYTES
-}
-
 fn reply(packet: &Packet, kind: Kind) -> Packet {
-    Packet::new(kind, packet.destination, packet.source, packet.sequence)
+    let selector = if kind.is_of_line() { packet.selector } else { 0 };
+    Packet { selector, ..Packet::new(kind, packet.destination, packet.source, packet.sequence) }
 }
 
 fn remote(packet: &Packet, domain: u32) -> RemoteUse {

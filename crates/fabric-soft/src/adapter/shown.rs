@@ -35,6 +35,13 @@ pub(super) struct OfferedSend {
     place: Place,
 }
 
+impl OfferedSend {
+    /// True if it names this queue.
+    pub(super) fn is_to(&self, queue: u32) -> bool {
+        self.queue == queue
+    }
+}
+
 /// Where an offered send is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
@@ -124,8 +131,24 @@ impl Core {
         let is_hidden = board.hide(number, shared.shown[at].slot);
         if is_hidden {
             shared.shown.remove(at);
+            if at == 0 {
+                self.show_again(number);
+            }
         }
         is_hidden
+    }
+
+    /// Another receive is the first of its queue: a message that waits for a longer one may take it, but looks at what is
+    /// shown only when it is.
+    fn show_again(&mut self, number: u32) {
+        let (Some(board), Some(shared)) = (&mut self.board, self.shared.get_mut(number)) else { return };
+        let mut hidden = VecDeque::new();
+        while let Some(last) = shared.shown.pop_back_if(|last| board.hide(number, last.slot)) {
+            hidden.push_front(last.posted);
+        }
+        hidden.append(&mut shared.queue.posted);
+        shared.queue.posted = hidden;
+        self.show_posted(number);
     }
 
     /// Memory is about to go: what names it on the board is taken back, and what is under way is waited for.
@@ -338,7 +361,10 @@ impl Core {
         if let Some(qp) = self.queue_pairs.get_mut(number) {
             qp.by_packets = true;
             for send in back.into_iter().rev() {
-                qp.sends.push_front(send);
+                match qp.independent_queue(&send) {
+                    Some(queue) => qp.lines.get_or_insert_default().push(queue, send, true),
+                    None => qp.sends.push_front(send),
+                }
             }
         }
         self.list(number);

@@ -3,6 +3,7 @@
 
 mod absence;
 mod cuts;
+mod lines;
 mod network;
 mod side;
 mod speed;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use base::log::{Level, Log};
 use base::memory::WriteRange;
 use fabric::{
-    Access, CompletionQueue, ConnectOptions, Context, LocalMemory, MemoryRegion, Operation, Payload, QueuePair,
-    QueuePairAttributes, ReceiveRequest, SendRequest, WorkCompletion,
+    Access, CompletionQueue, ConnectOptions, Context, LocalMemory, MemoryRegion, Operation, Payload, ProtectionDomain,
+    QueuePair, QueuePairAttributes, ReceiveRequest, SendRequest, WorkCompletion,
 };
 use fabric_soft::SoftContext;
 use fabric_soft::tcp::{JobSecret, TcpLink, TcpOptions};
@@ -19,6 +19,7 @@ pub const MEMORY_BYTES: usize = 1 << 20;
 
 pub struct Side {
     pub adapter: SoftContext<TcpLink>,
+    pub domain: ProtectionDomain,
     pub completions: CompletionQueue,
     pub qp: QueuePair,
     pub region: MemoryRegion,
@@ -51,7 +52,7 @@ impl Side {
         // SAFETY: leaked memory is valid for ever, and is reached through raw pointers only from now on.
         let range = unsafe { WriteRange::new(memory, memory_bytes) };
         let region = adapter.register(domain, LocalMemory::Target(range), Access::REMOTE_ALL).expect("a region");
-        Self { adapter, completions, qp, region, memory, memory_bytes, done: Vec::new() }
+        Self { adapter, domain, completions, qp, region, memory, memory_bytes, done: Vec::new() }
     }
 
     pub fn socket(&mut self) -> SocketAddr {
