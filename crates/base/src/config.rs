@@ -48,6 +48,8 @@ pub struct Config {
     pub large_copy: LargeCopy,
     /// Shortest message copied straight between processes, in bytes; shorter ones go through the channel.
     pub cross_memory_min_bytes: usize,
+    /// Longest message that goes through the channel all the same while the processes share a cache, in bytes.
+    pub staged_near_max_bytes: usize,
     /// Shortest message that both sides copy, in bytes.
     pub shared_copy_min_bytes: usize,
     /// Whether cross-memory attach may be used.
@@ -109,6 +111,7 @@ impl Default for Config {
             unexpected_max_bytes: 64 << 20,
             large_copy: LargeCopy::Both,
             cross_memory_min_bytes: 32 << 10,
+            staged_near_max_bytes: 512 << 10,
             shared_copy_min_bytes: 64 << 10,
             cross_memory: CrossMemory::Auto,
             datatypes: DatatypeSettings::default(),

@@ -10,7 +10,8 @@ const CONTEXT: ContextId = ContextId(3);
 const LEN_BYTES: u64 = 64 << 10;
 
 fn engines(scheme: RegistrationScheme) -> (Engine, Engine) {
-    let config = Config { registration_cache: scheme, shared_copy_min_bytes: LEN_BYTES as usize, ..Config::default() };
+    let sizes = Config { shared_copy_min_bytes: LEN_BYTES as usize, staged_near_max_bytes: 0, ..Config::default() };
+    let config = Config { registration_cache: scheme, ..sizes };
     let mut engines = local_engines(2, &config).expect("a segment");
     let receiver = engines.pop().expect("two");
     (engines.pop().expect("two"), receiver)
@@ -69,7 +70,8 @@ fn a_buffer_is_registered_once_however_often_it_is_sent() {
 #[test]
 fn sends_of_one_buffer_share_a_region() {
     for (scheme, staged) in [(RegistrationScheme::Interval, false), (RegistrationScheme::Off, true)] {
-        let config = Config { registration_cache: scheme, large_copy: LargeCopy::Read, ..Config::default() };
+        let copies = Config { large_copy: LargeCopy::Read, staged_near_max_bytes: 0, ..Config::default() };
+        let config = Config { registration_cache: scheme, ..copies };
         let mut engines = local_engines(2, &config).expect("a segment");
         let (mut receiver, mut sender) = (engines.pop().expect("two"), engines.pop().expect("two"));
         let source = SendBuf::from_owned((0..LEN_BYTES).map(|at| ((at * 5) >> 2) as u8).collect());

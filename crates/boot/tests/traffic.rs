@@ -223,6 +223,20 @@ fn both_sides_copy_long_messages_where_the_kernel_allows_it() {
 }
 
 #[test]
+fn now_and_then_a_long_message_tries_the_channel() {
+    if fabric_soft::shm::probe_cross_memory().is_err() {
+        return;
+    }
+    let staged = |staged_near_max_bytes| {
+        let config = Config { staged_near_max_bytes, ..Config::default() };
+        sum(&run(2, &config, 300, 12), |stats| stats.staged_received)
+    };
+    // Of data in pieces some is staged in any case.
+    let (with, without) = (staged(1 << 20), staged(0));
+    assert!(with > without, "{with} of long messages, or {without} without trials");
+}
+
+#[test]
 fn long_messages_go_through_the_channel_when_nothing_else_is_allowed() {
     let config = Config { large_copy: LargeCopy::Staged, channel_bytes: 8 << 10, ..Config::default() };
     let stats = run(3, &config, 60, 21);

@@ -19,6 +19,9 @@ const LOOKS_PER_SWEEP: u32 = 16;
 
 /// Longest piece of a staged message: short enough that the receiver copies one while the next is written.
 const PIECE_MAX_BYTES: usize = 8 << 10;
+/// Pieces of one message that leave before this side takes in what has arrived: where both send at once, each reads what
+/// the other wrote while it is near.
+const BURST_PIECES: u32 = 4;
 
 /// A message that leaves through the channel piece by piece.
 pub(crate) struct Stream {
@@ -174,7 +177,10 @@ impl Core {
 
     fn push_stream(&mut self, stream: &mut Stream) -> bool {
         let mut moved = false;
-        while stream.next < stream.end {
+        for _ in 0..BURST_PIECES {
+            if stream.next >= stream.end {
+                break;
+            }
             let Some(Some(peer)) = self.peers.get_mut(stream.to as usize) else { break };
             let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(stream.send) else {
                 stream.next = stream.end;

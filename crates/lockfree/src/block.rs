@@ -250,6 +250,12 @@ impl BlockSender {
         self.lines * CACHE_LINE_BYTES
     }
 
+    /// True while ordinary stores are the faster ones into this block (see [`crate::pace`]).
+    #[inline]
+    pub fn is_near(&self) -> bool {
+        self.traffic.pace.is_near()
+    }
+
     /// How often the block was resized.
     pub fn resized(&self) -> u64 {
         self.traffic.resized.into()

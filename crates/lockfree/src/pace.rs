@@ -55,12 +55,23 @@ pub struct Pace {
     others: usize,
     /// Copies noted in this phase and lap.
     noted: usize,
+    /// What the last trial, or the last lap of ordinary stores, said.
+    is_near: bool,
 }
 
 impl Default for Pace {
     fn default() -> Self {
         let phase = Phase::Rest(FIRST_LAPS);
-        Self { phase, rest_laps: REST_LAPS, reference: 0, len_bits: 0, samples: [0; SAMPLES], others: 0, noted: 0 }
+        Self {
+            phase,
+            rest_laps: REST_LAPS,
+            reference: 0,
+            len_bits: 0,
+            samples: [0; SAMPLES],
+            others: 0,
+            noted: 0,
+            is_near: false,
+        }
     }
 }
 
@@ -73,6 +84,12 @@ impl Pace {
             Phase::Change if self.noted == CHANGED => Stores::Streaming,
             Phase::Change | Phase::Ordinary(_) => Stores::Ordinary,
         }
+    }
+
+    /// True while ordinary stores are the faster ones, as far as is known: the cores share a cache.
+    #[inline]
+    pub fn is_near(&self) -> bool {
+        self.is_near
     }
 
     /// True if the next copy is to be timed, and noted.
@@ -103,7 +120,8 @@ impl Pace {
         }
         self.noted += 1;
         if matches!(self.phase, Phase::Ordinary(_)) && self.noted == SAMPLES {
-            if self.median() <= self.reference.saturating_mul(ORDINARY_MAX) {
+            self.is_near = self.median() <= self.reference.saturating_mul(ORDINARY_MAX);
+            if self.is_near {
                 self.rest_laps = REST_LAPS;
             } else {
                 self.phase = Phase::Rest(self.rest_laps);

@@ -131,6 +131,11 @@ impl Link {
         self.waiting.is_empty()
     }
 
+    /// True while the peer is known to share a cache with this process: what is written to its block it finds there.
+    pub fn is_near(&self) -> bool {
+        matches!(&self.way, Way::Block(block) if block.is_near())
+    }
+
     fn hint(&self) -> u64 {
         match &self.way {
             Way::Block(block) => block.hint(),

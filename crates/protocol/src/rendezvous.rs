@@ -22,6 +22,8 @@ pub struct Thresholds {
     pub eager_max_bytes: usize,
     /// Shortest message that is copied across memory; shorter ones are staged.
     pub cross_memory_min_bytes: u64,
+    /// Longest message in one piece that is staged all the same while the processes share a cache.
+    pub staged_near_max_bytes: u64,
     /// Shortest message that both sides copy.
     pub shared_min_bytes: u64,
     /// Most that a receiver reads before it looks at its channels again.
@@ -75,6 +77,7 @@ impl Thresholds {
         Self {
             eager_max_bytes: config.eager_max_bytes.min(record_max_bytes),
             cross_memory_min_bytes: config.cross_memory_min_bytes as u64,
+            staged_near_max_bytes: config.staged_near_max_bytes as u64,
             shared_min_bytes: config.shared_copy_min_bytes as u64,
             read_step_bytes: 256 << 10,
             large_copy: config.large_copy,
@@ -163,6 +166,7 @@ mod tests {
     const THRESHOLDS: Thresholds = Thresholds {
         eager_max_bytes: 8 << 10,
         cross_memory_min_bytes: 16 << 10,
+        staged_near_max_bytes: 0,
         shared_min_bytes: 128 << 10,
         read_step_bytes: 256 << 10,
         large_copy: LargeCopy::Both,

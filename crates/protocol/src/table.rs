@@ -160,6 +160,7 @@ mod tests {
             let thresholds = Thresholds {
                 eager_max_bytes: eager as usize,
                 cross_memory_min_bytes: cross,
+                staged_near_max_bytes: 0,
                 shared_min_bytes: shared,
                 read_step_bytes: 1,
                 large_copy: copy,

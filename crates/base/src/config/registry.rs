@@ -243,6 +243,13 @@ pub const VARIABLES: &[Variable] = &[
         "Shortest message copied straight between processes; shorter ones go through the channel."
     ),
     size!(
+        "FERROVIA_STAGED_NEAR_MAX",
+        staged_near_max_bytes,
+        "bytes",
+        0..,
+        "Longest message that goes through the channel all the same while sender and receiver share a cache; 0: none."
+    ),
+    size!(
         "FERROVIA_SHARED_COPY_MIN",
         shared_copy_min_bytes,
         "bytes",

@@ -19,6 +19,7 @@ const ADOPTED: &[&str] = &[
     "FERROVIA_UNEXPECTED_MAX",
     "FERROVIA_LARGE_COPY",
     "FERROVIA_CROSS_MEMORY_MIN",
+    "FERROVIA_STAGED_NEAR_MAX",
     "FERROVIA_SHARED_COPY_MIN",
 ];
 /// Settings that have to be the same in all processes.
