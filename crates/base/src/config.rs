@@ -98,7 +98,7 @@ impl Default for Config {
             device: DeviceChoice::Auto,
             pool_max_bytes: 64 << 20,
             credits_initial: 8,
-            fastpath: FastPath::Veloblock,
+            fastpath: FastPath::Auto,
             channels_max: 256,
             channels_polled_min: 4,
             channel_idle_looks: Some(64),

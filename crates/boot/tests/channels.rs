@@ -2,7 +2,7 @@
 //! and announced. Every message is checked for its bytes and its order.
 
 use base::Config;
-use base::config::FastPath;
+use base::config::{DeviceChoice, FastPath};
 use boot::local_engines;
 use datatype::{RecvBuf, SendBuf};
 use engine::{ContextId, Engine, SendMode, Source, Stats, TagPattern};
@@ -126,6 +126,27 @@ fn every_design_carries_every_message_in_order() {
         // Two slots are too few for credits that wait for company.
         let waits = !matches!(fastpath, FastPath::Off | FastPath::FixedTopReduced);
         assert_eq!(carried > 0, waits, "{fastpath:?}: {carried} carried, {alone} alone");
+    }
+}
+
+/// The same designs written by RDMA.
+#[test]
+fn every_design_carries_every_message_over_verbs() {
+    for device in [DeviceChoice::Tcp, DeviceChoice::ShmVerbs] {
+        for fastpath in DESIGNS {
+            let mut world = World::new(3, &Config { device, fastpath, channel_bytes: 32 << 10, ..Config::default() });
+            bursts(&mut world, 8);
+            let (fast, written) = (world.sum(Stats::fast_sent), world.sum(|stats| stats.written_sent));
+            let explicit = world.sum(|stats| stats.credits_explicit);
+            if fastpath == FastPath::Off {
+                assert_eq!((fast, written, explicit), (0, 0, 0), "{device:?}");
+                continue;
+            }
+            assert!(fast > 0 && written > fast && explicit > 0, "{device:?} {fastpath:?}: {fast} fast of {written}");
+            assert_eq!(world.sum(|stats| stats.channels_live), 6, "{device:?} {fastpath:?}");
+            let waits = fastpath != FastPath::FixedTopReduced;
+            assert_eq!(world.sum(|stats| stats.credits_carried) > 0, waits, "{device:?} {fastpath:?}");
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use boot::DeviceReport;
-use fabric::Capabilities;
+use fabric::{Capabilities, WriteOrder};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ fn described(report: DeviceReport) -> Device {
     device
 }
 
-fn abilities(found: &Capabilities) -> [(&'static str, bool); 11] {
+fn abilities(found: &Capabilities) -> [(&'static str, bool); 12] {
     [
         ("reliable_connections", found.reliable_connections),
         ("xrc", found.xrc),
@@ -70,6 +70,7 @@ fn abilities(found: &Capabilities) -> [(&'static str, bool); 11] {
         ("mapped_memory", found.mapped_memory),
         ("asynchronous", found.asynchronous.is_ok()),
         ("single_copy", found.single_copy.is_ok()),
+        ("last_word_last", found.write_order == WriteOrder::ByWord),
     ]
 }
 

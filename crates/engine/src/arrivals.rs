@@ -97,6 +97,7 @@ impl Core {
             }
             Some(Work::Send(number)) => port.sent(number, completion),
             Some(Work::Transfer(number)) => self.end_piece(number, completion),
+            Some(work @ (Work::Word(_) | Work::Record(_) | Work::Show(_))) => port.wrote(work, completion),
             Some(work @ (Work::ReceiveHello(_) | Work::SendHello(_))) => port.greeted(work, completion),
             None => self.refuse(),
         }
@@ -108,6 +109,9 @@ impl Core {
         match arrival {
             None => self.refuse(),
             Some(arrival) => {
+                if arrival.announces {
+                    self.arrive_unpolled(arrival.peer);
+                }
                 if let Some(record) = arrival.record {
                     self.arrive(arrival.peer, record, arrival.payload);
                 }

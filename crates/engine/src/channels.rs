@@ -1,11 +1,11 @@
 //! Channels to peers: opened on demand under a limit that their receiver sets, given up when they are not used.
 
-use fabric::{FabricError, MappedArea, PeerIndex};
+use fabric::{FabricError, MappedArea, PeerIndex, RemoteMemory};
 use lockfree::fastpath::{RecordReceiver, retire};
 use lockfree::{Announcements, MailboxSender, Record};
 use protocol::Link;
 use protocol::link::Announce;
-use protocol::wire;
+use protocol::wire::{self, Message};
 
 use crate::EngineError;
 use crate::core::{Core, Engine};
@@ -73,8 +73,9 @@ impl Core {
     /// After an eager message went through a mailbox: asks for a channel now and then.
     #[cold]
     pub(crate) fn sent_slowly(&mut self, to: PeerId) {
-        self.stats.slow_sent += 1;
-        if matches!(self.peers.get(to as usize), Some(Some(peer)) if peer.link.wants_channel()) {
+        let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return };
+        peer.traffic.slow_sent += 1;
+        if peer.link.wants_channel() {
             self.open_channel(to);
         }
     }
@@ -142,6 +143,12 @@ impl Core {
     #[cold]
     #[inline(never)]
     pub(crate) fn return_credits<R: RecordReceiver>(&mut self, peer: PeerId, channel: &mut R) {
+        if let Some(port) = self.port.as_mut().filter(|port| port.reaches(peer)) {
+            let carried = channel.return_credits(port.can_carry(peer));
+            port.carry(peer, carried);
+            self.stats.credits_explicit += u64::from(carried.is_none());
+            return;
+        }
         let link = self.peers.get_mut(peer as usize).and_then(Option::as_deref_mut).map(|peer| &mut peer.link);
         if let Some(from) = channel.take_spare() {
             let area = MappedArea::Channel { from: PeerIndex(peer), to: PeerIndex(self.me) };
@@ -154,6 +161,31 @@ impl Core {
         if carried.is_none() {
             self.stats.credits_explicit += 1;
             self.context.notify(PeerIndex(peer));
+        }
+    }
+
+    /// A peer wants to write into a channel here.
+    #[cold]
+    pub(crate) fn arrive_want(&mut self, peer: PeerId, geometry: u64, control: RemoteMemory) {
+        let Some(port) = &mut self.port else { return self.refuse() };
+        let memory = port.grant(peer, geometry, control);
+        self.send_control(peer, Message::Grant(memory));
+    }
+
+    /// What a peer says to our wish for a channel.
+    #[cold]
+    pub(crate) fn arrive_grant(&mut self, peer: PeerId, memory: Option<RemoteMemory>) {
+        match &mut self.port {
+            Some(port) => port.granted(peer, memory),
+            None => self.refuse(),
+        }
+    }
+
+    /// A peer has written into a channel that may not be polled.
+    #[cold]
+    pub(crate) fn arrive_unpolled(&mut self, peer: PeerId) {
+        if let Some(ours) = self.announcements_of(self.me) {
+            ours.announce(peer);
         }
     }
 
@@ -170,8 +202,13 @@ impl Core {
     #[inline(never)]
     pub(crate) fn arrive_otherwise(&mut self, peer: PeerId, record: Record, payload: &[u8]) {
         let Some((record, payload, count)) = wire::without_credits(record, payload) else { return self.refuse() };
-        if let Some(Some(peer)) = self.peers.get_mut(peer as usize) {
-            peer.link.credit(count);
+        match self.port.as_mut().filter(|port| port.reaches(peer)) {
+            Some(port) => port.credit(peer, count),
+            None => {
+                if let Some(Some(peer)) = self.peers.get_mut(peer as usize) {
+                    peer.link.credit(count);
+                }
+            }
         }
         self.stats.credits_carried += 1;
         self.arrive(peer, record, payload);

@@ -677,6 +677,9 @@ impl Core {
                 peer.link.skip_first();
             }
             peer.traffic.count_eager(len as u64);
+            // What waited is counted as that.
+            let slow = !first && self.port.as_ref().is_some_and(|port| !port.is_fast(to));
+            peer.traffic.slow_sent += u64::from(slow);
         } else {
             self.eager_left(to, len as u64);
         }

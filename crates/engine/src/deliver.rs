@@ -79,6 +79,8 @@ impl Core {
             Some(Message::Withdrawn { send }) => self.arrive_withdrawn(peer, send),
             Some(Message::Open) => self.turned.push((peer, true)),
             Some(Message::Close) => self.turned.push((peer, false)),
+            Some(Message::Want { geometry, control }) => self.arrive_want(peer, geometry, control),
+            Some(Message::Grant(memory)) => self.arrive_grant(peer, memory),
             None => self.arrive_other(peer, record, payload),
         }
     }

@@ -86,6 +86,7 @@ impl Core {
             && port.push(to, record, buf.len_bytes() as usize, |space| pack_all(buf, 0, space));
         if posted {
             peer.traffic.count_eager(buf.len_bytes());
+            peer.traffic.slow_sent += u64::from(!port.is_fast(to));
         }
         posted
     }

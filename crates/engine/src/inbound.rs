@@ -264,6 +264,9 @@ impl Inbound {
                 } else if !self.blocks.warm(*place, self.hint) {
                     self.others.warm(*place, self.hint);
                 }
+                if let Some(port) = &mut core.port {
+                    port.warmed(*place);
+                }
             }
         }
         !found.is_empty()
@@ -273,7 +276,11 @@ impl Inbound {
     fn discover(&mut self, core: &Core, peer: PeerId) {
         self.met[peer as usize / 64] |= 1 << (peer % 64);
         let area = MappedArea::Channel { from: PeerIndex(peer), to: PeerIndex(self.me) };
-        match core.context.mapped(area).and_then(|memory| self.geometry.receiver(memory, &self.allowance)) {
+        let receiver = match core.port.as_ref().filter(|port| port.reaches(peer)) {
+            Some(port) => port.geometry().zip(port.channel_memory(peer)),
+            None => core.context.mapped(area).map(|memory| (self.geometry, memory)),
+        };
+        match receiver.and_then(|(geometry, memory)| geometry.receiver(memory, &self.allowance)) {
             Some(Receiver::Block(channel)) => self.blocks.add(peer, channel, self.hint),
             Some(Receiver::Other(channel)) => {
                 self.others.add(peer, channel, self.hint);
@@ -300,7 +307,11 @@ impl Inbound {
 
     /// Looks after channels that are not used.
     #[cold]
-    pub(crate) fn look_around(&mut self, core: &Core) {
+    pub(crate) fn look_around(&mut self, core: &mut Core) {
+        if core.port.as_ref().is_some_and(|port| port.is_showing()) {
+            // What was said at the last look is not certain to have arrived.
+            return;
+        }
         let mut told = self.blocks.cool(self.hint, self.polled_min);
         told |= self.others.cool(self.hint, self.polled_min);
         if let Some(mailbox) = self.mailbox.as_mut().filter(|mailbox| mailbox.is_hot) {
@@ -325,6 +336,9 @@ impl Inbound {
             let wakeup = core.context.wakeup();
             let _ = wakeup.announce();
             wakeup.withdraw();
+        }
+        if let Some(port) = &mut core.port {
+            port.show_changed();
         }
     }
 

@@ -81,7 +81,7 @@ impl Engine {
     fn look_around(&mut self) {
         self.turns_left = TURNS_PER_LOOK;
         self.looks = self.looks.wrapping_add(1);
-        self.inbound.look_around(&self.core);
+        self.inbound.look_around(&mut self.core);
         if self.looks.is_multiple_of(LOOKS_PER_SWEEP) {
             self.core.close_idle();
         }

@@ -60,15 +60,17 @@ pub struct Stats {
     pub put_received: u64,
     /// Connections over verbs made so far.
     pub connections: u64,
-    /// Times a record found no credit for its connection.
+    /// Times a record found no credit for its connection, or no room in its channel over verbs.
     pub credit_stalls: u64,
     /// Credits that were returned in messages of their own.
     pub credits_alone: u64,
     /// Credits given to senders that had waited for some.
     pub credits_granted: u64,
+    /// Records written into channels by RDMA.
+    pub written_sent: u64,
     /// Bytes of registered buffers for messages.
     pub pool_bytes: u64,
-    /// Eager messages through the mailbox of a peer that granted no channel.
+    /// Eager messages to peers to which there was no channel: through a mailbox, or a receive queue.
     pub slow_sent: u64,
     /// Records that had to be announced, because their receiver did not poll the channel, as it found out.
     pub announced: u64,
@@ -131,6 +133,8 @@ pub struct PeerStats {
     pub eager_sent_bytes: u64,
     /// Eager messages that waited for room in the channel.
     pub eager_waited: u64,
+    /// Eager messages for which there was no channel to it.
+    pub slow_sent: u64,
     /// Messages sent to it by rendezvous.
     pub rendezvous_sent: u64,
     /// Their bytes.
@@ -142,6 +146,47 @@ pub struct PeerStats {
 }
 
 impl PeerStats {
+    /// Counts in one.
+    pub const WORDS: usize = 8;
+
+    /// All counts, to be sent to another process.
+    pub fn to_words(self) -> [u64; Self::WORDS] {
+        [
+            self.eager_sent,
+            self.eager_sent_bytes,
+            self.eager_waited,
+            self.slow_sent,
+            self.rendezvous_sent,
+            self.rendezvous_sent_bytes,
+            self.rendezvous_received,
+            self.rendezvous_received_bytes,
+        ]
+    }
+
+    /// And back.
+    pub fn from_words(words: [u64; Self::WORDS]) -> Self {
+        let [
+            eager_sent,
+            eager_sent_bytes,
+            eager_waited,
+            slow_sent,
+            rendezvous_sent,
+            rendezvous_sent_bytes,
+            rendezvous_received,
+            rendezvous_received_bytes,
+        ] = words;
+        Self {
+            eager_sent,
+            eager_sent_bytes,
+            eager_waited,
+            slow_sent,
+            rendezvous_sent,
+            rendezvous_sent_bytes,
+            rendezvous_received,
+            rendezvous_received_bytes,
+        }
+    }
+
     /// Bytes of messages sent to it.
     pub fn sent_bytes(&self) -> u64 {
         self.eager_sent_bytes + self.rendezvous_sent_bytes
@@ -293,14 +338,15 @@ impl Stats {
         total("receives by rdma read", "Long messages read over verbs (RGET).", |stats| stats.get_received),
         total("receives by rdma write", "Long messages written over verbs (RPUT).", |stats| stats.put_received),
         total("connections", "Connections over verbs made so far.", |stats| stats.connections),
-        total("credit stalls", "Times a record found no credit for its connection.", |stats| stats.credit_stalls),
+        total("credit stalls", "Times a record over verbs found no credit or no room.", |stats| stats.credit_stalls),
         total("credit messages", "Credits returned in messages of their own.", |stats| stats.credits_alone),
         total("credits granted", "Credits given to senders that had waited for some.", |stats| stats.credits_granted),
         peak("pool bytes", "Bytes of registered buffers for messages over verbs.", |stats| stats.pool_bytes),
         total("fast path sends", "Eager messages that found room in a channel at once.", Stats::fast_sent),
-        total("slow path sends", "Eager messages through the mailbox of a peer that granted no channel.", |stats| {
+        total("slow path sends", "Eager messages through mailboxes or receive queues, without a channel.", |stats| {
             stats.slow_sent
         }),
+        total("records by rdma write", "Records written into channels over verbs.", |stats| stats.written_sent),
         total("records announced", "Announcements of records in channels that were not polled.", |stats| {
             stats.announced
         }),
@@ -329,6 +375,7 @@ impl Stats {
             self.eager_sent += peer.eager_sent;
             self.eager_sent_bytes += peer.eager_sent_bytes;
             self.eager_waited += peer.eager_waited;
+            self.slow_sent += peer.slow_sent;
             self.rendezvous_sent += peer.rendezvous_sent;
             self.rendezvous_sent_bytes += peer.rendezvous_sent_bytes;
         }

@@ -1,6 +1,7 @@
 //! Copies between ranges that were promised: the only places where payload bytes are touched in this process.
 
 use base::memory::{ReadRange, WriteRange};
+use base::sync::{AtomicU64, Ordering};
 use smallvec::SmallVec;
 
 /// Copies `from` to `to`, in order, until either ends; returns the bytes copied. The ranges may overlap.
@@ -31,6 +32,22 @@ pub fn gather(from: &[ReadRange]) -> Vec<u8> {
 /// Copies `bytes` to `to`, as far as they fit.
 pub fn scatter(bytes: &[u8], to: &[WriteRange]) -> u64 {
     copy(&[borrowed(bytes)], to)
+}
+
+/// As [`scatter`], for bytes that whoever owns the place may be polling: the last eight, where they are aligned, are seen
+/// all at once and after the others.
+pub fn scatter_in_order(bytes: &[u8], to: &[WriteRange]) -> u64 {
+    let (Some((body, word)), [range]) = (bytes.split_last_chunk::<8>(), to) else { return scatter(bytes, to) };
+    let (len, end) = (bytes.len(), range.address() + bytes.len());
+    if len > range.len_bytes() || !end.is_multiple_of(8) {
+        return scatter(bytes, to);
+    }
+    scatter(body, to);
+    // SAFETY: 8 aligned bytes inside a range that was promised valid; whoever shares them uses atomics.
+    let last = unsafe { &*((end - 8) as *const AtomicU64) };
+    // Release: what was written before is seen by who sees this.
+    last.store(u64::from_ne_bytes(*word), Ordering::Release);
+    len as u64
 }
 
 /// Fills `space` with the bytes of `from` behind the first `skip`.
@@ -102,6 +119,11 @@ mod tests {
                 read_behind(&from, skip, &mut rest);
                 prop_assert_eq!(&rest, &source[skip..]);
             }
+            let mut again = vec![0u8; target.len()];
+            // SAFETY: the vector lives through the copy.
+            let whole = unsafe { WriteRange::new(again.as_mut_ptr(), again.len()) };
+            prop_assert_eq!(scatter_in_order(&source[..moved], &[whole]) as usize, moved);
+            prop_assert_eq!(&again[..], &target[..]);
             let skip = target.len() / 2;
             scatter(&vec![0xee; target.len()], &behind(&to, skip));
             prop_assert!(target[skip..].iter().all(|byte| *byte == 0xee));

@@ -32,7 +32,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use base::memory::{ReadRange, WriteRange};
-use fabric::{Access, DeviceKind, FabricError, MemoryRegion, Operation, SharedMemory};
+use fabric::{Access, DeviceKind, FabricError, MemoryRegion, Operation, SharedMemory, WriteOrder};
 use smallvec::SmallVec;
 
 /// Bytes of every packet's header: one cache line.
@@ -63,6 +63,8 @@ pub struct LinkProperties {
     pub mapped_memory: bool,
     /// A packet alone is dear: acknowledgements do well to wait for one they can ride with.
     pub answers_ride: bool,
+    /// In which order writes are seen.
+    pub write_order: WriteOrder,
     /// Memory a peer costs, in bytes.
     pub peer_bytes: u64,
 }

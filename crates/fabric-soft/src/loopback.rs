@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use fabric::{DeviceKind, FabricError};
+use fabric::{DeviceKind, FabricError, WriteOrder};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::copying;
@@ -68,6 +68,7 @@ impl LoopbackHub {
             multicast: true,
             mapped_memory: false,
             answers_ride: false,
+            write_order: WriteOrder::ByWord,
             peer_bytes: 0,
         };
         Ok(LoopbackLink { hub: Arc::clone(&self.hub), me, bell, properties, lost: Vec::new(), start: Instant::now() })

@@ -9,7 +9,7 @@ use base::memory::WriteRange;
 use fabric::{
     Access, ConnectOptions, Context, DeviceKind, Endpoint, FabricError, LocalMemory, MemoryRegion, Operation, Payload,
     QpNumber, QueuePair, QueuePairAttributes, ReceiveRequest, SendRequest, SharedReceiveQueueAttributes, Transport,
-    WorkCompletion,
+    WorkCompletion, WriteOrder,
 };
 use fabric_soft::SoftContext;
 use fabric_soft::link::{HEADER_BYTES, Link, LinkPeer, LinkProperties, Outgoing, Responder, SendOutcome};
@@ -122,6 +122,7 @@ fn victim() -> Victim {
         multicast: true,
         mapped_memory: false,
         answers_ride: false,
+        write_order: WriteOrder::ByWord,
         peer_bytes: 0,
     };
     let mut adapter = SoftContext::new(HostileLink { wire: Arc::clone(&wire), properties });

@@ -4,7 +4,7 @@ use crate::choice::{GidKind, LinkLayer, PortOffer};
 use crate::ffi::numbers::{ATOMIC_NONE, QPT_RC};
 use crate::ffi::{IbvDeviceAttr, IbvQpCap};
 use crate::objects::{Adapter, Completions, Domain, ExtendedDomain, Pair, PairParts};
-use fabric::{Capabilities, DeviceKind, FabricError, Limits, Translation};
+use fabric::{Capabilities, DeviceKind, FabricError, Limits, Translation, WriteOrder};
 use std::ffi::c_int;
 use std::sync::Arc;
 
@@ -52,6 +52,8 @@ pub(crate) fn capabilities(adapter: &Arc<Adapter>, offer: &PortOffer) -> Result<
         translation: Translation::Pinned,
         asynchronous: Ok(()),
         single_copy: Ok(()),
+        // Many adapters put the last bytes down last; the specification does not ask them to.
+        write_order: WriteOrder::ByWrite,
         limits: limits(&attributes, u64::from(port.max_msg_sz), offer, inline_max(adapter)?),
     })
 }

@@ -34,8 +34,27 @@ pub struct Capabilities {
     pub asynchronous: Result<(), String>,
     /// Private memory of peers is reached in one copy; the reason if it is staged.
     pub single_copy: Result<(), String>,
+    /// What a process that polls its memory may conclude from what an RDMA write has put there.
+    pub write_order: WriteOrder,
     /// How much.
     pub limits: Limits,
+}
+
+/// In which order RDMA writes to memory of [`Context::allocate`](crate::Context::allocate) are seen by its owner, who
+/// polls that memory and the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WriteOrder {
+    /// In none: what is seen may be damaged, and come again.
+    Unknown,
+    /// Writes of one queue pair one after the other, eight aligned bytes at once.
+    ByWrite,
+    /// And of a write of at most [`WriteOrder::BY_WORD_MAX_BYTES`] that ends on eight aligned bytes, these last.
+    ByWord,
+}
+
+impl WriteOrder {
+    /// Longest write whose last word is seen last, in bytes.
+    pub const BY_WORD_MAX_BYTES: u64 = 64 << 10;
 }
 
 /// The limits of a device.

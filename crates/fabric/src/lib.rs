@@ -49,7 +49,7 @@ mod peers;
 mod queue_pair;
 mod work;
 
-pub use capabilities::{Capabilities, LimitRow, Limits};
+pub use capabilities::{Capabilities, LimitRow, Limits, WriteOrder};
 pub use completion::{CompletionOpcode, NotifyOn, WcStatus, WorkCompletion};
 pub use device::{AsynchronousEvent, Context, DatagramAddress, Device, connect};
 pub use endpoint::{DeviceKind, Endpoint};

@@ -45,7 +45,7 @@ const OWN_AHEAD_LINES: usize = 4;
 /// In the control line: how often the block was resized << 32 | lines it has now.
 const RESIZED: usize = 16;
 /// The kind that sends the reader back to the end of the block.
-const WRAP: u8 = 0xff;
+pub(crate) const WRAP: u8 = 0xff;
 /// The kind that changes the block's length, in place of [`WRAP`].
 const RESIZE: u8 = 0xfe;
 /// Shortest block.
@@ -67,14 +67,20 @@ pub struct Record {
 /// Payload bytes that fit one cache line together with the header.
 pub const LINE_PAYLOAD_BYTES: usize = CACHE_LINE_BYTES - HEADER_BYTES;
 
-fn lines_of(payload_bytes: usize) -> usize {
+pub(crate) fn lines_of(payload_bytes: usize) -> usize {
     (payload_bytes + HEADER_BYTES).div_ceil(CACHE_LINE_BYTES)
 }
 
 /// Lines of the longest record. With a quarter of the block consumed but not reported, the lines left over at a
 /// turn of the lap, the record and the cleared line after it must still fit: 2 n + lines / 4 <= lines.
-const fn record_lines_max(lines: usize) -> usize {
+pub(crate) const fn record_lines_max(lines: usize) -> usize {
     lines / 8 * 3
+}
+
+/// The flag word of a record.
+#[inline]
+pub(crate) fn flag_of(record: Record, len_bytes: usize) -> u64 {
+    u64::from(record.kind) << 56 | u64::from(record.short & 0x00ff_ffff) << 32 | len_bytes as u64
 }
 
 /// Longest payload of a record in a block of `block_bytes`, in bytes.
@@ -184,7 +190,7 @@ struct Traffic {
 
 /// Offset of the line that is `position` lines from the end of the block.
 #[inline]
-fn line_offset(lines: usize, position: usize) -> usize {
+pub(crate) fn line_offset(lines: usize, position: usize) -> usize {
     CONTROL_BYTES + (lines - 1 - position) * CACHE_LINE_BYTES
 }
 
@@ -292,7 +298,7 @@ impl BlockSender {
         if count > 1 || !self.cleared_ahead {
             self.clear(self.position + count);
         }
-        let flag = u64::from(record.kind) << 56 | u64::from(record.short & 0x00ff_ffff) << 32 | len_bytes as u64;
+        let flag = flag_of(record, len_bytes);
         // Release: the receiver that sees the flag sees the record and the cleared place after it.
         self.memory.word(top + 56).store(flag, Ordering::Release);
         self.position += count;
@@ -688,6 +694,10 @@ fn lines_that_fit(memory: &SharedMemory) -> usize {
 
 fn check_geometry(memory: &SharedMemory, block_bytes: usize) {
     assert!(memory.len_bytes() >= BlockSender::footprint(block_bytes), "the block fits its memory");
+    check_length(block_bytes);
+}
+
+pub(crate) fn check_length(block_bytes: usize) {
     assert!(block_bytes >= LINES_MIN * CACHE_LINE_BYTES && block_bytes.is_multiple_of(4 * CACHE_LINE_BYTES));
 }
 

@@ -147,6 +147,12 @@ impl SlotStore {
         self.memory.place(slot)
     }
 
+    /// The bytes of a slot, for structures of this crate: they touch them while they hold the slot, and at no other time.
+    pub(crate) fn space(&self, slot: &Slot) -> SharedMemory {
+        let (chunk, offset) = self.memory.bytes(slot);
+        chunk.part(offset, self.memory.slot_bytes).expect("slots are whole lines of their chunk")
+    }
+
     /// Lets `fill` write the first `len_bytes` bytes of a slot.
     ///
     /// # Panics

@@ -292,7 +292,7 @@ fn fixed_slots_pass_records_whole() {
         model(move || {
             passes(|| {
                 let memory = SharedMemory::private(fixed::footprint(1));
-                let sender = FixedSender::new(memory.clone(), fill, 1);
+                let sender = FixedSender::mapped(memory.clone(), fill, 1);
                 ends(sender, FixedReceiver::new(memory, fill, 1), 2)
             });
         });
@@ -304,7 +304,7 @@ fn a_variable_top_block_passes_records_whole() {
     model(|| {
         passes(|| {
             let memory = SharedMemory::private(variable_top::footprint(1024));
-            let sender = VariableTopSender::new(memory.clone(), 1024);
+            let sender = VariableTopSender::mapped(memory.clone(), 1024);
             ends(sender, VariableTopReceiver::new(memory, 1024), 2)
         });
     });

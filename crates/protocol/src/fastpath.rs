@@ -2,11 +2,11 @@
 
 use base::Config;
 use base::config::FastPath;
-use fabric::SharedMemory;
+use fabric::{DeviceKind, SharedMemory};
 use lockfree::block::{self, Allowance, BlockReceiver, BlockSender, Bounds};
 use lockfree::fastpath::fixed::{self, Fill, FixedReceiver, FixedSender};
 use lockfree::fastpath::variable_top::{self, VariableTopReceiver, VariableTopSender};
-use lockfree::fastpath::{RecordReceiver, RecordSender};
+use lockfree::fastpath::{CONTROL_BYTES, Carried, Mapped, RecordReceiver, RecordSender, Target, VariableBottomSender};
 use lockfree::{Record, mailbox};
 
 /// In a hint: the receiver asks for no eager data now.
@@ -27,11 +27,18 @@ pub struct Geometry {
     bounds: Bounds,
 }
 
-/// The sending end of a channel that is not a block filled from its bottom.
-pub(crate) enum OtherSender {
-    Fixed(FixedSender),
-    VariableTop(VariableTopSender),
+/// The sending end of a channel, but for a block in mapped memory.
+pub enum AnySender<T> {
+    /// Fixed slots.
+    Fixed(FixedSender<T>),
+    /// A block filled from its top.
+    VariableTop(VariableTopSender<T>),
+    /// A block filled from its bottom.
+    VariableBottom(VariableBottomSender<T>),
 }
+
+/// The sending end of a channel in mapped memory that is not a block filled from its bottom.
+pub(crate) type OtherSender = AnySender<Mapped>;
 
 /// The receiving end of such a channel.
 pub enum OtherReceiver {
@@ -50,7 +57,7 @@ pub enum Receiver {
 }
 
 impl Geometry {
-    /// The geometry as configured.
+    /// The geometry over mapped memory, as configured.
     pub fn new(config: &Config) -> Self {
         let block_bytes = config.channel_bytes;
         let bounds = Bounds {
@@ -58,7 +65,59 @@ impl Geometry {
             max_bytes: config.channel_max_bytes,
             long_bytes: config.channel_long_bytes,
         };
-        Self { design: config.fastpath, block_bytes, bounds }
+        let design = match config.fastpath {
+            FastPath::Auto => FastPath::Veloblock,
+            design => design,
+        };
+        Self { design, block_bytes, bounds }
+    }
+
+    /// The geometry of channels that are written by RDMA over a device of this kind, if there are any. They stay as long as
+    /// they are: registered memory is spent whether it is used or not.
+    pub fn by_rdma(config: &Config, kind: DeviceKind) -> Option<Self> {
+        let design = match config.fastpath {
+            FastPath::Auto => automatic(kind),
+            design => design,
+        };
+        let block_bytes = config.channel_bytes;
+        let bounds = Bounds { min_bytes: block_bytes, max_bytes: block_bytes, long_bytes: 0 };
+        (design != FastPath::Off).then_some(Self { design, block_bytes, bounds })
+    }
+
+    /// Design and length as a number, the same at both ends of a channel.
+    pub fn number(&self) -> u64 {
+        let design = match self.design {
+            FastPath::Auto | FastPath::Off => 0,
+            FastPath::FixedTop => 1,
+            FastPath::FixedTopReduced => 2,
+            FastPath::FixedBottom => 3,
+            FastPath::VariableTop => 4,
+            FastPath::Veloblock => 5,
+        };
+        let len = if self.slots().is_some() { 0 } else { self.block_bytes as u64 };
+        design << 56 | len
+    }
+
+    /// Bytes of the receiver's memory, with the control line.
+    pub fn footprint(&self) -> usize {
+        CONTROL_BYTES + self.reserved_bytes()
+    }
+
+    /// Bytes of a sender's copy, with the control line; 0 if it keeps none.
+    pub fn copy_bytes(&self) -> usize {
+        match self.channel_bytes().1 {
+            0 => 0,
+            bytes => CONTROL_BYTES + bytes,
+        }
+    }
+
+    /// The sending end that writes by RDMA to `target`.
+    pub fn by_rdma_to(&self, target: Carried) -> AnySender<Carried> {
+        match (self.design, self.slots()) {
+            (_, Some((fill, count))) => AnySender::Fixed(FixedSender::new(target, fill, count)),
+            (FastPath::VariableTop, None) => AnySender::VariableTop(VariableTopSender::new(target, self.block_bytes)),
+            _ => AnySender::VariableBottom(VariableBottomSender::new(target, self.block_bytes)),
+        }
     }
 
     /// The design.
@@ -71,7 +130,7 @@ impl Geometry {
             FastPath::FixedTop => Some((Fill::Top, SLOT_COUNT)),
             FastPath::FixedTopReduced => Some((Fill::Top, SLOT_COUNT_REDUCED)),
             FastPath::FixedBottom => Some((Fill::Bottom, SLOT_COUNT)),
-            FastPath::Off | FastPath::VariableTop | FastPath::Veloblock => None,
+            FastPath::Auto | FastPath::Off | FastPath::VariableTop | FastPath::Veloblock => None,
         }
     }
 
@@ -90,7 +149,7 @@ impl Geometry {
         match self.design {
             FastPath::Off => mailbox::PAYLOAD_MAX_BYTES,
             FastPath::VariableTop => variable_top::payload_max_bytes(self.block_bytes),
-            FastPath::Veloblock => block::payload_max_bytes(self.block_bytes),
+            FastPath::Auto | FastPath::Veloblock => block::payload_max_bytes(self.block_bytes),
             FastPath::FixedTop | FastPath::FixedTopReduced | FastPath::FixedBottom => fixed::PAYLOAD_MAX_BYTES,
         }
     }
@@ -115,9 +174,9 @@ impl Geometry {
     /// The sending end in zeroed `memory`, if there is another design.
     pub(crate) fn other(&self, memory: &SharedMemory) -> Option<OtherSender> {
         match (self.design, self.slots()) {
-            (_, Some((fill, count))) => Some(OtherSender::Fixed(FixedSender::new(memory.clone(), fill, count))),
+            (_, Some((fill, count))) => Some(OtherSender::Fixed(FixedSender::mapped(memory.clone(), fill, count))),
             (FastPath::VariableTop, None) => {
-                Some(OtherSender::VariableTop(VariableTopSender::new(memory.clone(), self.block_bytes)))
+                Some(OtherSender::VariableTop(VariableTopSender::mapped(memory.clone(), self.block_bytes)))
             }
             _ => None,
         }
@@ -139,11 +198,18 @@ impl Geometry {
     }
 }
 
-impl RecordSender for OtherSender {
+/// The design over a device where none was asked for.
+fn automatic(kind: DeviceKind) -> FastPath {
+    let _ = kind;
+    FastPath::Off
+}
+
+impl<T: Target> RecordSender for AnySender<T> {
     fn push(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         match self {
             Self::Fixed(sender) => sender.push(record, len_bytes, fill),
             Self::VariableTop(sender) => sender.push(record, len_bytes, fill),
+            Self::VariableBottom(sender) => sender.push(record, len_bytes, fill),
         }
     }
 
@@ -151,6 +217,7 @@ impl RecordSender for OtherSender {
         match self {
             Self::Fixed(sender) => sender.payload_max_bytes(),
             Self::VariableTop(sender) => sender.payload_max_bytes(),
+            Self::VariableBottom(sender) => sender.payload_max_bytes(),
         }
     }
 
@@ -158,6 +225,7 @@ impl RecordSender for OtherSender {
         match self {
             Self::Fixed(sender) => sender.hint(),
             Self::VariableTop(sender) => sender.hint(),
+            Self::VariableBottom(sender) => sender.hint(),
         }
     }
 
@@ -165,6 +233,7 @@ impl RecordSender for OtherSender {
         match self {
             Self::Fixed(sender) => sender.credit(consumed),
             Self::VariableTop(sender) => sender.credit(consumed),
+            Self::VariableBottom(sender) => sender.credit(consumed),
         }
     }
 
@@ -172,6 +241,18 @@ impl RecordSender for OtherSender {
         match self {
             Self::Fixed(sender) => sender.produced(),
             Self::VariableTop(sender) => sender.produced(),
+            Self::VariableBottom(sender) => sender.produced(),
+        }
+    }
+}
+
+impl AnySender<Carried> {
+    /// What it writes to.
+    pub fn carried(&mut self) -> &mut Carried {
+        match self {
+            Self::Fixed(sender) => sender.target(),
+            Self::VariableTop(sender) => sender.target(),
+            Self::VariableBottom(sender) => sender.target(),
         }
     }
 }

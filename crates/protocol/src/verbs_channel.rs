@@ -39,6 +39,7 @@ const ALONE: u8 = 0;
 const STARVED: u8 = 1;
 const HOLDS_BACK: u8 = 2;
 const LEAVES: u8 = 4;
+const ANNOUNCES: u8 = 8;
 
 const HELLO_MAGIC: [u8; 2] = *b"FH";
 const HELLO_VERSION: u8 = 1;
@@ -58,6 +59,9 @@ pub struct Header {
     pub holds_back: bool,
     /// The sender ends; it asks for nothing more.
     pub leaves: bool,
+    /// Something lies in the channel that the sender writes, which whoever gets this does not poll. Without a record this
+    /// costs a credit, as one does.
+    pub announces: bool,
 }
 
 impl Header {
@@ -69,7 +73,8 @@ impl Header {
         bytes[0] = self.record.map_or(ALONE, |record| record.kind);
         bytes[1] = if self.starved { STARVED } else { 0 }
             | if self.holds_back { HOLDS_BACK } else { 0 }
-            | if self.leaves { LEAVES } else { 0 };
+            | if self.leaves { LEAVES } else { 0 }
+            | if self.announces { ANNOUNCES } else { 0 };
         bytes[2..4].copy_from_slice(&self.credits.to_ne_bytes());
         bytes[4..8].copy_from_slice(&record.short.to_ne_bytes());
         bytes[8..].copy_from_slice(&record.long.to_ne_bytes());
@@ -91,6 +96,7 @@ impl Header {
             starved: flag(STARVED),
             holds_back: flag(HOLDS_BACK),
             leaves: flag(LEAVES),
+            announces: flag(ANNOUNCES),
         };
         Some((header, payload))
     }
@@ -254,13 +260,14 @@ mod tests {
     #[test]
     fn headers_come_back_as_they_went() {
         let record = Record { kind: 7, short: 0x00ab_cdef, long: u128::MAX - 5 };
-        for bits in 0..16u8 {
+        for bits in 0..32u8 {
             let header = Header {
                 record: (bits & 8 != 0).then_some(record),
                 credits: 0x1234,
                 starved: bits & 1 != 0,
                 holds_back: bits & 2 != 0,
                 leaves: bits & 4 != 0,
+                announces: bits & 16 != 0,
             };
             let message = [&header.to_bytes()[..], b"payload"].concat();
             assert_eq!(Header::parse(&message), Some((header, &b"payload"[..])));

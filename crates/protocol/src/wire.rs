@@ -17,6 +17,9 @@
 //!   clear-write    send id, 0                 address, rkey, number              write it there, tell with number
 //!   open           0                          —                                  in a mailbox: the channel is next
 //!   close          0                          —                                  in a channel: the mailbox is next
+//!   want           design, length             address, rkey                      a channel that is written there; the
+//!                                                                                place for what its receiver shows
+//!   grant          0                          [address, rkey]                    its memory; empty: none
 //! ```
 //! *scattered* is origin, count, and a reference to a layout: index, version, address, rkey and length of its wire form.
 
@@ -36,6 +39,8 @@ const WITHDRAWN: u8 = 10;
 const CLEAR_WRITE: u8 = 11;
 const OPEN: u8 = 48;
 const CLOSE: u8 = 49;
+const WANT: u8 = 50;
+const GRANT: u8 = 51;
 /// Set in the kind of a record that credits go along with, behind its payload.
 const WITH_CREDITS: u8 = 0x40;
 /// What credits add to the payload of a record.
@@ -198,6 +203,15 @@ pub enum Message<'a> {
     Open,
     /// The sender has given its channel up: this is the last record in it.
     Close,
+    /// The sender asks for a channel that it writes by RDMA.
+    Want {
+        /// Its design and length as a number.
+        geometry: u64,
+        /// Where the sender wants to be shown credits.
+        control: RemoteMemory,
+    },
+    /// The answer: where the channel is; `None`: there is none for it now.
+    Grant(Option<RemoteMemory>),
 }
 
 /// A record's header and, for control records, its payload.
@@ -293,8 +307,7 @@ pub fn control(message: Message<'_>) -> Control {
             (Record { short: copy.alone.into(), ..record(CLEAR_SHARED, send, receive) }, len)
         }
         Message::ClearWrite { send, number, target } => {
-            payload[..8].copy_from_slice(&target.address.to_ne_bytes());
-            payload[8..12].copy_from_slice(&target.rkey.0.to_ne_bytes());
+            put_memory(&mut payload, target);
             payload[12..16].copy_from_slice(&number.to_ne_bytes());
             (record(CLEAR_WRITE, send, 0), 16)
         }
@@ -304,6 +317,8 @@ pub fn control(message: Message<'_>) -> Control {
         Message::Withdrawn { send } => (record(WITHDRAWN, send, 0), 0),
         Message::Open => (record(OPEN, 0, 0), 0),
         Message::Close => (record(CLOSE, 0, 0), 0),
+        Message::Want { geometry, control } => (record(WANT, geometry, 0), put_memory(&mut payload, control)),
+        Message::Grant(memory) => (record(GRANT, 0, 0), memory.map_or(0, |memory| put_memory(&mut payload, memory))),
         Message::Eager { .. } | Message::EagerSync { .. } | Message::Data { .. } => {
             unreachable!("user data is not a control record")
         }
@@ -344,16 +359,16 @@ pub fn parse<'a>(record: Record, payload: &'a [u8]) -> Option<Message<'a>> {
             };
             Message::ClearShared { send: first, receive: second, copy }
         }
-        CLEAR_WRITE => {
-            let target = RemoteMemory { address: word(payload, 0)?, rkey: Rkey(half(payload, 8)?) };
-            Message::ClearWrite { send: first, number: half(payload, 12)?, target }
-        }
+        CLEAR_WRITE => Message::ClearWrite { send: first, number: half(payload, 12)?, target: memory(payload)? },
         FINISHED => Message::Finished { send: first },
         ACKNOWLEDGE => Message::Acknowledge { send: first },
         WITHDRAW => Message::Withdraw { key: first, send: second },
         WITHDRAWN => Message::Withdrawn { send: first },
         OPEN => Message::Open,
         CLOSE => Message::Close,
+        WANT => Message::Want { geometry: first, control: memory(payload)? },
+        GRANT if payload.is_empty() => Message::Grant(None),
+        GRANT => Message::Grant(Some(memory(payload)?)),
         _ => return None,
     })
 }
@@ -386,6 +401,17 @@ fn scattered(payload: &[u8]) -> Option<ScatteredMemory> {
     let (index, version, len_bytes) = (half(payload, 48)?, half(payload, 52)?, half(payload, 60)?);
     let layout = LayoutReference { index, version, memory, len_bytes };
     Some(ScatteredMemory { origin: word(payload, 24)?, count: word(payload, 32)?, layout })
+}
+
+/// Writes a place and its key; the length of both.
+fn put_memory(payload: &mut [u8; CONTROL_MAX_BYTES], memory: RemoteMemory) -> usize {
+    payload[..8].copy_from_slice(&memory.address.to_ne_bytes());
+    payload[8..12].copy_from_slice(&memory.rkey.0.to_ne_bytes());
+    12
+}
+
+fn memory(payload: &[u8]) -> Option<RemoteMemory> {
+    Some(RemoteMemory { address: word(payload, 0)?, rkey: Rkey(half(payload, 8)?) })
 }
 
 fn word(payload: &[u8], at: usize) -> Option<u64> {
@@ -425,6 +451,9 @@ mod tests {
             Message::Withdrawn { send: 10 },
             Message::Open,
             Message::Close,
+            Message::Want { geometry: u64::MAX - 2, control: memory },
+            Message::Grant(Some(memory)),
+            Message::Grant(None),
         ];
         for case in cases {
             let control = control(case);
@@ -463,6 +492,10 @@ mod tests {
         assert_eq!(parse(record(REQUEST, 1, 2), &described), None);
         for len in 0..16 {
             assert_eq!(parse(record(CLEAR_WRITE, 1, 2), &vec![0xff; len]), None, "{len} bytes");
+        }
+        for len in 1..12 {
+            assert_eq!(parse(record(WANT, 1, 2), &vec![0xff; len]), None, "{len} bytes");
+            assert_eq!(parse(record(GRANT, 1, 2), &vec![0xff; len]), None, "{len} bytes");
         }
     }
 }

@@ -43,7 +43,8 @@ words!(
     Return = "mpi_errors_return",
 );
 words!(
-    FastPath: Off = "off",
+    FastPath: Auto = "auto",
+    Off = "off",
     FixedTop = "fixed-top",
     FixedTopReduced = "fixed-top-reduced",
     FixedBottom = "fixed-bottom",
@@ -121,10 +122,13 @@ pub enum InitialErrors {
     Return,
 }
 
-/// How short messages reach a peer whose memory is mapped.
+/// How short messages reach a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FastPath {
-    /// Through the mailbox that all senders share.
+    /// Through blocks filled from their end over mapped memory and over devices where that is faster; over others as
+    /// messages.
+    Auto,
+    /// Through the mailbox that all senders share, or as messages.
     Off,
     /// Slots of 8 KiB filled from their start, and a copy of them at the sender.
     FixedTop,

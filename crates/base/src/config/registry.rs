@@ -146,15 +146,16 @@ pub const VARIABLES: &[Variable] = &[
     choice!(
         "FERROVIA_FASTPATH",
         fastpath: FastPath,
-        "off | fixed-top | fixed-top-reduced | fixed-bottom | variable-top | veloblock",
-        "Design of the channels between processes of one host; off sends everything through the shared mailbox."
+        "auto | off | fixed-top | fixed-top-reduced | fixed-bottom | variable-top | veloblock",
+        "Design of the channels for short messages, in mapped memory or written by RDMA; off sends through mailboxes and \
+         receive queues; auto takes veloblock where it is faster."
     ),
     number!(
         "FERROVIA_FASTPATH_CHANNELS_MAX",
         channels_max,
         "count, 0 to 4294967295",
         0..,
-        "Channels that a process grants to its host-mates; those beyond send through its shared mailbox."
+        "Channels that a process grants to others; those beyond send through its mailbox or receive queue."
     ),
     number!(
         "FERROVIA_FASTPATH_POLLED",

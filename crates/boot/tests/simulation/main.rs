@@ -10,7 +10,7 @@ mod world;
 use std::ops::Range;
 
 use base::Config;
-use base::config::{LargeCopy, RegistrationScheme};
+use base::config::{FastPath, LargeCopy, RegistrationScheme};
 use fabric::Context;
 use fabric_soft::{SimNetwork, SimPlan, SoftContext};
 
@@ -51,6 +51,9 @@ fn config(random: &mut Random) -> Config {
         registration_cache_entries_max: *random.one_of(&[0, 2, 512]),
         credits_initial: *random.one_of(&[1, 2, 8]),
         pool_max_bytes: *random.one_of(&[0, 256 << 10, 64 << 20]),
+        fastpath: random.one_of(FastPath::ALL).1,
+        channels_max: *random.one_of(&[0, 1, 3, 256, 256]),
+        channels_polled_min: *random.one_of(&[0, 4]),
         ..Config::default()
     };
     config.bound();

@@ -13,6 +13,7 @@
 //! Memory: the pool; for each peer in the world a business card (about 100 bytes); for each peer talked to a
 //! [`Connection`], a queue pair, and buffers of the pool for its credits.
 
+mod channels;
 mod greeting;
 mod pool;
 
@@ -25,11 +26,15 @@ use fabric::{
     Payload, ProtectionDomain, QueuePair, ScatterGather, SendRequest, SharedReceiveQueue, SharedReceiveQueueAttributes,
     WcStatus, WorkCompletion,
 };
+use lockfree::fastpath::carried;
 use lockfree::{Record, Slot, SlotMemory};
+use protocol::fastpath::Geometry;
 use protocol::registration::{DomainRegistrar, Registration, RegistrationCache};
 use protocol::verbs_channel::{Credits, HEADER_BYTES, Header};
+use protocol::wire;
 use rustc_hash::FxHashMap;
 
+use self::channels::{Channels, Pair};
 use self::greeting::Greeter;
 use self::pool::Pool;
 use crate::descriptor::DescriptorWakeup;
@@ -59,6 +64,12 @@ pub(crate) enum Work {
     SendHello(u32),
     /// A piece of a long message, by RDMA.
     Transfer(u32),
+    /// Something written into a channel to this peer, before the rest of a record.
+    Word(u32),
+    /// A record, or the rest of it, written into a channel to this peer.
+    Record(u32),
+    /// A slot with a control line on its way out.
+    Show(u32),
 }
 
 impl Work {
@@ -69,6 +80,9 @@ impl Work {
             Self::ReceiveHello(number) => (2, number),
             Self::SendHello(number) => (3, number),
             Self::Transfer(number) => (4, number),
+            Self::Word(peer) => (5, peer),
+            Self::Record(peer) => (6, peer),
+            Self::Show(number) => (7, number),
         };
         kind << 32 | u64::from(number)
     }
@@ -81,6 +95,9 @@ impl Work {
             2 => Self::ReceiveHello(number),
             3 => Self::SendHello(number),
             4 => Self::Transfer(number),
+            5 => Self::Word(number),
+            6 => Self::Record(number),
+            7 => Self::Show(number),
             _ => return None,
         })
     }
@@ -115,6 +132,8 @@ struct Connection {
     holds_back: bool,
     /// The peer says that it ends.
     leaves: bool,
+    /// Channels that are written by RDMA.
+    channels: Option<Box<Pair>>,
 }
 
 // A budget: this is paid once per peer talked to, besides the queue pair and the buffers of its credits.
@@ -129,6 +148,8 @@ pub struct Port {
     queue: SharedReceiveQueue,
     pool: Pool,
     greeter: Greeter,
+    /// `None`: all records go by queue pairs.
+    channels: Option<Channels>,
     connections: Vec<Option<Box<Connection>>>,
     /// Whose connection a queue pair is, by its number.
     by_number: FxHashMap<u32, PeerId>,
@@ -183,6 +204,8 @@ pub(crate) struct Arrival<'a> {
     /// `None`: it brought news alone.
     pub(crate) record: Option<Record>,
     pub(crate) payload: &'a [u8],
+    /// Something lies in a channel that is not polled.
+    pub(crate) announces: bool,
 }
 
 impl Port {
@@ -200,8 +223,14 @@ impl Port {
     ) -> Result<Self, FabricError> {
         let limits = context.capabilities().limits;
         let domain = context.allocate_protection_domain()?;
+        let (kind, order) = (context.capabilities().kind, context.capabilities().write_order);
+        let channels = Channels::new(Geometry::by_rdma(config, kind), order, config.channels_max);
         let payload_max_bytes = config.eager_max_bytes.max(PAYLOAD_MIN_BYTES);
-        let message_max_bytes = HEADER_BYTES + payload_max_bytes;
+        let (payload_max_bytes, extra_bytes) = match &channels {
+            Some(channels) => (channels.payload_max_bytes().min(payload_max_bytes), carried::STAGING_EXTRA_BYTES),
+            None => (payload_max_bytes, 0),
+        };
+        let message_max_bytes = HEADER_BYTES + payload_max_bytes + extra_bytes;
         let depth = ((config.pool_max_bytes / message_max_bytes) as u32).max(1024).min(limits.receive_depth_max);
         let completions = context.create_completion_queue((4 * depth).min(limits.completion_depth_max))?;
         let attributes = SharedReceiveQueueAttributes { protection_domain: domain, depth, entries_max: 1, xrc: None };
@@ -218,6 +247,7 @@ impl Port {
             queue,
             pool: Pool::new(domain, queue, message_max_bytes, config.pool_max_bytes),
             greeter,
+            channels,
             connections: Vec::new(),
             by_number: FxHashMap::default(),
             greeting: Vec::new(),
@@ -299,10 +329,21 @@ impl Port {
 
     /// Adds what happened here to `stats`.
     pub(crate) fn stats(&self, stats: Stats) -> Stats {
-        let Stats { connections, credit_stalls, credits_alone, credits_granted, .. } = self.counters;
+        let Stats { connections, credit_stalls, credits_alone, credits_granted, written_sent, .. } = self.counters;
         let registrations = self.registrations.stats();
         let pool_bytes = self.pool.held_bytes();
-        Stats { connections, credit_stalls, credits_alone, credits_granted, pool_bytes, registrations, ..stats }
+        Stats {
+            connections,
+            credit_stalls,
+            credits_alone,
+            credits_granted,
+            written_sent,
+            pool_bytes,
+            registrations,
+            channels_opened: stats.channels_opened + self.counters.channels_opened,
+            channel_bytes: stats.channel_bytes + self.counters.channel_bytes,
+            ..stats
+        }
     }
 
     /// Handles to the bytes of received records, if there are more chunks than `known`.
@@ -334,11 +375,43 @@ impl Port {
         if connection.stage != Stage::Open || connection.in_flight >= SEND_DEPTH {
             return false;
         }
+        if self.channels.is_none() {
+            return self.post_with_credit(to, record, len_bytes, fill);
+        }
+        if !self.advance_way(to) {
+            return false;
+        }
+        let credits = self.take_credits(to, len_bytes);
+        let pushed = match credits {
+            None => self.push_either_way(to, record, len_bytes, fill),
+            Some(count) => {
+                let len_with = len_bytes + wire::CREDITS_BYTES;
+                self.push_either_way(to, wire::with_credits(record), len_with, |space| {
+                    wire::put_credits(space, count, fill);
+                })
+            }
+        };
+        if !pushed && credits.is_some() {
+            self.keep_credits(to, credits);
+        }
+        pushed
+    }
+
+    fn push_either_way(&mut self, to: PeerId, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        match self.push_by_channel(to, record, len_bytes, fill) {
+            Ok(pushed) => pushed,
+            Err(fill) => self.post_with_credit(to, record, len_bytes, fill),
+        }
+    }
+
+    /// Posts a record if there is a credit for it.
+    fn post_with_credit(&mut self, to: PeerId, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        let Some(Some(connection)) = self.connections.get_mut(to as usize) else { return false };
         if !connection.credits.spend() {
             self.counters.credit_stalls += 1;
             return false;
         }
-        let posted = self.post_record(to, Some(record), len_bytes, fill);
+        let posted = self.post_message(to, Some(record), false, len_bytes, fill);
         if !posted && let Some(Some(connection)) = self.connections.get_mut(to as usize) {
             connection.credits.unspend();
         }
@@ -346,10 +419,11 @@ impl Port {
     }
 
     /// Writes a message into a slot and posts it, whatever the credits.
-    fn post_record(
+    fn post_message(
         &mut self,
         to: PeerId,
         record: Option<Record>,
+        announces: bool,
         len_bytes: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> bool {
@@ -359,7 +433,8 @@ impl Port {
         let news = connection.credits.take_news();
         connection.told_hold = self.holding_back;
         let (credits, starved) = news;
-        let header = Header { record, credits, starved, holds_back: self.holding_back, leaves: self.leaving };
+        let header =
+            Header { record, credits, starved, holds_back: self.holding_back, leaves: self.leaving, announces };
         let total = HEADER_BYTES + len_bytes;
         self.pool.fill(&mut slot, total, |space| {
             let (head, payload) = space.split_at_mut(HEADER_BYTES);
@@ -373,11 +448,7 @@ impl Port {
         match self.context.post_send(qp, &[request]) {
             Ok(1) => {
                 connection.in_flight += 1;
-                let at = number as usize;
-                if at >= self.sends.len() {
-                    self.sends.resize(at + 1, (0, false));
-                }
-                self.sends[at] = (to, record.is_some());
+                self.note_send(number, to, record.is_some());
                 self.in_flight += usize::from(record.is_some());
                 true
             }
@@ -392,6 +463,15 @@ impl Port {
                 false
             }
         }
+    }
+
+    /// Notes whose slot is on its way, and whether it is waited for.
+    fn note_send(&mut self, number: u32, to: PeerId, counted: bool) {
+        let at = number as usize;
+        if at >= self.sends.len() {
+            self.sends.resize(at + 1, (0, false));
+        }
+        self.sends[at] = (to, counted);
     }
 
     /// Takes completions.
@@ -433,12 +513,12 @@ impl Port {
                 self.counters.credits_granted += u64::from(more);
             }
         }
-        if header.record.is_some() {
+        if header.record.is_some() || header.announces {
             self.freed.push(peer);
         } else if connection.credits.must_tell() {
             list(&mut self.to_tell, connection, peer);
         }
-        Some(Arrival { peer, record: header.record, payload })
+        Some(Arrival { peer, record: header.record, payload, announces: header.announces })
     }
 
     /// A record has been shown to the engine: its buffer is posted again when all of this poll have been.
@@ -452,12 +532,32 @@ impl Port {
         let Some(slot) = self.pool.reclaim(number) else { return };
         self.pool.give_back(slot);
         let (peer, counted) = self.sends[number as usize];
+        self.ended(peer, counted, completion);
+    }
+
+    /// Something posted to a peer has ended; `counted` if somebody may wait for it.
+    fn ended(&mut self, peer: PeerId, counted: bool, completion: &WorkCompletion) {
         self.in_flight -= usize::from(counted);
         if let Some(Some(connection)) = self.connections.get_mut(peer as usize) {
             connection.in_flight -= 1;
         }
         if completion.status != WcStatus::Success {
             self.lose(peer, status_text(completion.status).to_owned());
+        } else if counted && self.channels.is_some() {
+            self.look_whether_cold(peer);
+        }
+    }
+
+    /// Something has been written into a peer's memory.
+    pub(crate) fn wrote(&mut self, work: Work, completion: &WorkCompletion) {
+        match work {
+            Work::Word(peer) => self.ended(peer, false, completion),
+            Work::Record(peer) => self.ended(peer, true, completion),
+            Work::Show(number) => {
+                self.sent(number, completion);
+                self.control_written();
+            }
+            _ => {}
         }
     }
 
@@ -553,14 +653,14 @@ impl Port {
                 }
             }
             Work::SendHello(number) => self.greeter.said(self.context.as_mut(), number),
-            Work::Receive(_) | Work::Send(_) | Work::Transfer(_) => {}
+            _ => {}
         }
     }
 
     /// True if [`Port::settle`] has something to do although nothing came.
     #[inline]
     pub(crate) fn is_unsettled(&self) -> bool {
-        !(self.to_tell.is_empty() && self.greeting.is_empty())
+        !(self.to_tell.is_empty() && self.greeting.is_empty()) || self.has_to_show()
     }
 
     /// After a poll: posts what was emptied, tells who must be told, repeats hellos that are due.
@@ -582,6 +682,9 @@ impl Port {
         if !self.greeting.is_empty() {
             self.repeat_hellos();
         }
+        if self.has_to_show() {
+            self.settle_channels();
+        }
     }
 
     /// Tells a peer what it must know, if no record has told it meanwhile.
@@ -592,7 +695,7 @@ impl Port {
         if !needed || connection.stage != Stage::Open {
             return;
         }
-        if self.post_record(peer, None, 0, |_| {}) {
+        if self.post_message(peer, None, false, 0, |_| {}) {
             self.counters.credits_alone += 1;
         } else if let Some(Some(connection)) = self.connections.get_mut(peer as usize)
             && connection.stage == Stage::Open
@@ -619,7 +722,7 @@ impl Port {
         self.leaving = true;
         for peer in 0..self.connections.len() as PeerId {
             if matches!(&self.connections[peer as usize], Some(connection) if connection.stage == Stage::Open) {
-                self.post_record(peer, None, 0, |_| {});
+                self.post_message(peer, None, false, 0, |_| {});
             }
         }
         self.leaving = false;
@@ -627,6 +730,7 @@ impl Port {
 
     /// Whoever wants to sleep has said so: the descriptor tells of what comes from now on.
     pub(crate) fn arm(&mut self) {
+        self.mark_all_cold();
         let armed =
             self.context.acknowledge(self.completions).and_then(|()| self.context.arm(self.completions, NotifyOn::Any));
         if let Err(error) = armed {
@@ -706,6 +810,7 @@ impl Default for Connection {
             told_hold: false,
             holds_back: false,
             leaves: false,
+            channels: None,
         }
     }
 }

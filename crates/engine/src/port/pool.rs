@@ -6,6 +6,7 @@
 use fabric::{
     Access, Context, FabricError, MemoryRegion, ProtectionDomain, ReceiveRequest, ScatterGather, SharedReceiveQueue,
 };
+use lockfree::fastpath::Carried;
 use lockfree::{Slot, SlotMemory, SlotStore};
 use smallvec::SmallVec;
 
@@ -93,6 +94,17 @@ impl Pool {
     pub(super) fn part(&self, slot: &Slot, len_bytes: u32) -> ScatterGather {
         let (chunk, offset) = self.slots.place(slot);
         self.regions[chunk].part(offset as u64, len_bytes)
+    }
+
+    /// `len_bytes` of a slot from `from` on, for a work request.
+    pub(super) fn part_at(&self, slot: &Slot, from: usize, len_bytes: u32) -> ScatterGather {
+        let (chunk, offset) = self.slots.place(slot);
+        self.regions[chunk].part((offset + from) as u64, len_bytes)
+    }
+
+    /// Leaves a slot to the sender of a channel, for its next record.
+    pub(super) fn lend_to(&self, channel: &mut Carried, slot: Slot) {
+        channel.lend(&self.slots, slot);
     }
 
     /// Posts up to `count` more receives; how many. `must`: the limit does not count.

@@ -177,6 +177,7 @@ fn capabilities(link: &LinkProperties, completion_descriptor: bool) -> Capabilit
         translation: Translation::Unchecked,
         asynchronous: link.asynchronous.clone(),
         single_copy: link.single_copy.clone(),
+        write_order: link.write_order,
         limits: Limits {
             queue_pairs_max: QUEUE_PAIRS_MAX,
             completion_queues_max: OBJECTS_MAX,

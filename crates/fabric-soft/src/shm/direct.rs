@@ -230,21 +230,18 @@ impl ShmLink {
     }
 }
 
-/// Copies to mapped memory. Eight aligned bytes are stored at once: whoever polls them sees all or none.
+/// Copies to mapped memory, for whoever polls its last word.
 fn write_mapped(from: &[ReadRange], to: WriteRange) {
-    if let [range] = from
-        && range.len_bytes() == 8
-        && to.address().is_multiple_of(8)
-    {
-        // SAFETY: 8 bytes that were promised readable while the request lives.
-        let value = unsafe { (range.address() as *const u64).read_unaligned() };
-        // SAFETY: 8 mapped bytes, aligned; whoever shares them uses atomics.
-        let word = unsafe { &*(to.address() as *const AtomicU64) };
-        // Release: what was written before is seen by who sees this.
-        word.store(value, Ordering::Release);
-        return;
+    match from {
+        [range] => {
+            // SAFETY: bytes that were promised readable while the request lives, and that nobody changes meanwhile.
+            let bytes = unsafe { std::slice::from_raw_parts(range.address() as *const u8, range.len_bytes()) };
+            copying::scatter_in_order(bytes, &[to]);
+        }
+        _ => {
+            copying::copy(from, &[to]);
+        }
     }
-    copying::copy(from, &[to]);
 }
 
 /// Place and generation of a number.

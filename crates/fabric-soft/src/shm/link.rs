@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use base::memory::ReadRange;
 use base::sync::Ordering;
-use fabric::{DeviceKind, FabricError, PeerIndex, SharedMemory};
+use fabric::{DeviceKind, FabricError, PeerIndex, SharedMemory, WriteOrder};
 use lockfree::{Announcements, BlockReceiver, BlockSender, Doorbell};
 use smallvec::SmallVec;
 use std::os::fd::BorrowedFd;
@@ -150,6 +150,7 @@ impl ShmLink {
             multicast: true,
             mapped_memory: segment.shape().arena_bytes > 0,
             answers_ride: false,
+            write_order: WriteOrder::ByWord,
             peer_bytes: (size_of::<Peer>() + BlockSender::footprint(segment.shape().channel_bytes)) as u64,
         };
         let arena = Arena::new(segment.arena(me.0).ok_or(FabricError::NoSuchPeer(me.0))?);

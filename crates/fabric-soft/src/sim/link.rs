@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fabric::{DeviceKind, FabricError};
+use fabric::{DeviceKind, FabricError, WriteOrder};
 
 use super::network::{Channel, Network, Ready, SimCounts};
 use super::plan::SimPlan;
@@ -64,6 +64,7 @@ impl SimNetwork {
             multicast: true,
             mapped_memory: false,
             answers_ride: false,
+            write_order: WriteOrder::ByWord,
             peer_bytes: 2 * size_of::<Channel>() as u64,
         };
         let seed = plan.seed;

@@ -299,14 +299,17 @@ impl Connection {
         let arriving = peer.lanes.get_mut(lane).and_then(|lane| lane.arriving.as_mut()).ok_or(Ending::PeerWrong)?;
         let incoming = peer.incoming.as_ref().ok_or(Ending::PeerWrong)?;
         let buffered = &self.buffer[self.start..self.end];
-        let count = (arriving.len_bytes - arriving.got).min(buffered.len() as u64) as usize;
+        let left = arriving.len_bytes - arriving.got;
+        let count =
+            if buffered.len() as u64 >= left { left } else { before_last_word(left).min(buffered.len() as u64) };
+        let count = count as usize;
         if count > 0 {
             let place = (arriving.offset + arriving.got) as usize;
             // A payload that is short and new needs no list of what is behind: the usual case.
             if place == 0 {
-                copying::scatter(&buffered[..count], &incoming.placement.ranges);
+                copying::scatter_in_order(&buffered[..count], &incoming.placement.ranges);
             } else {
-                copying::scatter(&buffered[..count], &copying::behind(&incoming.placement.ranges, place));
+                copying::scatter_in_order(&buffered[..count], &copying::behind(&incoming.placement.ranges, place));
             }
             if arriving.is_checked {
                 arriving.check = crc32c::crc32c_append(arriving.check, &buffered[..count]);
@@ -410,7 +413,7 @@ fn finish_part(index: usize, peer: &mut Peer, id: LinkPeer, responder: &mut dyn 
 /// Adds the places of what is still to come; returns how many bytes they hold.
 fn add_places(placement: &Placement, arriving: &Arriving, parts: &mut SmallVec<[WriteRange; 8]>) -> u64 {
     // What is checked goes through the buffer, where the check is made.
-    let mut left = if arriving.is_checked { 0 } else { arriving.len_bytes - arriving.got };
+    let mut left = if arriving.is_checked { 0 } else { before_last_word(arriving.len_bytes - arriving.got) };
     let mut total = 0;
     for range in copying::behind(&placement.ranges, (arriving.offset + arriving.got) as usize) {
         let here = left.min(range.len_bytes() as u64);
@@ -419,6 +422,12 @@ fn add_places(placement: &Placement, arriving: &Arriving, parts: &mut SmallVec<[
         total += here;
     }
     total
+}
+
+/// Of so many bytes that are to come, how many may be put down as they come: the last eight are kept back until all of
+/// them are there, for somebody may be polling them.
+fn before_last_word(left: u64) -> u64 {
+    left.saturating_sub(8)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use base::memory::ReadRange;
-use fabric::{DeviceKind, FabricError};
+use fabric::{DeviceKind, FabricError, WriteOrder};
 use rustix::event::{Timespec, epoll};
 use smallvec::SmallVec;
 
@@ -124,6 +124,8 @@ impl TcpLink {
             multicast: false,
             mapped_memory: false,
             answers_ride: true,
+            // What is damaged has been put down when that is found out.
+            write_order: if options.check_payloads { WriteOrder::Unknown } else { WriteOrder::ByWord },
             peer_bytes: (size_of::<Peer>() + size_of::<Connection>() + (16 << 10)) as u64,
         };
         Ok(Self {

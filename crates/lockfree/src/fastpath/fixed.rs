@@ -17,8 +17,8 @@
 use base::sync::Ordering;
 
 use super::{
-    CONSUMED, CONTROL_BYTES, HINT, Image, RecordReceiver, RecordSender, Returns, Room, Target, flag_unlike, flag_word,
-    parse_flag,
+    CONSUMED, CONTROL_BYTES, HINT, Image, Mapped, RecordReceiver, RecordSender, Returns, Room, Target, flag_unlike,
+    flag_word, parse_flag,
 };
 use crate::{Record, SharedMemory};
 
@@ -39,8 +39,8 @@ pub enum Fill {
 }
 
 /// The sending end.
-pub struct FixedSender {
-    target: Target,
+pub struct FixedSender<T> {
+    target: T,
     fill: Fill,
     slot_count: usize,
     next: usize,
@@ -65,24 +65,36 @@ fn slot(index: usize) -> usize {
     CONTROL_BYTES + index * SLOT_BYTES
 }
 
-impl FixedSender {
+impl FixedSender<Mapped> {
     /// The sending end over zeroed, mapped `memory`.
     ///
     /// # Panics
     /// If `memory` is shorter than [`footprint`] says.
-    pub fn new(memory: SharedMemory, fill: Fill, slot_count: usize) -> Self {
+    pub fn mapped(memory: SharedMemory, fill: Fill, slot_count: usize) -> Self {
         let len = footprint(slot_count);
         assert!(memory.len_bytes() >= len, "the slots fit their memory");
         let target = match fill {
-            Fill::Top => Target::mirrored(memory, len),
-            Fill::Bottom => Target::new(memory),
+            Fill::Top => Mapped::mirrored(memory, len),
+            Fill::Bottom => Mapped::new(memory),
         };
-        let room = Room::new(slot_count, target.control(CONSUMED));
-        Self { target, fill, slot_count, next: 0, room }
+        Self::new(target, fill, slot_count)
     }
 }
 
-impl RecordSender for FixedSender {
+impl<T: Target> FixedSender<T> {
+    /// The sending end over a target of [`footprint`] zero bytes; for top-fill one that keeps a copy.
+    pub fn new(target: T, fill: Fill, slot_count: usize) -> Self {
+        let room = Room::new(slot_count, target.control(CONSUMED));
+        Self { target, fill, slot_count, next: 0, room }
+    }
+
+    /// What it writes to.
+    pub fn target(&mut self) -> &mut T {
+        &mut self.target
+    }
+}
+
+impl<T: Target> RecordSender for FixedSender<T> {
     fn push(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         assert!(len_bytes <= PAYLOAD_MAX_BYTES, "a record fits a slot");
         let Self { target, room, .. } = self;
@@ -97,14 +109,14 @@ impl RecordSender for FixedSender {
                 let flag = flag_unlike(target.previous(flag_at), record, len_bytes);
                 let words = [(base + 8, low), (base + 16, high), (base, flag)];
                 let payload_at = base + HEADER_BYTES;
-                target.write(&Image { words: &words, payload_at, len_bytes, flag_at, flag }, fill);
+                target.write(&Image { start: base, words: &words, payload_at, len_bytes, flag_at, flag }, fill);
             }
             Fill::Bottom => {
                 let flag_at = base + SLOT_BYTES - 8;
                 let payload_at = base + SLOT_BYTES - HEADER_BYTES - len_bytes.next_multiple_of(8);
                 let words = [(flag_at - 16, low), (flag_at - 8, high)];
                 let flag = flag_word(record, 1, len_bytes);
-                target.write(&Image { words: &words, payload_at, len_bytes, flag_at, flag }, fill);
+                target.write(&Image { start: payload_at, words: &words, payload_at, len_bytes, flag_at, flag }, fill);
             }
         }
         room.produced += 1;

@@ -9,7 +9,8 @@
 //! | variable top-fill | a block | head flag, then an equal tail flag | yes | [`variable_top`](super::variable_top) |
 //! | variable bottom-fill | a block | tail flag | no | [`block`](crate::block) |
 //!
-//! A record is written so that its last word is seen last.
+//! A sender writes to a [`Target`]: memory that is mapped here ([`Mapped`]), or that an adapter writes ([`Carried`]). A
+//! record is written so that its last word is seen last.
 //!
 //! Credits are counts of what the receiver has consumed, in units of the design: slots, lines or words. They come back
 //! through the control line, or with a record that goes the other way; either may be late, and an older count changes
@@ -20,12 +21,16 @@ use base::sync::Ordering;
 
 use crate::{CACHE_LINE_BYTES, Record, SharedMemory};
 
+pub mod carried;
 pub mod fixed;
 mod target;
+mod variable_bottom;
 pub mod variable_top;
 
+pub use carried::Carried;
 pub use fixed::{Fill, FixedReceiver, FixedSender};
-pub(crate) use target::{Image, Target};
+pub use target::{Image, Mapped, Target};
+pub use variable_bottom::VariableBottomSender;
 pub use variable_top::{VariableTopReceiver, VariableTopSender};
 
 /// Bytes before the slots or the block: the control line.
@@ -90,6 +95,12 @@ pub fn hint_sender(memory: &SharedMemory, hint: u64) {
     memory.word(HINT).store(hint, Ordering::Relaxed);
 }
 
+/// What the receiver's end of a channel in `memory` has to show its sender, as it is to lie in the sender's memory.
+pub fn shown(memory: &SharedMemory) -> [u64; SHOWN_BYTES / 8] {
+    // Relaxed: the receiver's own words.
+    std::array::from_fn(|index| memory.word(8 * index).load(Ordering::Relaxed))
+}
+
 /// A channel whose sender has sent the last record: it begins anew when its receiver has cleared it.
 pub struct Retired {
     memory: SharedMemory,
@@ -121,6 +132,9 @@ pub fn retire(memory: &SharedMemory, cleared_from: usize) {
     // Release: who sees this sees the channel as it was in the beginning. Pairs with the load in `Retired::is_over`.
     memory.word(RETIRED).store(times.wrapping_add(1), Ordering::Release);
 }
+
+/// Bytes of the control line that a receiver shows its sender.
+pub const SHOWN_BYTES: usize = 32;
 
 /// Counts begin below this, whatever stands in the control line: there is no end to them in practice.
 const BEGIN_MAX: u64 = 1 << 48;
@@ -359,7 +373,7 @@ mod tests {
             for slot_count in [1, 2, 32] {
                 each_seed(40, |seed| {
                     let memory = SharedMemory::private(fixed::footprint(slot_count));
-                    let sender = FixedSender::new(memory.clone(), fill, slot_count);
+                    let sender = FixedSender::mapped(memory.clone(), fill, slot_count);
                     against_a_queue(seed, sender, FixedReceiver::new(memory, fill, slot_count))
                 });
             }
@@ -371,7 +385,7 @@ mod tests {
         for block_bytes in [1024, 4096, 32 << 10] {
             each_seed(80, |seed| {
                 let memory = SharedMemory::private(variable_top::footprint(block_bytes));
-                let sender = VariableTopSender::new(memory.clone(), block_bytes);
+                let sender = VariableTopSender::mapped(memory.clone(), block_bytes);
                 against_a_queue(seed, sender, VariableTopReceiver::new(memory, block_bytes))
             });
         }
@@ -396,7 +410,7 @@ mod tests {
         for cleared_from in [CONTROL_BYTES, 4096, usize::MAX] {
             let memory = SharedMemory::private(fixed::footprint(2));
             for round in 0..3 {
-                let mut sender = FixedSender::new(memory.clone(), Fill::Top, 2);
+                let mut sender = FixedSender::mapped(memory.clone(), Fill::Top, 2);
                 let mut receiver = FixedReceiver::new(memory.clone(), Fill::Top, 2);
                 receiver.set_hint(7);
                 let retired = Retired::expected(memory.clone());

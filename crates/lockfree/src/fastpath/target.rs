@@ -1,4 +1,4 @@
-//! Where a sender's writes go: memory of its receiver that is mapped here.
+//! Where a sender's writes go: memory of its receiver that is mapped here, or that an adapter writes.
 
 use base::sync::Ordering;
 
@@ -7,39 +7,57 @@ use crate::{SharedMemory, copy_to_shared};
 
 /// One record as it will lie in the receiver's memory; all places count from the start of the channel.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Image<'a> {
-    /// Words beside the payload and where they go, in the order they become visible.
-    pub(crate) words: &'a [(usize, u64)],
+pub struct Image<'a> {
+    /// The first byte: whoever carries whole writes carries everything from here to the end of the flag.
+    pub start: usize,
+    /// Words beside the payload and where they go.
+    pub words: &'a [(usize, u64)],
     /// Where the payload begins.
-    pub(crate) payload_at: usize,
+    pub payload_at: usize,
     /// Length of the payload in bytes.
-    pub(crate) len_bytes: usize,
+    pub len_bytes: usize,
     /// Where the flag goes; everything else lies before it.
-    pub(crate) flag_at: usize,
+    pub flag_at: usize,
     /// The flag, seen last.
-    pub(crate) flag: u64,
+    pub flag: u64,
 }
 
-/// Memory of a receiver, as its sender writes it. With a mirror every payload is put there first, as designs need it whose
-/// sender must know what it wrote before (Paper: veloblock §4.3).
-pub(crate) struct Target {
+/// Memory of a receiver, as its sender writes it.
+pub trait Target {
+    /// Writes a record whose payload `fill` gives; its flag is seen last.
+    fn write(&mut self, image: &Image<'_>, fill: impl FnOnce(&mut [u8]));
+
+    /// Writes one word, seen after everything before it.
+    fn write_word(&mut self, at: usize, value: u64);
+
+    /// What was last written at `at`, where a copy is kept. Paper: veloblock §4.3.
+    fn previous(&self, at: usize) -> u64;
+
+    /// A word of the control line, as the receiver left it.
+    fn control(&self, at: usize) -> u64;
+}
+
+/// The receiver's memory is mapped here: a write is a store. With a mirror every payload is put there first, as designs
+/// need it whose sender must know what it wrote before.
+pub struct Mapped {
     memory: SharedMemory,
     mirror: Option<SharedMemory>,
 }
 
-impl Target {
+impl Mapped {
     /// A target in `memory`, zeroed before its first use.
-    pub(crate) fn new(memory: SharedMemory) -> Self {
+    pub fn new(memory: SharedMemory) -> Self {
         Self { memory, mirror: None }
     }
 
-    /// As [`Target::new`], with a copy of its first `len_bytes` here.
-    pub(crate) fn mirrored(memory: SharedMemory, len_bytes: usize) -> Self {
+    /// As [`Mapped::new`], with a copy of its first `len_bytes` here.
+    pub fn mirrored(memory: SharedMemory, len_bytes: usize) -> Self {
         Self { memory, mirror: Some(SharedMemory::private(len_bytes)) }
     }
+}
 
-    /// Writes a record whose payload `fill` gives; its flag is seen last.
-    pub(crate) fn write(&mut self, image: &Image<'_>, fill: impl FnOnce(&mut [u8])) {
+impl Target for Mapped {
+    fn write(&mut self, image: &Image<'_>, fill: impl FnOnce(&mut [u8])) {
         let (at, len) = (image.payload_at, image.len_bytes);
         match &self.mirror {
             None => {
@@ -69,8 +87,7 @@ impl Target {
         self.memory.word(image.flag_at).store(image.flag, Ordering::Release);
     }
 
-    /// Writes one word, seen after everything before it.
-    pub(crate) fn write_word(&mut self, at: usize, value: u64) {
+    fn write_word(&mut self, at: usize, value: u64) {
         if let Some(mirror) = &self.mirror {
             mirror.word(at).store(value, Ordering::Relaxed);
         }
@@ -78,13 +95,11 @@ impl Target {
         self.memory.word(at).store(value, Ordering::Release);
     }
 
-    /// What was last written at `at`, where there is a mirror.
-    pub(crate) fn previous(&self, at: usize) -> u64 {
+    fn previous(&self, at: usize) -> u64 {
         self.mirror.as_ref().map_or(0, |mirror| mirror.word(at).load(Ordering::Relaxed))
     }
 
-    /// A word of the control line, as the receiver left it.
-    pub(crate) fn control(&self, at: usize) -> u64 {
+    fn control(&self, at: usize) -> u64 {
         debug_assert!(at < CONTROL_BYTES);
         // Acquire: what was given back is not read any more. Pairs with the store in `Returns::settle`.
         self.memory.word(at).load(Ordering::Acquire)

@@ -17,7 +17,8 @@
 use base::sync::Ordering;
 
 use super::{
-    CONSUMED, CONTROL_BYTES, HINT, Image, RecordReceiver, RecordSender, Returns, Room, Target, flag_unlike, parse_flag,
+    CONSUMED, CONTROL_BYTES, HINT, Image, Mapped, RecordReceiver, RecordSender, Returns, Room, Target, flag_unlike,
+    parse_flag,
 };
 use crate::{Record, SharedMemory};
 
@@ -53,8 +54,8 @@ fn offset(word: usize) -> usize {
 }
 
 /// The sending end.
-pub struct VariableTopSender {
-    target: Target,
+pub struct VariableTopSender<T> {
+    target: T,
     words: usize,
     position: usize,
     room: Room,
@@ -68,17 +69,28 @@ pub struct VariableTopReceiver {
     returns: Returns,
 }
 
-impl VariableTopSender {
+impl VariableTopSender<Mapped> {
     /// The sending end over zeroed, mapped `memory`.
     ///
     /// # Panics
     /// If `memory` is shorter than [`footprint`] says, or the block is shorter than 1 KiB.
-    pub fn new(memory: SharedMemory, block_bytes: usize) -> Self {
+    pub fn mapped(memory: SharedMemory, block_bytes: usize) -> Self {
         check_geometry(&memory, block_bytes);
-        let target = Target::mirrored(memory, footprint(block_bytes));
+        Self::new(Mapped::mirrored(memory, footprint(block_bytes)), block_bytes)
+    }
+}
+
+impl<T: Target> VariableTopSender<T> {
+    /// The sending end over a target of [`footprint`] zero bytes that keeps a copy.
+    pub fn new(target: T, block_bytes: usize) -> Self {
         let words = block_bytes / WORD_BYTES;
         let room = Room::new(words, target.control(CONSUMED));
         Self { target, words, position: 0, room }
+    }
+
+    /// What it writes to.
+    pub fn target(&mut self) -> &mut T {
+        &mut self.target
     }
 
     fn has_room(&mut self, count: usize) -> bool {
@@ -87,7 +99,7 @@ impl VariableTopSender {
     }
 }
 
-impl RecordSender for VariableTopSender {
+impl<T: Target> RecordSender for VariableTopSender<T> {
     fn push(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         let count = words_of(len_bytes);
         assert!(count <= record_words_max(self.words), "a record takes at most three eighths of the block");
@@ -109,7 +121,7 @@ impl RecordSender for VariableTopSender {
         let flag = flag_unlike(self.target.previous(flag_at), record, len_bytes);
         let words = [(next, 0), (head + 16, record.long as u64), (head + 24, (record.long >> 64) as u64), (head, flag)];
         let payload_at = head + HEADER_WORDS * WORD_BYTES;
-        self.target.write(&Image { words: &words, payload_at, len_bytes, flag_at, flag }, fill);
+        self.target.write(&Image { start: head, words: &words, payload_at, len_bytes, flag_at, flag }, fill);
         self.position += count;
         self.room.produced += count as u64;
         true
@@ -136,7 +148,7 @@ impl VariableTopReceiver {
     /// The receiving end over zeroed `memory`.
     ///
     /// # Panics
-    /// As [`VariableTopSender::new`].
+    /// As [`VariableTopSender::mapped`].
     pub fn new(memory: SharedMemory, block_bytes: usize) -> Self {
         check_geometry(&memory, block_bytes);
         let words = block_bytes / WORD_BYTES;

@@ -26,10 +26,10 @@ impl RankReport {
     fn to_bytes(&self) -> Vec<u8> {
         let mut words = vec![u64::from(self.rank), self.counters.len() as u64];
         words.extend(&self.counters);
-        words.extend(self.peers.iter().flat_map(|(peer, stats)| {
-            let [a, b, c, d, e, f, g] = numbers(stats);
-            [u64::from(*peer), a, b, c, d, e, f, g]
-        }));
+        for (peer, stats) in &self.peers {
+            words.push(u64::from(*peer));
+            words.extend(stats.to_words());
+        }
         let all = std::iter::once(words.len() as u64).chain(words.iter().copied());
         all.flat_map(u64::to_ne_bytes).collect()
     }
@@ -38,32 +38,12 @@ impl RankReport {
     fn from_words(words: &[u64]) -> Option<Self> {
         let (rank, count) = (u32::try_from(*words.first()?).ok()?, usize::try_from(*words.get(1)?).ok()?);
         let counters = words.get(2..)?.get(..count)?.to_vec();
-        let peers = words[2 + count..].chunks_exact(8).map(|chunk| {
-            let stats = PeerStats {
-                eager_sent: chunk[1],
-                eager_sent_bytes: chunk[2],
-                eager_waited: chunk[3],
-                rendezvous_sent: chunk[4],
-                rendezvous_sent_bytes: chunk[5],
-                rendezvous_received: chunk[6],
-                rendezvous_received_bytes: chunk[7],
-            };
-            Some((PeerId::try_from(chunk[0]).ok()?, stats))
+        let peers = words[2 + count..].chunks_exact(1 + PeerStats::WORDS).map(|chunk| {
+            let (peer, stats) = chunk.split_first()?;
+            Some((PeerId::try_from(*peer).ok()?, PeerStats::from_words(stats.try_into().ok()?)))
         });
         Some(Self { rank, counters, peers: peers.collect::<Option<_>>()? })
     }
-}
-
-fn numbers(stats: &PeerStats) -> [u64; 7] {
-    [
-        stats.eager_sent,
-        stats.eager_sent_bytes,
-        stats.eager_waited,
-        stats.rendezvous_sent,
-        stats.rendezvous_sent_bytes,
-        stats.rendezvous_received,
-        stats.rendezvous_received_bytes,
-    ]
 }
 
 /// The reports in a row of records; what makes no sense is left out.
