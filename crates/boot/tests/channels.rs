@@ -278,6 +278,30 @@ fn silent_channels_are_not_polled_and_wake_when_they_are_used() {
     }
 }
 
+/// What is not polled announces itself over verbs, too.
+#[test]
+fn silent_channels_over_verbs_are_not_polled_and_wake_when_they_are_used() {
+    for device in [DeviceChoice::Tcp, DeviceChoice::ShmVerbs] {
+        for fastpath in [FastPath::Veloblock, FastPath::FixedTop] {
+            let mut world = World::new(7, &Config { device, fastpath, ..Config::default() });
+            let round = |world: &mut World| {
+                (1..7).for_each(|from| world.send(from, 0));
+                world.take_all();
+            };
+            (0..3).for_each(|_| round(&mut world));
+            let stats = world.stats(0);
+            assert_eq!((stats.channels_live, stats.channels_polled), (6, 6), "{device:?} {fastpath:?}");
+            world.turn(4 * 4096);
+            let stats = world.stats(0);
+            assert_eq!(stats.channels_polled, 4, "{device:?} {fastpath:?}: as many as are always polled");
+            (0..3).for_each(|_| round(&mut world));
+            let after = world.stats(0);
+            assert_eq!((after.channels_live, after.channels_polled), (6, 6), "{device:?} {fastpath:?}");
+            assert_eq!(after.announced - stats.announced, 2, "{device:?} {fastpath:?}: the cold ones, once each");
+        }
+    }
+}
+
 /// Senders are held back through channels that are not polled, too.
 #[test]
 fn a_full_store_holds_cold_channels_and_the_mailbox_back() {

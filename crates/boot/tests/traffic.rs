@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use base::Config;
-use base::config::{DeviceChoice, LargeCopy, Rendezvous};
+use base::config::{DeviceChoice, FastPath, LargeCopy, Rendezvous};
 use boot::local_engines;
 use datatype::{RecvBuf, SendBuf};
 use engine::{Completion, ContextId, Engine, Outcome, Pause, RequestId, SendMode, Source, Stats, TagPattern};
@@ -181,6 +181,55 @@ fn every_message_arrives_once_whole_and_in_order_over_verbs() {
             let stats = run(1 + (seed % 4) as u32, &config, 60, seed);
             assert_eq!(sum(&stats, |stats| stats.refused_records), 0, "{device:?} seed {seed}");
         }
+        for (seed, (name, fastpath)) in (10..).zip(FastPath::ALL) {
+            let credits_initial = if seed % 2 == 0 { 8 } else { 1 };
+            let config =
+                Config { device, credits_initial, fastpath: *fastpath, channel_bytes: 32 << 10, ..Config::default() };
+            let stats = run(3, &config, 60, seed);
+            assert_eq!(sum(&stats, |stats| stats.refused_records), 0, "{device:?} {name}");
+            let written = sum(&stats, |stats| stats.written_sent);
+            match fastpath {
+                FastPath::Auto => {}
+                FastPath::Off => assert_eq!(written, 0, "{device:?} {name}"),
+                _ => assert!(written > 100, "{device:?} {name}: {written} records by RDMA"),
+            }
+        }
+    }
+}
+
+/// A write into a channel wakes nobody by itself: whoever sleeps is sent an announcement.
+#[test]
+fn records_in_channels_over_verbs_wake_a_sleeper() {
+    const ROUNDS: u64 = 30;
+    for device in OVER_VERBS {
+        let config = Config { device, fastpath: FastPath::Veloblock, ..Config::default() };
+        let mut engines = local_engines(2, &config).expect("a device");
+        let (mut there, mut here) = (engines.pop().expect("two"), engines.pop().expect("two"));
+        let ball = || SendBuf::from_owned([5u8; 8].into());
+        let pause = Duration::from_millis(10);
+        let partner = std::thread::spawn(move || {
+            for _ in 0..ROUNDS {
+                let receive =
+                    there.recv(Source::Peer(0), CONTEXT, TagPattern::Any, RecvBuf::from_owned([0u8; 8].into()));
+                wait(&mut there, receive.expect("a peer"));
+                // Far longer than the other one is awake, and without any progress of its own afterwards.
+                std::thread::sleep(pause);
+                let send = there.send(SendMode::Standard, 0, CONTEXT, 1, ball()).expect("a peer");
+                wait(&mut there, send);
+            }
+            wait_until(&mut there, |engine| (engine.pending_sends() == 0).then_some(()));
+            there
+        });
+        for _ in 0..ROUNDS {
+            let send = here.send(SendMode::Standard, 1, CONTEXT, 1, ball()).expect("a peer");
+            wait(&mut here, send);
+            let receive = here.recv(Source::Peer(1), CONTEXT, TagPattern::Any, RecvBuf::from_owned([0u8; 8].into()));
+            wait(&mut here, receive.expect("a peer"));
+        }
+        let there = partner.join().expect("it sends back");
+        let stats = here.stats();
+        assert!(stats.announced >= ROUNDS / 3, "{device:?}: {} announcements", stats.announced);
+        assert!(there.stats().written_sent >= ROUNDS - 3, "{device:?}");
     }
 }
 

@@ -77,6 +77,7 @@ pub struct Totals {
     /// Of worlds over verbs.
     connections: u64,
     credit_stalls: u64,
+    written: u64,
 }
 
 impl Totals {
@@ -96,6 +97,7 @@ impl Totals {
         ];
         if self.connections > 0 {
             rows.push(("a record without a credit", self.credit_stalls));
+            rows.push(("a record by RDMA write", self.written));
         }
         if self.read + self.shared > 0 {
             rows.extend([
@@ -127,6 +129,7 @@ impl Totals {
         self.registrations_evicted += other.registrations_evicted;
         self.connections += other.connections;
         self.credit_stalls += other.credit_stalls;
+        self.written += other.written;
     }
 }
 
@@ -263,6 +266,7 @@ impl Simulation {
             self.totals.registrations_evicted += stats.registrations.evictions;
             self.totals.connections += stats.connections;
             self.totals.credit_stalls += stats.credit_stalls;
+            self.totals.written += stats.written_sent;
         }
         self.totals
     }
