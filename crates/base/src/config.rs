@@ -38,8 +38,9 @@ pub struct Config {
     pub channel_max_bytes: usize,
     /// Length of a Veloblock whose records are mostly long, in bytes.
     pub channel_long_bytes: usize,
-    /// How much longer than in the beginning the Veloblocks into a process may be, in bytes all together.
-    pub channel_memory_bytes: usize,
+    /// How much longer than in the beginning the Veloblocks into a process may be, in bytes all together; `None` for half of
+    /// the process's share of the last cache.
+    pub channel_memory_bytes: Option<usize>,
     /// Longest message sent eagerly, in bytes; longer ones go by rendezvous.
     pub eager_max_bytes: usize,
     /// Unexpected data a process holds before its senders are held back, in bytes.
@@ -106,7 +107,7 @@ impl Default for Config {
             channel_min_bytes: 16 << 10,
             channel_max_bytes: 256 << 10,
             channel_long_bytes: 2 << 20,
-            channel_memory_bytes: 16 << 20,
+            channel_memory_bytes: None,
             eager_max_bytes: 16 << 10,
             unexpected_max_bytes: 64 << 20,
             large_copy: LargeCopy::Both,

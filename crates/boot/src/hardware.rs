@@ -15,6 +15,23 @@ pub fn hardware() -> Hardware {
     read(Path::new("/sys/devices/system"), allowed())
 }
 
+/// What each of `process_count` processes spread over this machine has of the last cache, in bytes; `None` if the kernel
+/// does not tell.
+pub(crate) fn cache_share_bytes(process_count: u32) -> Option<usize> {
+    let cpu = *allowed().first()?;
+    cache_share(Path::new("/sys/devices/system"), cpu, process_count)
+}
+
+fn cache_share(system: &Path, cpu: u32, process_count: u32) -> Option<usize> {
+    let folders = (0..).map(|index| system.join(format!("cpu/cpu{cpu}/cache/index{index}")));
+    let last = folders.take_while(|folder| folder.join("level").exists()).last()?;
+    let kib: usize = line(&last.join("size"))?.strip_suffix('K')?.parse().ok()?;
+    let sharing = cpu_list(&last.join("shared_cpu_list")).len();
+    let online = cpu_list(&system.join("cpu/online")).len().max(1);
+    let processes = (process_count as usize * sharing).div_ceil(online).max(1);
+    kib.checked_mul(1024).map(|bytes| bytes / processes)
+}
+
 /// Processors this process may run on.
 fn allowed() -> Vec<u32> {
     match sched_getaffinity(None) {
@@ -130,6 +147,25 @@ mod tests {
         assert_eq!(instances(&[2, 3]), [Some(0), None, Some(0), Some(0), None, Some(2), Some(2), None]);
         assert_eq!(instances(&[0, 7]), [None; 8]);
         assert_eq!(read(Path::new("/nonexistent"), vec![0]).info().len(), 2, "the machine is always known");
+    }
+
+    #[test]
+    fn the_last_cache_is_shared_by_those_who_are_near_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, format!("{text}\n")).unwrap();
+        };
+        write("cpu/online", "0-7");
+        for (index, level, size, shared) in [(0, "1", "32K", "5"), (1, "3", "32768K", "4-7")] {
+            write(&format!("cpu/cpu5/cache/index{index}/level"), level);
+            write(&format!("cpu/cpu5/cache/index{index}/size"), size);
+            write(&format!("cpu/cpu5/cache/index{index}/shared_cpu_list"), shared);
+        }
+        let share = |processes| cache_share(folder.path(), 5, processes);
+        assert_eq!([1, 2, 4, 8, 64].map(share), [32, 32, 16, 8, 1].map(|mib| Some(mib << 20)));
+        assert_eq!(cache_share(folder.path(), 0, 2), None, "nothing is told of this one");
     }
 
     #[test]

@@ -8,13 +8,14 @@ use base::Config;
 use base::config::{CrossMemory, DeviceChoice, InitialErrors};
 use base::log::{Level, Log};
 use collectives::Selection;
-use engine::{Engine, WaitPolicy};
+use engine::{CHANNEL_MEMORY_MAX_BYTES, Engine, WaitPolicy};
 use fabric::PeerIndex;
 use fabric_soft::shm::{Segment, SegmentServer, Shape, ShmPeers, join, probe_cross_memory};
 use mpi_core::environment::Predefined;
 use mpi_core::{ProcessManager, ThreadLevel, World};
 use protocol::fastpath::Geometry;
 
+use crate::hardware::cache_share_bytes;
 use crate::manager::Manager;
 use crate::{BootError, connected};
 
@@ -137,7 +138,8 @@ fn start_engine(manager: &Manager, config: &Config) -> Result<Engine, BootError>
         Err(why) => log.say(Level::Info, format_args!("device shm, {size} processes, no cross-memory attach: {why}")),
     }
     let peers = ShmPeers::join(segment, PeerIndex(rank), cross_memory)?;
-    let mut engine = Engine::new(Box::new(peers), config, policy)?;
+    let channel_memory_bytes = config.channel_memory_bytes.or_else(|| channel_memory(size));
+    let mut engine = Engine::new(Box::new(peers), &Config { channel_memory_bytes, ..config.clone() }, policy)?;
     crate::tuples::use_if_wanted(&mut engine, manager, device, config, &log)?;
     Ok(engine)
 }
@@ -174,6 +176,12 @@ pub(crate) fn shared_segment(manager: &Manager, key: &str, shape: Shape) -> Resu
 /// A name no other job on this host has: the process and 64 random bits.
 pub(crate) fn unique_name() -> String {
     format!("{}-{:016x}", std::process::id(), RandomState::new().build_hasher().finish())
+}
+
+/// What the channels into a process may take of the cache that all processes of this host fill: half of its share.
+fn channel_memory(process_count: u32) -> Option<usize> {
+    let share = cache_share_bytes(process_count)?;
+    Some((share / 2).min(CHANNEL_MEMORY_MAX_BYTES))
 }
 
 fn wait_policy(process_count: u32, config: &Config) -> WaitPolicy {

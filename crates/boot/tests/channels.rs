@@ -195,7 +195,8 @@ fn a_process_grants_as_many_channels_as_it_may() {
 #[test]
 fn blocks_are_long_while_messages_are() {
     for (channel_memory_bytes, longest) in [(3 << 20, 2 << 20), (0, 64 << 10)] {
-        let mut world = World::new(3, &Config { channel_memory_bytes, ..Config::default() });
+        let mut world =
+            World::new(3, &Config { channel_memory_bytes: Some(channel_memory_bytes), ..Config::default() });
         for _ in 0..1500 {
             world.send(1, 0);
             world.send(2, 0);

@@ -110,6 +110,8 @@ fn thresholds(config: &Config, geometry: &Geometry, port: Option<&Port>) -> Thre
     Thresholds::configured(config, record_max)
 }
 
+/// How much longer than in the beginning the channels into a process may be, all together, where nothing else is set.
+pub const CHANNEL_MEMORY_MAX_BYTES: usize = 16 << 20;
 /// Bytes packed at a time on their way into shared memory.
 const PACK_BYTES: usize = 4096;
 /// Of so many long messages, one tries whether the channel is the faster way.
@@ -159,7 +161,8 @@ impl Engine {
         let announcements = Announcements::new(announcements, announced_places(size));
         let mailbox = context.mapped(MappedArea::Mailbox { owner: me });
         let geometry = Geometry::new(config);
-        let limits = (config.channels_polled_min as usize, config.channel_memory_bytes);
+        let channel_memory_bytes = config.channel_memory_bytes.unwrap_or(CHANNEL_MEMORY_MAX_BYTES);
+        let limits = (config.channels_polled_min as usize, channel_memory_bytes);
         let inbound = Inbound::new(geometry, limits, (me.0, size), announcements, mailbox);
         let waiter = Arc::new(Waiter::new(wakeup, policy));
         let core = Core {

@@ -38,7 +38,7 @@ mod watch;
 pub use crate::board::{
     BOARD_PIECE_BYTES, BOARD_SHORT_BYTES, BOARD_STEP_BYTES, BOARDS_MAX, BoardOffer, BoardTable, GroupBoard,
 };
-pub use crate::core::Engine;
+pub use crate::core::{CHANNEL_MEMORY_MAX_BYTES, Engine};
 pub use port::Port;
 pub use request::{
     Completion, ContextId, Envelope, MessageId, Outcome, PeerId, RequestId, SendMode, Source, Tag, TagPattern,

@@ -199,13 +199,19 @@ pub const VARIABLES: &[Variable] = &[
         "Size of a Veloblock whose records are mostly of 2 KiB and more: beyond the caches next to a core, which \
          makes ordinary stores worth a trial. No longer than FERROVIA_CHANNEL: none."
     ),
-    size!(
-        "FERROVIA_CHANNEL_MEMORY",
-        channel_memory_bytes,
-        "bytes",
-        0..,
-        "How much longer than FERROVIA_CHANNEL the Veloblocks into a process may be, all together."
-    ),
+    Variable {
+        name: "FERROVIA_CHANNEL_MEMORY",
+        values: "auto or bytes",
+        help: "How much longer than FERROVIA_CHANNEL the Veloblocks into a process may be, all together. By itself half of the process's share of the last cache, at most 16 MiB.",
+        set: |config, text| {
+            config.channel_memory_bytes = match text {
+                "auto" => None,
+                text => Some(bytes(text)?),
+            };
+            Some(())
+        },
+        show: |config| config.channel_memory_bytes.map_or("auto".into(), |bytes| bytes.to_string()),
+    },
     Variable {
         name: "FERROVIA_CHANNEL",
         values: "bytes, 8K to 1M, a power of two",

@@ -92,7 +92,7 @@ fn two_hosts(workshop: &Workshop) -> Result<Verdict> {
     let said = std::fs::read_to_string(said)?;
     match unreachable.success() || !said.contains("runs on another host") {
         true => {
-            Err(unreachable.complain(&format!("expected to be told that the other host is out of reach, not {said:?}")))
+            Err(unreachable.complain(format!("expected to be told that the other host is out of reach, not {said:?}")))
         }
         false => Ok(Verdict::Passed),
     }
