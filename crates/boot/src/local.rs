@@ -37,10 +37,11 @@ pub fn local_engines(count: u32, config: &Config) -> Result<Vec<Engine>, BootErr
             (0..count).map(open).collect::<Result<Vec<_>, BootError>>()?
         }
     };
-    if let (None | Some("shm"), Some(setup)) = (device, tuples::setup(config)) {
-        let queues = tuples::segment(count)?;
+    if let Some(setup) = tuples::setup(config).filter(|_| device != Some("verbs")) {
+        let queues = if device.is_none() { Some(tuples::segment(count)?) } else { None };
         for engine in &mut engines {
-            engine.use_tuple_queues(in_segment(queues.clone(), engine.rank(), config)?, setup)?;
+            let own = queues.clone().map(|queues| in_segment(queues, engine.rank(), config)).transpose()?;
+            engine.use_tuple_queues(own, setup)?;
         }
     }
     Ok(engines)

@@ -1,5 +1,5 @@
-//! Tuple queues, where they are asked for: a software adapter over shared memory beside the channels, or beside the
-//! adapter of all other messages.
+//! Tuple queues, where they are asked for: on the software adapter of all other messages, or on one over shared memory
+//! beside the channels.
 
 use base::Config;
 use base::config::{DeviceChoice, Rendezvous};
@@ -17,7 +17,8 @@ const CHANNEL_BYTES: usize = 16 << 10;
 /// Messages below this are copied by senders that would wait. Paper: tupleq §7.3.
 const COPY_BELOW_BYTES: u64 = 8 << 10;
 
-/// Has the engine use tuple queues if the settings say so and the processes share memory and can copy from each other.
+/// Has the engine use tuple queues if the settings say so and the device has some: where processes share memory they must
+/// be able to copy from each other.
 pub(crate) fn use_if_wanted(
     engine: &mut Engine,
     manager: &Manager,
@@ -26,21 +27,33 @@ pub(crate) fn use_if_wanted(
     log: &Log,
 ) -> Result<(), BootError> {
     let Some(setup) = setup(config) else { return Ok(()) };
-    if !matches!(device, DeviceChoice::Shm | DeviceChoice::ShmVerbs) {
-        if manager.rank() == 0 {
-            let name = device.name();
-            log.say(Level::Warn, format_args!("no tuple queues over device {name}: its processes share no memory"));
+    match device {
+        DeviceChoice::Auto | DeviceChoice::Verbs => {
+            if manager.rank() == 0 {
+                let name = device.name();
+                log.say(Level::Warn, format_args!("no tuple queues over device {name}: its sends wait in one line"));
+            }
+            return Ok(());
         }
-        return Ok(());
+        DeviceChoice::Shm | DeviceChoice::ShmVerbs => {
+            if let Err(why) = cross_memory(config) {
+                // The same for all processes of a host.
+                let what = "no tuple queues: whoever comes second moves the data, and can not";
+                log.say(Level::Warn, format_args!("{what}: {why}"));
+                return Ok(());
+            }
+        }
+        DeviceChoice::Tcp => {}
     }
-    if let Err(why) = cross_memory(config) {
-        // The same for all processes of a host.
-        log.say(Level::Warn, format_args!("no tuple queues: whoever comes second moves the data, and can not: {why}"));
-        return Ok(());
-    }
-    let shape = Shape { process_count: manager.size(), channel_bytes: CHANNEL_BYTES, arena_bytes: 0 };
-    let segment = shared_segment(manager, "ferrovia-tuples", shape)?;
-    engine.use_tuple_queues(in_segment(segment, manager.rank(), config)?, setup)?;
+    let own = match device {
+        DeviceChoice::Shm => {
+            let shape = Shape { process_count: manager.size(), channel_bytes: CHANNEL_BYTES, arena_bytes: 0 };
+            let segment = shared_segment(manager, "ferrovia-tuples", shape)?;
+            Some(in_segment(segment, manager.rank(), config)?)
+        }
+        _ => None,
+    };
+    engine.use_tuple_queues(own, setup)?;
     Ok(())
 }
 

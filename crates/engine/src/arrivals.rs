@@ -6,6 +6,7 @@ use lockfree::SlotMemory;
 use crate::core::Core;
 use crate::port::{COMPLETIONS_MAX, Loss, Work};
 use crate::request::{Completion, Envelope, Outcome, Request, State};
+use crate::tuples::at_work;
 
 /// Polls of the completion queue in one turn, while they find it full.
 const POLLS_PER_TURN: u32 = 4;
@@ -29,8 +30,8 @@ impl Inbox {
             && port.wakeup_announced()
         {
             port.arm();
-            if let Some(tuples) = &mut core.tuples {
-                tuples.arm();
+            if let Some((tuples, device)) = at_work(&mut core.tuples, &mut core.tuple_device, &mut core.port) {
+                tuples.arm(device);
             }
             moved = self.take_turn(core);
         }

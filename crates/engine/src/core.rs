@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::config::{DatatypeSettings, FastPath};
 use base::{Config, Slab, SlabKey};
 use datatype::{RecvBuf, SendBuf};
-use fabric::{Access, LocalMemory, MappedArea, MappedPeers, Wakeup};
+use fabric::{Access, FabricError, LocalMemory, MappedArea, MappedPeers, Wakeup};
 use lockfree::{Announcements, Stores};
 use protocol::fastpath::Geometry;
 use protocol::registration::RegistrationCache;
@@ -30,7 +30,7 @@ use crate::request::{
 use crate::scattered::Held;
 use crate::stats::{Holdings, PeerStats, Stats};
 use crate::transfer::Transfer;
-use crate::tuples::{TupleSetup, Tuples};
+use crate::tuples::{TupleSetup, Tuples, device_of};
 use crate::wait::{WaitPolicy, Waiter};
 use crate::watch::{EventKind, Watch};
 
@@ -100,8 +100,9 @@ pub(crate) struct Core {
     pub(crate) recent_peak_bytes: usize,
     /// Set while somebody watches.
     pub(crate) watch: Option<Box<Watch>>,
-    /// Set where messages go to queues of their tuples.
+    /// Set where messages go to queues of their tuples, and the device of these, if it is not the port's.
     pub(crate) tuples: Option<Box<Tuples>>,
+    pub(crate) tuple_device: Option<Box<dyn fabric::Context>>,
 }
 
 /// The sizes at which protocols change, as configured.
@@ -198,6 +199,7 @@ impl Engine {
             recent_peak_bytes: 0,
             watch: None,
             tuples: None,
+            tuple_device: None,
             context,
             port,
         };
@@ -205,15 +207,24 @@ impl Engine {
         Ok(Self { inbox, inbound, turns_left: TURNS_PER_LOOK, looks: 0, core, waiter })
     }
 
-    /// From now on messages go to queues of their tuples on `device`, which reaches the same peers, once their receivers
-    /// have granted some. Every process of the world does so, before the first message.
+    /// From now on messages go to queues of their tuples, once their receivers have granted some: on `device`, which
+    /// reaches the same peers, or, without one, on the device of the port. Every process of the world does so, before the
+    /// first message.
     ///
     /// # Errors
-    /// When the device has no queues whose sends wait independently of each other.
-    pub fn use_tuple_queues(&mut self, device: Box<dyn fabric::Context>, setup: TupleSetup) -> Result<(), EngineError> {
+    /// When the device has no queues whose sends wait independently of each other, or there is none.
+    pub fn use_tuple_queues(
+        &mut self,
+        device: Option<Box<dyn fabric::Context>>,
+        setup: TupleSetup,
+    ) -> Result<(), EngineError> {
+        self.core.tuple_device = device;
+        let nowhere = FabricError::Unsupported { operation: "tuple queues", reason: "no device has the queues" };
+        let device = device_of(&mut self.core.tuple_device, &mut self.core.port).ok_or(nowhere)?;
         let tuples = Tuples::new(device, setup)?;
+        let descriptor = tuples.descriptor(device)?;
         if let Some(port) = &self.core.port {
-            port.wakeup().add(tuples.descriptor()?);
+            port.wakeup().add(descriptor);
         }
         self.core.tuples = Some(Box::new(tuples));
         Ok(())

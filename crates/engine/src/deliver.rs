@@ -33,6 +33,8 @@ enum Content {
     Own { send: SlabKey },
     /// The device holds it, for the queue of its tuple.
     Announced { send: u64, key: u64 },
+    /// It is on its way out of the queue of its tuple, for this request, which its receive takes over.
+    Fetched { request: SlabKey },
     /// The device held it, and does not give it out.
     Lost,
 }
@@ -56,7 +58,7 @@ impl Content {
             Content::Eager { acknowledge, .. } => *acknowledge == Some(wanted),
             Content::Rendezvous { send, .. } => *send == wanted,
             // What the device holds is not taken back so.
-            Content::Announced { .. } | Content::Lost => false,
+            Content::Announced { .. } | Content::Fetched { .. } | Content::Lost => false,
             Content::Own { send } => send.to_bits() == wanted,
         }
     }
@@ -179,11 +181,11 @@ impl Core {
     pub(crate) fn fetch_probed(&mut self, message: Unexpected) -> Unexpected {
         let Content::Announced { key, .. } = message.content else { return message };
         let envelope = message.envelope;
-        let Some(data) = self.fetch_whole(envelope, key) else {
+        let Some(request) = self.fetch_kept(envelope, key) else {
             return Unexpected { envelope, content: Content::Lost };
         };
-        self.unexpected_bytes += data.len();
-        Unexpected { envelope, content: Content::Eager { data, acknowledge: None } }
+        self.unexpected_bytes += envelope.len_bytes as usize;
+        Unexpected { envelope, content: Content::Fetched { request } }
     }
 
     /// A receive meets a message that came before.
@@ -208,6 +210,10 @@ impl Core {
                 let receive = self.completed(envelope);
                 self.fetch_announced(receive.0, buf, envelope, key);
                 return receive;
+            }
+            Content::Fetched { request } => {
+                self.unexpected_bytes -= envelope.len_bytes as usize;
+                return self.receive_fetched(request, buf);
             }
             Content::Lost => outcome = Outcome::Failed("the queue of its tuple did not give it out".into()),
         }
@@ -355,7 +361,9 @@ impl Core {
         };
         let envelope = send.envelope;
         self.helping.retain(|helping| helping.send != key);
-        self.finish_send(key, Completion { envelope, outcome: Outcome::Done });
+        if self.ends_now(key, &Outcome::Done) {
+            self.finish_send(key, Completion { envelope, outcome: Outcome::Done });
+        }
     }
 
     /// Asks for a send to be cancelled; a message of this process to itself is cancelled at once.
@@ -381,7 +389,9 @@ impl Core {
             return self.refuse();
         };
         let envelope = send.envelope;
-        self.finish_send(key, Completion { envelope, outcome: Outcome::Cancelled });
+        if self.ends_now(key, &Outcome::Cancelled) {
+            self.finish_send(key, Completion { envelope, outcome: Outcome::Cancelled });
+        }
     }
 
     /// Drops a message that nothing has matched; false if there is none of that sender's request.

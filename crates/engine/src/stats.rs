@@ -50,7 +50,7 @@ pub struct Stats {
     pub tuple_fallbacks: u64,
     /// Queues made for tuples.
     pub tuple_queues: u64,
-    /// Messages held back while a queue was asked for.
+    /// Messages held back while the device had no room for them.
     pub tuple_held: u64,
     /// What the cache of registered memory has done.
     pub registrations: CacheStats,
@@ -334,7 +334,9 @@ impl Stats {
             stats.tuple_fallbacks
         }),
         total("tuple queues", "Receive queues made for tuples.", |stats| stats.tuple_queues),
-        total("tuple sends held", "Messages held back while a queue was asked for.", |stats| stats.tuple_held),
+        total("tuple sends held", "Messages held back while the device had no room for them.", |stats| {
+            stats.tuple_held
+        }),
         total("receives by rdma read", "Long messages read over verbs (RGET).", |stats| stats.get_received),
         total("receives by rdma write", "Long messages written over verbs (RPUT).", |stats| stats.put_received),
         total("connections", "Connections over verbs made so far.", |stats| stats.connections),

@@ -3,9 +3,11 @@
 //! ```text
 //!   sender                                        receiver
 //!   a few messages of (context, source, tag) go the classic way
-//!   ask (out of band) ──────────────────────────▶ nothing of the tuple waits unmatched: a queue
+//!   ask (out of band) ──────────────────────────▶ a queue
+//!   go on the classic way
 //!            ◀────────────────────────────────── grant: its number               (or deny: ask again later)
-//!   send to the queue ───── the device ─────────▶ receives of the tuple are posted to the queue
+//!   enter: from now on by the queue ────────────▶ receives of the tuple are posted to the queue
+//!   send to the queue ───── the device ─────────▶
 //!     found no receive: the device holds it, and
 //!     announce (nobody waits for this) ─────────▶ an envelope like any other: probes and wildcards see it;
 //!                                                 whoever it matches is posted to the queue, which fetches the data
@@ -14,10 +16,11 @@
 //! ```
 //!
 //! **Why MPI's order holds** (MPI: §3.5). Everything but the queues travels from a sender to a receiver in one order, the
-//! channel's. *Messages of one tuple*: the queue is granted when none of them waits unmatched, and until the answer is
-//! there the sender holds back what it would send to this receiver; so no classic message is left for one in the queue to
-//! overtake. In the queue the device keeps the order. After *left* the sender uses the channel again, and what was
-//! announced before stands before what comes. *Messages of different tuples* meet only where a wildcard or a probe could
+//! channel's. *Messages of one tuple*: receives go to the queue only after *enter*, which comes behind the last classic
+//! message, and only those for which no message has come yet; so a message in the queue overtakes none outside it. In the
+//! queue the device keeps the order. After *left* the sender uses the channel again, and what was announced before stands
+//! before what comes; receives that the number in *left* says are to be filled stay, the others go back. *Messages of
+//! different tuples* meet only where a wildcard or a probe could
 //! take either. A message that the device matched at once was matched by a receive of exactly its tuple, posted before any
 //! wildcard that could take it (below). One that it could not match is announced in the channel at the place that is its
 //! own in the sender's order. *Receives*: one goes to the queue only if no receive posted before it, and not there, could
@@ -57,6 +60,7 @@ const REVOKE: u16 = 5;
 const LEFT: u16 = 6;
 const CANCEL: u16 = 7;
 const KEPT: u16 = 8;
+const ENTER: u16 = 9;
 
 /// What sender and receiver of a tuple say to each other. A key is what messages of the tuple match by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,6 +80,11 @@ pub enum TupleMessage<'a> {
         queue: SrqNumber,
         /// Where the receiver's queue pair for this sender is.
         endpoint: &'a [u8],
+    },
+    /// The sender uses the queue from now on.
+    Enter {
+        /// The tuple.
+        key: u64,
     },
     /// Not now.
     Deny {
@@ -104,6 +113,8 @@ pub enum TupleMessage<'a> {
     Left {
         /// The tuple.
         key: u64,
+        /// How many it has sent there.
+        sent: u64,
     },
     /// The sender cancels a message that it announced. Answered in any case: by the classic records for what was
     /// matched and what is gone, or by [`TupleMessage::Kept`].
@@ -129,6 +140,7 @@ impl TupleMessage<'_> {
         let (short, key, second, len) = match *self {
             Self::Ask { key, endpoint } => (ASK, key, 0, put(&mut payload, endpoint)?),
             Self::Grant { key, queue, endpoint } => (GRANT, key, queue.0.into(), put(&mut payload, endpoint)?),
+            Self::Enter { key } => (ENTER, key, 0, 0),
             Self::Deny { key } => (DENY, key, 0, 0),
             Self::Announce { key, send, len_bytes, number } => {
                 payload[..8].copy_from_slice(&len_bytes.to_ne_bytes());
@@ -136,7 +148,7 @@ impl TupleMessage<'_> {
                 (ANNOUNCE, key, send, 16)
             }
             Self::Revoke { key, for_good } => (REVOKE, key, for_good.into(), 0),
-            Self::Left { key } => (LEFT, key, 0, 0),
+            Self::Left { key, sent } => (LEFT, key, sent, 0),
             Self::Cancel { key, send } => (CANCEL, key, send, 0),
             Self::Kept { key, send } => (KEPT, key, send, 0),
         };
@@ -160,10 +172,11 @@ pub fn parse(record: Record, payload: &[u8]) -> Option<TupleMessage<'_>> {
     Some(match u16::try_from(record.short).ok()? {
         ASK => TupleMessage::Ask { key, endpoint: payload },
         GRANT => TupleMessage::Grant { key, queue: SrqNumber(u32::try_from(second).ok()?), endpoint: payload },
+        ENTER => TupleMessage::Enter { key },
         DENY => TupleMessage::Deny { key },
         ANNOUNCE => TupleMessage::Announce { key, send: second, len_bytes: word(0)?, number: word(8)? },
         REVOKE => TupleMessage::Revoke { key, for_good: second != 0 },
-        LEFT => TupleMessage::Left { key },
+        LEFT => TupleMessage::Left { key, sent: second },
         CANCEL => TupleMessage::Cancel { key, send: second },
         KEPT => TupleMessage::Kept { key, send: second },
         _ => return None,
@@ -266,20 +279,20 @@ impl SendTuples {
         }
     }
 
-    /// The queue is taken back; false if there is none.
-    pub fn revoked(&mut self, tuple: Tuple, for_good: bool) -> bool {
-        let Some(sending) = self.table.get_mut(&tuple).filter(|sending| matches!(sending, Sending::Queue { .. }))
-        else {
-            return false;
-        };
+    /// The queue is taken back: how many messages were sent there; `None` if there is no queue.
+    pub fn revoked(&mut self, tuple: Tuple, for_good: bool) -> Option<u64> {
+        let sending = self.table.get_mut(&tuple)?;
+        let Sending::Queue { sent, .. } = *sending else { return None };
         *sending = Sending::Classic { left: if for_good { NEVER } else { ASK_AFTER_MAX }, next: ASK_AFTER_MAX };
-        true
+        Some(sent)
     }
 }
 
 /// A tuple with a queue, at its receiver; `Q` names the queue.
 struct Receiving<Q> {
     queue: Q,
+    /// The sender uses it: no message comes by the channel any more.
+    entered: bool,
     /// The sender was asked to leave it.
     revoked: bool,
     /// The sender has left it.
@@ -329,8 +342,7 @@ impl<Q: Copy> ReceiveTuples<Q> {
 
     /// A tuple whose queue could serve another: nothing is in it. It is to be revoked.
     pub fn idle(&mut self) -> Option<Tuple> {
-        let is_idle =
-            |receiving: &Receiving<Q>| receiving.in_queue.is_empty() && receiving.waiting == 0 && !receiving.revoked;
+        let is_idle = |it: &Receiving<Q>| it.entered && it.in_queue.is_empty() && it.waiting == 0 && !it.revoked;
         let (tuple, receiving) =
             self.table.iter_mut().filter(|(_, receiving)| is_idle(receiving)).min_by_key(|(_, it)| it.posted)?;
         receiving.revoked = true;
@@ -341,6 +353,7 @@ impl<Q: Copy> ReceiveTuples<Q> {
     pub fn open(&mut self, tuple: Tuple, queue: Q) {
         let receiving = Receiving {
             queue,
+            entered: false,
             revoked: false,
             left: false,
             failed: false,
@@ -353,10 +366,17 @@ impl<Q: Copy> ReceiveTuples<Q> {
         self.table.insert(tuple, receiving);
     }
 
+    /// The sender uses the queue from now on.
+    pub fn entered(&mut self, tuple: Tuple) {
+        if let Some(it) = self.table.get_mut(&tuple) {
+            it.entered = true;
+        }
+    }
+
     /// The queue for a receive of exactly this tuple that nothing has matched, if it may go there.
     pub fn queue_for_receive(&self, tuple: Tuple) -> Option<Q> {
         let has_room = self.in_queues < RECEIVES_MAX;
-        let may = |it: &&Receiving<Q>| has_room && !it.revoked && it.waiting == 0;
+        let may = |it: &&Receiving<Q>| has_room && it.entered && !it.revoked && it.waiting == 0;
         self.table.get(&tuple).filter(may).map(|it| it.queue)
     }
 
@@ -411,7 +431,7 @@ impl<Q: Copy> ReceiveTuples<Q> {
             return Some(Announced::Unmatched);
         }
         let behind = (it.posted - number) as usize;
-        Some(if behind > it.in_queue.len() { Announced::Fetched } else { Announced::TooLong })
+        Some(it.in_queue.len().checked_sub(behind).map_or(Announced::Fetched, Announced::Met))
     }
 
     /// Receives in the queue, in order.
@@ -436,13 +456,15 @@ impl<Q: Copy> ReceiveTuples<Q> {
         retreats
     }
 
-    /// The sender has left the queue: these receives were still in it.
-    pub fn sender_left(&mut self, tuple: Tuple) -> Vec<u64> {
+    /// The sender has left the queue, to which it has sent so many: these receives are in it in vain. The others get what
+    /// is on its way.
+    pub fn sender_left(&mut self, tuple: Tuple, sent: u64) -> Vec<u64> {
         let Some(it) = self.table.get_mut(&tuple) else { return Vec::new() };
         (it.revoked, it.left) = (true, true);
-        it.posted -= it.in_queue.len() as u64;
-        self.in_queues -= it.in_queue.len();
-        it.in_queue.drain(..).collect()
+        let excess = it.posted.saturating_sub(sent).min(it.in_queue.len() as u64);
+        it.posted -= excess;
+        self.in_queues -= excess as usize;
+        it.in_queue.split_off(it.in_queue.len() - excess as usize).into()
     }
 
     /// The queue, if nothing is left in it and nobody uses it: the tuple has none any more.
@@ -459,8 +481,8 @@ pub enum Announced {
     Unmatched,
     /// A receive has fetched it meanwhile.
     Fetched,
-    /// The receives in the queue begin with one that is too short for it.
-    TooLong,
+    /// It comes to the receive at this place of those in the queue, or is on its way there, unless that is too short.
+    Met(usize),
 }
 
 #[cfg(test)]
@@ -474,10 +496,11 @@ mod tests {
         for message in [
             TupleMessage::Ask { key: 1, endpoint: b"where" },
             TupleMessage::Grant { key: u64::MAX, queue: SrqNumber(9), endpoint: b"" },
+            TupleMessage::Enter { key: 8 },
             TupleMessage::Deny { key: 2 },
             TupleMessage::Announce { key: 3, send: u64::MAX, len_bytes: 1 << 40, number: 7 },
             TupleMessage::Revoke { key: 4, for_good: true },
-            TupleMessage::Left { key: 5 },
+            TupleMessage::Left { key: 5, sent: 6 },
             TupleMessage::Cancel { key: 6, send: 8 },
             TupleMessage::Kept { key: 6, send: u64::MAX },
         ] {
@@ -486,7 +509,7 @@ mod tests {
         }
         assert!(TupleMessage::Ask { key: 1, endpoint: &[0; PAYLOAD_MAX_BYTES + 1] }.encode().is_none());
         let strange = |short, long| Record { kind: KIND, short, long };
-        assert_eq!(parse(strange(9, 0), &[]), None);
+        assert_eq!(parse(strange(10, 0), &[]), None);
         assert_eq!(parse(strange(ANNOUNCE.into(), 0), &[0; 15]), None);
         assert_eq!(parse(strange(GRANT.into(), u128::MAX), &[]), None);
     }
@@ -511,14 +534,14 @@ mod tests {
     #[test]
     fn a_granted_queue_is_used_until_it_is_revoked() {
         let mut tuples = SendTuples::default();
-        assert!(!tuples.revoked(TUPLE, true));
+        assert_eq!(tuples.revoked(TUPLE, true), None);
         while tuples.route(TUPLE) != Route::ClassicThenAsk {}
         tuples.asked(TUPLE, true);
         assert!(tuples.answered(TUPLE, Some(SrqNumber(4))));
         for number in 0..3 {
             assert_eq!((tuples.route(TUPLE), tuples.number(TUPLE)), (Route::Queue(SrqNumber(4)), number));
         }
-        assert!(tuples.revoked(TUPLE, true));
+        assert_eq!(tuples.revoked(TUPLE, true), Some(3));
         assert!((0..10_000).all(|_| tuples.route(TUPLE) == Route::Classic), "for good");
     }
 
@@ -545,6 +568,9 @@ mod tests {
         let (one, other) = (TUPLE, (3, 78));
         tuples.open(one, 'a');
         tuples.open(other, 'b');
+        assert_eq!(tuples.queue_for_receive(one), None, "its sender may still come by the channel");
+        tuples.entered(one);
+        tuples.entered(other);
         let most = RECEIVES_MAX as u64;
         for receive in 0..most {
             assert!(tuples.queue_for_receive(other).is_some());
@@ -558,8 +584,21 @@ mod tests {
         assert_eq!(tuples.queue_for_receive(one), None);
         tuples.withdrawn(one, most);
         tuples.withdrawn(one, most);
-        assert_eq!(tuples.sender_left(other).len(), RECEIVES_MAX / 2);
+        assert_eq!(tuples.sender_left(other, 0).len(), RECEIVES_MAX / 2);
         assert_eq!(tuples.in_queues, RECEIVES_MAX / 2 - 1);
+    }
+
+    #[test]
+    fn receives_whose_messages_are_on_their_way_stay_when_the_sender_leaves() {
+        let mut tuples = ReceiveTuples::new(2, 0);
+        tuples.open(TUPLE, 'a');
+        (0..5).for_each(|receive| tuples.posted(TUPLE, receive));
+        tuples.filled(TUPLE, 0);
+        assert_eq!(tuples.sender_left(TUPLE, 3), [3, 4]);
+        assert_eq!((tuples.in_queue(TUPLE), tuples.close_if_over(TUPLE)), (vec![1, 2], None));
+        tuples.filled(TUPLE, 1);
+        tuples.filled(TUPLE, 2);
+        assert_eq!((tuples.close_if_over(TUPLE), tuples.in_queues), (Some('a'), 0));
     }
 
     #[test]
@@ -568,7 +607,7 @@ mod tests {
         tuples.open(TUPLE, 'a');
         assert!(tuples.failed(TUPLE) && !tuples.failed(TUPLE), "its sender is asked to leave once");
         assert_eq!((tuples.queue_for_receive(TUPLE), tuples.queue(TUPLE)), (None, None));
-        tuples.sender_left(TUPLE);
+        tuples.sender_left(TUPLE, 0);
         assert_eq!(tuples.close_if_over(TUPLE), Some('a'));
     }
 
@@ -577,6 +616,7 @@ mod tests {
         let mut tuples = ReceiveTuples::new(4, 0);
         tuples.open(TUPLE, 'q');
         assert_eq!(tuples.announced((3, 78), 0), None);
+        tuples.entered(TUPLE);
         tuples.posted(TUPLE, 100);
         tuples.filled(TUPLE, 100);
         assert_eq!(tuples.announced(TUPLE, 0), Some(Announced::Fetched));
@@ -587,7 +627,8 @@ mod tests {
         tuples.filled(TUPLE, 101);
         tuples.posted(TUPLE, 102);
         tuples.posted(TUPLE, 103);
-        assert_eq!(tuples.announced(TUPLE, 2), Some(Announced::TooLong));
+        assert_eq!(tuples.announced(TUPLE, 2), Some(Announced::Met(0)));
+        assert_eq!(tuples.announced(TUPLE, 3), Some(Announced::Met(1)));
         tuples.withdrawn(TUPLE, 102);
         assert_eq!(tuples.announced(TUPLE, 3), Some(Announced::Unmatched));
     }
@@ -599,14 +640,16 @@ mod tests {
             assert!(tuples.may_open((0, key)));
             tuples.open((0, key), queue);
         }
+        assert_eq!(tuples.idle(), None, "their senders have not heard of them");
+        [1, 2].into_iter().for_each(|key| tuples.entered((0, key)));
         assert!(!tuples.may_open((0, 3)) && !tuples.may_open((0, 1)));
         tuples.posted((0, 1), 9);
         assert_eq!(tuples.idle(), Some((0, 2)));
         assert_eq!(tuples.idle(), None, "asked for already, and the other is in use");
         assert_eq!(tuples.close_if_over((0, 2)), None, "its sender has not left");
-        assert!(tuples.sender_left((0, 2)).is_empty());
+        assert!(tuples.sender_left((0, 2), 0).is_empty());
         assert_eq!(tuples.close_if_over((0, 2)), Some('b'));
-        assert_eq!(tuples.sender_left((0, 1)), [9]);
+        assert_eq!(tuples.sender_left((0, 1), 0), [9]);
         assert_eq!((tuples.close_if_over((0, 1)), tuples.len()), (Some('a'), 0));
     }
 

@@ -296,6 +296,11 @@ impl Port {
         }
     }
 
+    /// The device, for queues of tuples beside the connections.
+    pub(crate) fn context(&mut self) -> &mut (dyn Context + 'static) {
+        self.context.as_mut()
+    }
+
     /// Handles to the bytes of received records, if there are more chunks than `known`.
     #[inline]
     pub(crate) fn memory_beyond(&self, known: usize) -> Option<(SlotMemory, usize)> {

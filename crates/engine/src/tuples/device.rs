@@ -12,16 +12,49 @@ use fabric::{
     SrqNumber, Transport,
 };
 use protocol::tupleq::{ReceiveTuples, SendTuples, Tuple};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::{
     COMPLETIONS_MAX, FLIGHTS_MAX, Flight, INLINE_MAX_BYTES, InQueue, MESSAGE_MAX_BYTES, QUEUE_DEPTH, TupleSetup,
     Tuples, Way,
 };
+use crate::port::Port;
 use crate::request::{OutgoingSend, PeerId};
 
+/// A device, as long as the engine has it.
+type TupleDevice = dyn Context + 'static;
+
+/// The tuples, and the device that holds their queues: one of its own, or the port's.
+pub(crate) fn at_work<'a>(
+    tuples: &'a mut Option<Box<Tuples>>,
+    own: &'a mut Option<Box<dyn Context>>,
+    port: &'a mut Option<Box<Port>>,
+) -> Option<(&'a mut Tuples, &'a mut TupleDevice)> {
+    Some((tuples.as_deref_mut()?, device_of(own, port)?))
+}
+
+/// The device of tuple queues.
+pub(crate) fn device_of<'a>(
+    own: &'a mut Option<Box<dyn Context>>,
+    port: &'a mut Option<Box<Port>>,
+) -> Option<&'a mut TupleDevice> {
+    match own {
+        Some(own) => Some(own.as_mut()),
+        None => Some(port.as_mut()?.context()),
+    }
+}
+
+/// Receives that one queue holds: few, where whoever comes second moves the data at once and all queues share the room
+/// to be shown; where that takes a while, as many as there may be messages that were matched and are on their way.
+fn depth(device: &dyn Context) -> u32 {
+    match device.capabilities().single_copy {
+        Ok(()) => QUEUE_DEPTH,
+        Err(_) => QUEUE_DEPTH + FLIGHTS_MAX as u32,
+    }
+}
+
 impl Tuples {
-    pub(crate) fn new(mut device: Box<dyn Context>, setup: TupleSetup) -> Result<Self, FabricError> {
+    pub(crate) fn new(device: &mut dyn Context, setup: TupleSetup) -> Result<Self, FabricError> {
         if !device.capabilities().independent_queues {
             let reason = "its sends to shared queues wait in one line";
             return Err(FabricError::Unsupported { operation: "tuple queues", reason });
@@ -30,8 +63,8 @@ impl Tuples {
         let completions = device.create_completion_queue(COMPLETIONS_MAX)?;
         let xrc = device.open_xrc_domain()?;
         Ok(Self {
-            device,
             setup,
+            depth: depth(device),
             domain,
             completions,
             xrc,
@@ -40,15 +73,15 @@ impl Tuples {
             ways: FxHashMap::default(),
             targets: FxHashMap::default(),
             flights: Slab::new(),
-            cancelling: FxHashSet::default(),
+            cancelling: FxHashMap::default(),
             stuck: Vec::new(),
-            kept: None,
+            kept: FxHashMap::default(),
         })
     }
 
     /// What is readable when the device has something to tell, after [`Tuples::arm`].
-    pub(crate) fn descriptor(&self) -> Result<OwnedFd, FabricError> {
-        self.device.descriptor(self.completions)?.try_clone_to_owned().map_err(|why| FabricError::System {
+    pub(crate) fn descriptor(&self, device: &dyn Context) -> Result<OwnedFd, FabricError> {
+        device.descriptor(self.completions)?.try_clone_to_owned().map_err(|why| FabricError::System {
             operation: "duplicating the completion descriptor",
             reason: why.to_string(),
         })
@@ -56,10 +89,9 @@ impl Tuples {
 
     /// Whoever wants to sleep has said so: the descriptor tells of what comes from now on.
     #[cold]
-    pub(crate) fn arm(&mut self) {
+    pub(crate) fn arm(&self, device: &mut dyn Context) {
         // A device that refuses is looked at when the sleep ends by itself.
-        let _ =
-            self.device.acknowledge(self.completions).and_then(|()| self.device.arm(self.completions, NotifyOn::Any));
+        let _ = device.acknowledge(self.completions).and_then(|()| device.arm(self.completions, NotifyOn::Any));
     }
 
     /// Messages on the device that are not complete.
@@ -78,8 +110,13 @@ impl Tuples {
         self.cancelling.remove(&send);
     }
 
+    /// True while the device has the message of a send.
+    pub(super) fn is_in_flight(&self, send: SlabKey) -> bool {
+        self.flights.iter().any(|(_, flight)| flight.send == Some(send))
+    }
+
     pub(super) fn holds(&self, to: PeerId) -> bool {
-        self.ways.get(&to).is_some_and(|way| way.asks || !way.held.is_empty())
+        self.ways.get(&to).is_some_and(|way| !way.held.is_empty())
     }
 
     pub(super) fn attributes(&self, transport: Transport) -> QueuePairAttributes {
@@ -94,53 +131,58 @@ impl Tuples {
     }
 
     /// The queue pair for messages to a peer, and where it is.
-    pub(super) fn way(&mut self, to: PeerId) -> Result<Vec<u8>, FabricError> {
+    pub(super) fn way(&mut self, device: &mut dyn Context, to: PeerId) -> Result<Vec<u8>, FabricError> {
         if !self.ways.contains_key(&to) {
-            let qp = self.device.create_queue_pair(&self.attributes(Transport::XrcInitiator))?;
-            self.ways.insert(to, Way { qp, is_connected: false, asks: false, held: VecDeque::new() });
+            let qp = device.create_queue_pair(&self.attributes(Transport::XrcInitiator))?;
+            self.ways.insert(to, Way { qp, is_connected: false, held: VecDeque::new() });
         }
         let qp = self.ways.get(&to).map(|way| way.qp).ok_or(FabricError::NoSuch("way"))?;
-        Ok(self.device.endpoint(qp)?.to_bytes())
+        Ok(device.endpoint(qp)?.to_bytes())
     }
 
     /// The queue pair for messages from a peer, connected to its `remote`, and where it is.
-    pub(super) fn target(&mut self, from: PeerId, remote: &[u8]) -> Result<Vec<u8>, FabricError> {
+    pub(super) fn target(
+        &mut self,
+        device: &mut dyn Context,
+        from: PeerId,
+        remote: &[u8],
+    ) -> Result<Vec<u8>, FabricError> {
         if let Some(qp) = self.targets.get(&from) {
-            return Ok(self.device.endpoint(*qp)?.to_bytes());
+            return Ok(device.endpoint(*qp)?.to_bytes());
         }
         let remote = Endpoint::parse(remote)?;
         let attributes = self.attributes(Transport::XrcTarget(self.xrc));
-        let qp = self.device.create_queue_pair(&QueuePairAttributes { send_depth: 0, ..attributes })?;
-        fabric::connect(self.device.as_mut(), qp, Some(remote), &ConnectOptions::default())?;
+        let qp = device.create_queue_pair(&QueuePairAttributes { send_depth: 0, ..attributes })?;
+        fabric::connect(device, qp, Some(remote), &ConnectOptions::default())?;
         self.targets.insert(from, qp);
-        Ok(self.device.endpoint(qp)?.to_bytes())
+        Ok(device.endpoint(qp)?.to_bytes())
     }
 
-    pub(super) fn connect(&mut self, to: PeerId, remote: &[u8]) -> Result<(), FabricError> {
+    pub(super) fn connect(&mut self, device: &mut dyn Context, to: PeerId, remote: &[u8]) -> Result<(), FabricError> {
         let way = self.ways.get_mut(&to).ok_or(FabricError::NoSuch("way"))?;
         if !way.is_connected {
             let remote = Endpoint::parse(remote)?;
-            fabric::connect(self.device.as_mut(), way.qp, Some(remote), &ConnectOptions::default())?;
+            fabric::connect(device, way.qp, Some(remote), &ConnectOptions::default())?;
             way.is_connected = true;
         }
         Ok(())
     }
 
-    pub(super) fn open_queue(&mut self, tuple: Tuple) -> Result<SrqNumber, FabricError> {
-        let queue = self.device.create_shared_receive_queue(&SharedReceiveQueueAttributes {
+    pub(super) fn open_queue(&mut self, device: &mut dyn Context, tuple: Tuple) -> Result<SrqNumber, FabricError> {
+        let queue = device.create_shared_receive_queue(&SharedReceiveQueueAttributes {
             protection_domain: self.domain,
-            depth: QUEUE_DEPTH,
+            depth: self.depth,
             entries_max: 1,
             xrc: Some((self.xrc, self.completions)),
         })?;
         self.receiving.open(tuple, queue);
-        self.device.shared_receive_queue_number(queue)
+        device.shared_receive_queue_number(queue)
     }
 
-    pub(super) fn close_if_over(&mut self, tuple: Tuple) {
+    pub(super) fn close_if_over(&mut self, device: &mut dyn Context, tuple: Tuple) {
         if let Some(queue) = self.receiving.close_if_over(tuple) {
             // Nothing is in it, and nobody sends to it.
-            let _ = self.device.destroy_shared_receive_queue(queue);
+            let _ = device.destroy_shared_receive_queue(queue);
         }
     }
 
@@ -148,6 +190,7 @@ impl Tuples {
     /// are its caller's again.
     pub(super) fn launch(
         &mut self,
+        device: &mut dyn Context,
         to: PeerId,
         queue: SrqNumber,
         id: SlabKey,
@@ -175,7 +218,7 @@ impl Tuples {
                 }
             };
             let range = range.ok_or(FabricError::NoSuch("range"))?;
-            let registered = self.device.register(self.domain, LocalMemory::Source(range), Access::LOCAL)?;
+            let registered = device.register(self.domain, LocalMemory::Source(range), Access::LOCAL)?;
             list.push(registered.part(0, len as u32));
             region = Some(registered);
         }
@@ -189,13 +232,13 @@ impl Tuples {
             destination: Destination::SharedReceiveQueue(queue),
             flags: SendFlags::SIGNALLED,
         };
-        let posted = self.device.post_send(qp, &[request]);
+        let posted = device.post_send(qp, &[request]);
         if posted == Ok(1) {
             return Ok(Some((flight, is_copied)));
         }
         self.flights.remove(flight);
         if let Some(region) = region {
-            self.device.deregister(region)?;
+            device.deregister(region)?;
         }
         posted.map(|_| None)
     }
@@ -203,6 +246,7 @@ impl Tuples {
     /// Puts a receive into a queue, for a message of up to `len_bytes` bytes; gives the buffer back if it can not go there.
     pub(super) fn post(
         &mut self,
+        device: &mut dyn Context,
         tuple: Tuple,
         queue: SharedReceiveQueue,
         receive: SlabKey,
@@ -219,37 +263,38 @@ impl Tuples {
         };
         let mut region = None;
         if let Some(range) = range.filter(|_| len_bytes > 0) {
-            match self.device.register(self.domain, LocalMemory::Target(range), Access::LOCAL) {
+            match device.register(self.domain, LocalMemory::Target(range), Access::LOCAL) {
                 Ok(registered) => region = Some(registered),
                 Err(_) => return Err(buf),
             }
         }
         let list: Vec<_> = region.iter().map(|region| region.part(0, len_bytes as u32)).collect();
         let request = ReceiveRequest { id: receive.to_bits(), list: &list };
-        match self.device.post_multi_queue_receive(&[queue], &request) {
+        match device.post_multi_queue_receive(&[queue], &request) {
             Ok(handle) => {
                 self.receiving.posted(tuple, receive.to_bits());
-                Ok(InQueue { buf, tuple, handle, region, staging, is_own: false })
+                let is_met = false;
+                Ok(InQueue { buf, tuple, handle, room_bytes: len_bytes, region, staging, is_met, is_kept: false })
             }
             Err(_) => {
                 if let Some(region) = region {
                     // It was registered above.
-                    let _ = self.device.deregister(region);
+                    let _ = device.deregister(region);
                 }
                 Err(buf)
             }
         }
     }
 
-    /// Takes a receive out of its queue; `None` if a message took it first.
-    pub(super) fn withdraw(&mut self, receive: SlabKey, in_queue: &mut InQueue) -> bool {
-        if self.device.withdraw_receive(in_queue.handle) != Ok(true) {
+    /// Takes a receive out of its queue; false if a message took it first.
+    pub(super) fn withdraw(&mut self, device: &mut dyn Context, receive: SlabKey, in_queue: &mut InQueue) -> bool {
+        if device.withdraw_receive(in_queue.handle) != Ok(true) {
             return false;
         }
         self.receiving.withdrawn(in_queue.tuple, receive.to_bits());
         if let Some(region) = in_queue.region.take() {
             // It was registered with the receive.
-            let _ = self.device.deregister(region);
+            let _ = device.deregister(region);
         }
         true
     }

@@ -8,7 +8,7 @@
 //!   receive ─▶ unexpected? ─ announced message ─▶ its queue, which fetches it
 //!         └──▶ exact, granted, nobody before it? ─▶ its queue      └─▶ posted, as always
 //! ```
-//! While a question to a receiver is open, messages to it are held back, so that none is overtaken.
+//! A message that the device has no room for holds back those behind it to the same receiver, so that none is overtaken.
 
 mod device;
 mod talk;
@@ -18,13 +18,14 @@ use std::collections::VecDeque;
 use base::{Slab, SlabKey};
 use datatype::{RecvBuf, SendBuf};
 use fabric::{
-    CompletionOpcode, CompletionQueue, Context, FabricError, MemoryRegion, MultiQueueReceive, ProtectionDomain,
-    QueuePair, SharedReceiveQueue, SrqNumber, WcStatus, WorkCompletion, XrcDomain,
+    CompletionOpcode, CompletionQueue, FabricError, MemoryRegion, MultiQueueReceive, ProtectionDomain, QueuePair,
+    SharedReceiveQueue, SrqNumber, WcStatus, WorkCompletion, XrcDomain,
 };
 use protocol::tupleq::{ReceiveTuples, Route, SendTuples, Tuple, TupleMessage};
 use protocol::wire;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
+pub(crate) use self::device::{at_work, device_of};
 use crate::EngineError;
 use crate::core::{Core, match_key};
 use crate::deliver::split;
@@ -57,8 +58,9 @@ pub struct TupleSetup {
 
 /// Tuple queues of one process.
 pub(crate) struct Tuples {
-    device: Box<dyn Context>,
     setup: TupleSetup,
+    /// Receives in one queue, at most.
+    depth: u32,
     domain: ProtectionDomain,
     completions: CompletionQueue,
     xrc: XrcDomain,
@@ -68,21 +70,20 @@ pub(crate) struct Tuples {
     /// Where messages of peers come in.
     targets: FxHashMap<PeerId, QueuePair>,
     flights: Slab<Flight>,
-    /// Sends whose receivers were asked to throw their messages away and have not answered.
-    cancelling: FxHashSet<SlabKey>,
-    /// Peers with messages held back though no question is open.
+    /// Sends whose receivers were asked to throw their messages away: how each ends as soon as the device has done with
+    /// it, if its receiver has said that.
+    cancelling: FxHashMap<SlabKey, Option<Outcome>>,
+    /// Peers with messages held back.
     stuck: Vec<PeerId>,
-    /// A receive into memory of ours that is over, and which one.
-    kept: Option<(SlabKey, RecvBuf)>,
+    /// What was fetched for a probe, by its request, until the receive comes.
+    kept: FxHashMap<SlabKey, RecvBuf>,
 }
 
 /// The way to one peer's queues.
 struct Way {
     qp: QueuePair,
     is_connected: bool,
-    /// A question is open.
-    asks: bool,
-    /// Messages that wait for its answer, in order.
+    /// Messages that the device had no room for, and those behind them.
     held: VecDeque<SlabKey>,
 }
 
@@ -101,11 +102,15 @@ pub(crate) struct InQueue {
     buf: RecvBuf,
     tuple: Tuple,
     handle: MultiQueueReceive,
+    /// Bytes of the longest message it takes there.
+    room_bytes: u64,
     region: Option<MemoryRegion>,
     /// Where the data comes first, if it can not come to `buf` itself.
     staging: Option<RecvBuf>,
-    /// The memory is ours, to be kept.
-    is_own: bool,
+    /// Its message is known already: it is fetched, and the receive can not be cancelled.
+    is_met: bool,
+    /// A probe has taken the message, and `buf` is not known: the bytes are kept.
+    is_kept: bool,
 }
 impl Core {
     /// A send while tuple queues are in use.
@@ -150,15 +155,12 @@ impl Core {
     }
 
     fn ask_for_queue(&mut self, to: PeerId, key: u64) {
-        let Some(tuples) = &mut self.tuples else { return };
-        let endpoint = tuples.way(to).ok();
+        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else { return };
+        let endpoint = tuples.way(device, to).ok();
         let message = endpoint.as_ref().map(|endpoint| TupleMessage::Ask { key, endpoint });
         let is_possible = message.is_some_and(|message| self.say(to, message));
         let Some(tuples) = &mut self.tuples else { return };
         tuples.sending.asked((to, key), is_possible);
-        if let Some(way) = tuples.ways.get_mut(&to) {
-            way.asks = is_possible;
-        }
     }
 
     /// Sends a message about tuples; false if it is too long for a record.
@@ -170,7 +172,7 @@ impl Core {
 
     /// Sends the message of a request to a queue.
     fn send_to_queue(&mut self, id: SlabKey, queue: SrqNumber) {
-        let Some(tuples) = &mut self.tuples else { return };
+        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else { return };
         let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { return };
         let (envelope, key, synchronous) = (send.envelope, send.key, send.synchronous);
         let to = envelope.peer;
@@ -181,7 +183,7 @@ impl Core {
                 max: MESSAGE_MAX_BYTES,
             })
         } else {
-            tuples.launch(to, queue, id, send)
+            tuples.launch(device, to, queue, id, send)
         };
         let (flight, is_copied) = match launched {
             Ok(Some(launched)) => launched,
@@ -196,8 +198,9 @@ impl Core {
             }
             Err(_) => {
                 // Not this way: neither this message nor those after it.
-                tuples.sending.revoked((to, key), true);
-                self.say(to, TupleMessage::Left { key });
+                if let Some(sent) = tuples.sending.revoked((to, key), true) {
+                    self.say(to, TupleMessage::Left { key, sent });
+                }
                 return self.dispatch(id);
             }
         };
@@ -222,7 +225,7 @@ impl Core {
         loop {
             let Some(tuples) = &mut self.tuples else { return };
             let has_room = tuples.flights.len() < FLIGHTS_MAX;
-            let Some(way) = tuples.ways.get_mut(&to).filter(|way| !way.asks && has_room) else { return };
+            let Some(way) = tuples.ways.get_mut(&to).filter(|_| has_room) else { return };
             let Some(id) = way.held.pop_front() else { return };
             let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { continue };
             let key = send.key;
@@ -246,7 +249,9 @@ impl Core {
         tag: TagPattern,
         buf: RecvBuf,
     ) -> RequestId {
-        let Some(tuples) = &mut self.tuples else { unreachable!("asked for while they are in use") };
+        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else {
+            unreachable!("asked for while they are in use")
+        };
         let tuple = match (from, tag) {
             (Source::Peer(peer), TagPattern::Exact(tag)) if peer != self.me => Some((peer, match_key(context, tag))),
             _ => None,
@@ -260,7 +265,7 @@ impl Core {
                 && let Some(whole) = buf.take()
             {
                 let len = whole.len_bytes();
-                match tuples.post(tuple, queue, id, whole, len) {
+                match tuples.post(device, tuple, queue, id, whole, len) {
                     Ok(in_queue) => {
                         self.set_state(id, State::InQueue(Box::new(in_queue)));
                         self.poll_tuples();
@@ -290,38 +295,61 @@ impl Core {
         }
     }
 
-    /// The bytes of a message that the device holds; `None` if they can not be had.
-    pub(crate) fn fetch_whole(&mut self, envelope: Envelope, key: u64) -> Option<Box<[u8]>> {
+    /// Has a message that the device holds fetched for a receive that is yet to come, see [`Core::receive_fetched`]: the
+    /// request of that; `None` if it can not be had.
+    pub(crate) fn fetch_kept(&mut self, envelope: Envelope, key: u64) -> Option<SlabKey> {
+        let id = self.requests.insert(Request { state: State::placeholder(), detached: false });
+        if self.fetch(id, RecvBuf::empty(), envelope, key, true) {
+            return Some(id);
+        }
+        self.requests.remove(id);
+        None
+    }
+
+    /// Has a message that the device holds fetched and thrown away.
+    fn fetch_in_vain(&mut self, envelope: Envelope, key: u64) {
         let id = self.requests.insert(Request { state: State::placeholder(), detached: true });
-        let buf = RecvBuf::from_owned(vec![0; envelope.len_bytes as usize].into_boxed_slice());
-        if !self.fetch(id, buf, envelope, key, true) {
+        if !self.fetch(id, RecvBuf::empty(), envelope, key, false) {
             self.requests.remove(id);
-            return None;
         }
-        if matches!(self.requests.get(id), Some(Request { state: State::InQueue(_), .. })) {
-            // There is no such message, or not yet: no other may come into this memory.
-            self.cancel_in_queue(id);
-            self.poll_tuples();
+    }
+
+    /// The receive for a message that was fetched for it, or is being fetched.
+    pub(crate) fn receive_fetched(&mut self, id: SlabKey, mut buf: RecvBuf) -> RequestId {
+        match self.requests.get_mut(id) {
+            Some(Request { state: State::InQueue(in_queue), .. }) => {
+                in_queue.buf = buf;
+                in_queue.is_kept = false;
+            }
+            Some(Request { state: State::Complete(completion), .. }) => {
+                let kept = self.tuples.as_mut().and_then(|tuples| tuples.kept.remove(&id));
+                if let Some(bytes) = kept.as_ref().and_then(RecvBuf::as_contiguous) {
+                    let (sent_bytes, capacity_bytes) = (bytes.len() as u64, buf.len_bytes());
+                    buf.unpack_at(0, &bytes[..sent_bytes.min(capacity_bytes) as usize]);
+                    if sent_bytes > capacity_bytes {
+                        completion.outcome = Outcome::Truncated { sent_bytes, capacity_bytes };
+                    }
+                }
+            }
+            _ => {}
         }
-        let kept = self.tuples.as_mut()?.kept.take().filter(|(of, _)| *of == id);
-        if kept.is_none() {
-            self.fetch_failed(envelope.peer, key);
-        }
-        kept?.1.into_owned()
+        RequestId(id)
     }
 
     /// Posts a receive for a message that the device holds; false if its queue does not take it.
-    fn fetch(&mut self, receive: SlabKey, buf: RecvBuf, envelope: Envelope, key: u64, is_own: bool) -> bool {
+    fn fetch(&mut self, receive: SlabKey, buf: RecvBuf, envelope: Envelope, key: u64, is_kept: bool) -> bool {
         let tuple = (envelope.peer, key);
-        let Some(tuples) = &mut self.tuples else { return false };
+        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else {
+            return false;
+        };
         tuples.receiving.matched(tuple);
         let queue = tuples.receiving.queue(tuple);
-        let posted = queue.and_then(|queue| tuples.post(tuple, queue, receive, buf, envelope.len_bytes).ok());
+        let posted = queue.and_then(|queue| tuples.post(device, tuple, queue, receive, buf, envelope.len_bytes).ok());
         let Some(in_queue) = posted else {
             self.fetch_failed(envelope.peer, key);
             return false;
         };
-        self.set_state(receive, State::InQueue(Box::new(InQueue { is_own, ..in_queue })));
+        self.set_state(receive, State::InQueue(Box::new(InQueue { is_met: true, is_kept, ..in_queue })));
         self.poll_tuples();
         true
     }
@@ -339,9 +367,11 @@ impl Core {
         let mut moved = false;
         let mut into = [WorkCompletion::default(); 16];
         loop {
-            let Some(tuples) = &mut self.tuples else { return moved };
+            let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else {
+                return moved;
+            };
             // An overrun can not be: the queue is longer than all that may be posted.
-            let count = tuples.device.poll(tuples.completions, &mut into).unwrap_or(0);
+            let count = device.poll(tuples.completions, &mut into).unwrap_or(0);
             for done in &into[..count] {
                 match done.opcode {
                     CompletionOpcode::Receive => self.end_receive(done),
@@ -364,24 +394,24 @@ impl Core {
     }
 
     fn end_flight(&mut self, done: &WorkCompletion) {
-        let Some(tuples) = &mut self.tuples else { return };
+        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else { return };
         let Some(flight) = tuples.flights.remove(SlabKey::from_bits(done.id)) else { return };
         if let Some(region) = flight.region {
             // It was registered with the flight.
-            let _ = tuples.device.deregister(region);
+            let _ = device.deregister(region);
         }
         // Its receiver may sleep while this side has filled its receive.
         self.context.notify(fabric::PeerIndex(flight.to));
         let Some(id) = flight.send else { return };
         let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { return };
-        if tuples.cancelling.contains(&id) {
-            // It may have been thrown away: its receiver says so.
-            return;
-        }
+        let said = tuples.cancelling.get(&id).cloned();
         let envelope = send.envelope;
-        let outcome = match done.status {
-            WcStatus::Success => Outcome::Done,
-            status => Outcome::Failed(format!("sending to the queue of its tuple failed: {status:?}")),
+        let outcome = match (done.status, said) {
+            // It may have been thrown away: its receiver says so.
+            (WcStatus::Success, Some(None)) => return,
+            (WcStatus::Success, Some(Some(outcome))) => outcome,
+            (WcStatus::Success, None) => Outcome::Done,
+            (status, _) => Outcome::Failed(format!("sending to the queue of its tuple failed: {status:?}")),
         };
         self.finish_send(id, Completion { envelope, outcome });
     }
@@ -396,14 +426,21 @@ impl Core {
                 return;
             }
         };
-        let Some(tuples) = &mut self.tuples else { return };
+        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else { return };
         let (peer, key) = in_queue.tuple;
         tuples.receiving.filled(in_queue.tuple, done.id);
         if let Some(region) = in_queue.region.take() {
             // It was registered with the receive.
-            let _ = tuples.device.deregister(region);
+            let _ = device.deregister(region);
         }
-        tuples.close_if_over(in_queue.tuple);
+        tuples.close_if_over(device, in_queue.tuple);
+        let envelope = Envelope { peer, tag: split(key).1, len_bytes: done.bytes };
+        if in_queue.is_kept && done.status == WcStatus::Success {
+            let bytes = in_queue.staging.take().unwrap_or_else(RecvBuf::empty).slice(0, done.bytes);
+            tuples.kept.insert(id, bytes);
+            in_queue.buf = RecvBuf::empty();
+        }
+        let is_kept = in_queue.is_kept;
         self.stats.tuple_received += 1;
         let capacity_bytes = in_queue.buf.len_bytes();
         if let Some(bytes) = in_queue.staging.as_ref().and_then(RecvBuf::as_contiguous) {
@@ -412,20 +449,13 @@ impl Core {
         }
         // Its sender may sleep while this side has fetched the message.
         self.context.notify(fabric::PeerIndex(peer));
-        let envelope = Envelope { peer, tag: split(key).1, len_bytes: done.bytes };
         let outcome = match done.status {
-            WcStatus::Success if done.bytes > capacity_bytes => {
+            WcStatus::Success if done.bytes > capacity_bytes && !is_kept => {
                 Outcome::Truncated { sent_bytes: done.bytes, capacity_bytes }
             }
             WcStatus::Success => Outcome::Done,
             status => Outcome::Failed(format!("receiving from the queue of its tuple failed: {status:?}")),
         };
-        if in_queue.is_own
-            && outcome == Outcome::Done
-            && let Some(tuples) = &mut self.tuples
-        {
-            tuples.kept = Some((id, in_queue.buf));
-        }
         self.complete(id, Completion { envelope, outcome });
     }
 }

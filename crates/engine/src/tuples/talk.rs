@@ -1,5 +1,7 @@
 //! What peers say about tuples, and cancellation, which is said to them.
 
+use std::collections::VecDeque;
+
 use base::SlabKey;
 use datatype::RecvBuf;
 use fabric::SrqNumber;
@@ -7,7 +9,7 @@ use lockfree::Record;
 use protocol::tupleq::{self, Announced, TupleMessage};
 use protocol::wire::Message;
 
-use super::MESSAGE_MAX_BYTES;
+use super::{MESSAGE_MAX_BYTES, at_work};
 use crate::core::Core;
 use crate::deliver::{Unexpected, split};
 use crate::matching::Pattern;
@@ -16,9 +18,9 @@ use crate::request::{Completion, Envelope, Outcome, PeerId, Request, Source, Sta
 impl Core {
     /// Takes a receive out of its queue, cancelled; nothing if a message has taken it.
     pub(crate) fn cancel_in_queue(&mut self, id: SlabKey) {
-        let Some(tuples) = &mut self.tuples else { return };
+        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else { return };
         let Some(Request { state: State::InQueue(in_queue), .. }) = self.requests.get_mut(id) else { return };
-        if tuples.withdraw(id, in_queue) {
+        if !in_queue.is_met && tuples.withdraw(device, id, in_queue) {
             let envelope = Envelope { peer: self.me, tag: 0, len_bytes: 0 };
             self.complete(id, Completion { envelope, outcome: Outcome::Cancelled });
         }
@@ -32,11 +34,11 @@ impl Core {
     fn cancel_flight(&mut self, id: SlabKey) -> bool {
         let Some(tuples) = &mut self.tuples else { return false };
         let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { return false };
-        if !tuples.flights.iter().any(|(_, flight)| flight.send == Some(id)) {
+        if !tuples.is_in_flight(id) {
             return false;
         }
         let (to, key) = (send.envelope.peer, send.key);
-        if tuples.cancelling.insert(id) {
+        if tuples.cancelling.insert(id, None).is_none() {
             self.say(to, TupleMessage::Cancel { key, send: id.to_bits() });
         }
         true
@@ -48,7 +50,7 @@ impl Core {
         let pattern = Pattern::new(context, Source::Peer(peer), TagPattern::Exact(tag));
         if self.unexpected.peek(pattern).is_some_and(|message| message.is_announced_by(send)) {
             if let Some(message) = self.unexpected.take(pattern) {
-                drop(self.fetch_whole(message.envelope, key));
+                self.fetch_in_vain(message.envelope, key);
             }
             self.send_control(peer, Message::Withdrawn { send });
         } else if self.unexpected.any(context, peer, tag, |message| message.is_announced_by(send)) {
@@ -61,10 +63,10 @@ impl Core {
     fn arrive_kept(&mut self, peer: PeerId, send: u64) -> bool {
         let id = SlabKey::from_bits(send);
         let Some(tuples) = &mut self.tuples else { return false };
-        if !tuples.cancelling.remove(&id) {
+        if tuples.cancelling.remove(&id).is_none() {
             return false;
         }
-        let is_over = !tuples.flights.iter().any(|(_, flight)| flight.send == Some(id));
+        let is_over = !tuples.is_in_flight(id);
         if let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id)
             && is_over
             && send.envelope.peer == peer
@@ -73,6 +75,17 @@ impl Core {
             self.finish_send(id, Completion { envelope, outcome: Outcome::Done });
         }
         true
+    }
+
+    /// The receiver of a send that is being cancelled says how it ends; false if the device still has it, and it ends so
+    /// when that is over.
+    pub(crate) fn ends_now(&mut self, id: SlabKey, outcome: &Outcome) -> bool {
+        let Some(tuples) = &mut self.tuples else { return true };
+        if !tuples.is_in_flight(id) {
+            return true;
+        }
+        tuples.cancelling.insert(id, Some(outcome.clone()));
+        false
     }
 
     fn cancel_held(&mut self, id: SlabKey) -> bool {
@@ -91,7 +104,6 @@ impl Core {
     pub(crate) fn end_tuples_of(&mut self, peer: PeerId, why: &str) {
         let Some(tuples) = &mut self.tuples else { return };
         if let Some(way) = tuples.ways.get_mut(&peer) {
-            way.asks = false;
             way.held.clear();
         }
         let in_queues = self.requests.iter().filter_map(|(id, request)| match &request.state {
@@ -99,10 +111,12 @@ impl Core {
             _ => None,
         });
         for id in in_queues.collect::<Vec<_>>() {
-            let Some(tuples) = &mut self.tuples else { return };
+            let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else {
+                return;
+            };
             let Some(Request { state: State::InQueue(in_queue), .. }) = self.requests.get_mut(id) else { continue };
             // What a message has taken ends with it.
-            if tuples.withdraw(id, in_queue) {
+            if tuples.withdraw(device, id, in_queue) {
                 let envelope = Envelope { peer, tag: split(in_queue.tuple.1).1, len_bytes: 0 };
                 self.complete(id, Completion { envelope, outcome: Outcome::Failed(why.to_owned()) });
             }
@@ -119,16 +133,22 @@ impl Core {
             Some(TupleMessage::Grant { key, queue, endpoint }) => {
                 return self.arrive_answer(peer, key, Some((queue, endpoint)));
             }
+            Some(TupleMessage::Enter { key }) => {
+                if let Some(tuples) = &mut self.tuples {
+                    tuples.receiving.entered((peer, key));
+                }
+            }
             Some(TupleMessage::Deny { key }) => return self.arrive_answer(peer, key, None),
             Some(TupleMessage::Announce { key, send, len_bytes, number }) => {
                 return self.arrive_announcement(peer, key, send, len_bytes, number);
             }
             Some(TupleMessage::Revoke { key, for_good }) => {
-                if self.tuples.as_mut().is_some_and(|tuples| tuples.sending.revoked((peer, key), for_good)) {
-                    self.say(peer, TupleMessage::Left { key });
+                let tuples = self.tuples.as_mut();
+                if let Some(sent) = tuples.and_then(|tuples| tuples.sending.revoked((peer, key), for_good)) {
+                    self.say(peer, TupleMessage::Left { key, sent });
                 }
             }
-            Some(TupleMessage::Left { key }) => self.arrive_left(peer, key),
+            Some(TupleMessage::Left { key, sent }) => self.arrive_left(peer, key, sent),
             Some(TupleMessage::Cancel { key, send }) => self.arrive_cancel(peer, key, send),
             Some(TupleMessage::Kept { send, .. }) => return self.arrive_kept(peer, send),
             None => return false,
@@ -137,15 +157,13 @@ impl Core {
     }
 
     fn arrive_ask(&mut self, peer: PeerId, key: u64, endpoint: &[u8]) {
-        let (context, tag) = split(key);
-        let pattern = Pattern::new(context, Source::Peer(peer), TagPattern::Exact(tag));
-        let waits = self.unexpected.peek(pattern).is_some();
-        let Some(tuples) = &mut self.tuples else { return };
+        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else { return };
         let mut revoked = None;
         let mut granted = None;
-        if !waits && tuples.receiving.may_open((peer, key)) {
-            granted = tuples.target(peer, endpoint).and_then(|here| Ok((tuples.open_queue((peer, key))?, here))).ok();
-        } else if !waits {
+        if tuples.receiving.may_open((peer, key)) {
+            let here = tuples.target(device, peer, endpoint);
+            granted = here.and_then(|here| Ok((tuples.open_queue(device, (peer, key))?, here))).ok();
+        } else {
             revoked = tuples.receiving.idle();
         }
         if let Some((other, key)) = revoked {
@@ -161,18 +179,18 @@ impl Core {
     }
 
     fn arrive_answer(&mut self, peer: PeerId, key: u64, granted: Option<(SrqNumber, &[u8])>) -> bool {
-        let Some(tuples) = &mut self.tuples else { return false };
-        let queue = granted.and_then(|(queue, endpoint)| tuples.connect(peer, endpoint).ok().map(|()| queue));
+        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else {
+            return false;
+        };
+        let queue = granted.and_then(|(queue, endpoint)| tuples.connect(device, peer, endpoint).ok().map(|()| queue));
         if !tuples.sending.answered((peer, key), queue) {
             return false;
         }
-        if let Some(way) = tuples.ways.get_mut(&peer) {
-            way.asks = false;
+        match (granted, queue) {
+            (Some(_), Some(_)) => _ = self.say(peer, TupleMessage::Enter { key }),
+            (Some(_), None) => _ = self.say(peer, TupleMessage::Left { key, sent: 0 }),
+            (None, _) => {}
         }
-        if granted.is_some() && queue.is_none() {
-            self.say(peer, TupleMessage::Left { key });
-        }
-        self.release_held(peer);
         true
     }
 
@@ -188,8 +206,12 @@ impl Core {
         let Some(tuples) = &mut self.tuples else { return false };
         match tuples.receiving.announced((peer, key), number) {
             None => return false,
-            Some(Announced::Fetched) => {}
-            Some(Announced::TooLong) => self.make_room(peer, key, len_bytes),
+            Some(Announced::Fetched) => self.stats.tuple_hits += 1,
+            Some(Announced::Met(place)) => {
+                self.stats.tuple_hits += 1;
+                self.make_room(peer, key, len_bytes, place);
+                self.meets(peer, key, place);
+            }
             Some(Announced::Unmatched) => match self.posted.arrive(context, peer, tag) {
                 Some(receive) => {
                     self.stats.tuple_fallbacks += 1;
@@ -207,25 +229,44 @@ impl Core {
         true
     }
 
-    /// The first receive of a queue is too short for the first message: all are posted anew, the first with more room.
-    fn make_room(&mut self, peer: PeerId, key: u64, len_bytes: u64) {
-        let Some(tuples) = &mut self.tuples else { return };
+    /// The message for the receive at this place of a queue is known, though it may not be there yet.
+    fn meets(&mut self, peer: PeerId, key: u64, place: usize) {
+        let in_queue = self.tuples.as_ref().map(|tuples| tuples.receiving.in_queue((peer, key))).unwrap_or_default();
+        let receive = in_queue.get(place).and_then(|bits| self.requests.get_mut(SlabKey::from_bits(*bits)));
+        if let Some(Request { state: State::InQueue(in_queue), .. }) = receive {
+            in_queue.is_met = true;
+        }
+    }
+
+    /// A message comes to the receive at this place of its queue. If that is too short, it and those behind it are posted
+    /// anew, the first with more room.
+    fn make_room(&mut self, peer: PeerId, key: u64, len_bytes: u64, place: usize) {
+        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else { return };
         let tuple = (peer, key);
         let Some(queue) = tuples.receiving.queue(tuple) else { return };
-        let mut taken = Vec::new();
-        for bits in tuples.receiving.in_queue(tuple) {
+        let behind = tuples.receiving.in_queue(tuple).split_off(place);
+        let first = behind.first().and_then(|bits| self.requests.get(SlabKey::from_bits(*bits)));
+        if !matches!(first, Some(Request { state: State::InQueue(it), .. }) if it.room_bytes < len_bytes) {
+            return;
+        }
+        let mut taken = VecDeque::new();
+        // The last first: none of them is next for any message meanwhile.
+        for bits in behind.into_iter().rev() {
             let id = SlabKey::from_bits(bits);
             let Some(Request { state: State::InQueue(in_queue), .. }) = self.requests.get_mut(id) else { continue };
-            if tuples.withdraw(id, in_queue) {
-                taken.push((id, std::mem::replace(&mut in_queue.buf, RecvBuf::empty())));
+            if tuples.withdraw(device, id, in_queue) {
+                taken.push_front((id, std::mem::replace(&mut in_queue.buf, RecvBuf::empty())));
             }
         }
         let mut needed = Some(len_bytes);
         for (id, buf) in taken {
             let len = needed.take().unwrap_or(0).max(buf.len_bytes());
-            match self.tuples.as_mut().map(|tuples| tuples.post(tuple, queue, id, buf, len)) {
-                Some(Ok(in_queue)) => self.set_state(id, State::InQueue(Box::new(in_queue))),
-                _ => {
+            let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else {
+                return;
+            };
+            match tuples.post(device, tuple, queue, id, buf, len) {
+                Ok(in_queue) => self.set_state(id, State::InQueue(Box::new(in_queue))),
+                Err(_) => {
                     let envelope = Envelope { peer, tag: split(key).1, len_bytes: 0 };
                     let outcome = Outcome::Failed("the queue of its tuple took no receive".into());
                     self.complete(id, Completion { envelope, outcome });
@@ -235,16 +276,17 @@ impl Core {
         self.poll_tuples();
     }
 
-    fn arrive_left(&mut self, peer: PeerId, key: u64) {
+    /// The sender has put `sent` messages into the queue, and comes by the channel from now on.
+    fn arrive_left(&mut self, peer: PeerId, key: u64, sent: u64) {
         self.poll_tuples();
         let (context, tag) = split(key);
-        let Some(tuples) = &mut self.tuples else { return };
+        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else { return };
         let pattern = Pattern::new(context, Source::Peer(peer), TagPattern::Exact(tag));
         // They were posted before all others that its messages could match: back to the front, the last one first.
-        for bits in tuples.receiving.sender_left((peer, key)).into_iter().rev() {
+        for bits in tuples.receiving.sender_left((peer, key), sent).into_iter().rev() {
             let id = SlabKey::from_bits(bits);
             let Some(Request { state: State::InQueue(in_queue), .. }) = self.requests.get_mut(id) else { continue };
-            if tuples.withdraw(id, in_queue) {
+            if tuples.withdraw(device, id, in_queue) {
                 let buf = std::mem::replace(&mut in_queue.buf, RecvBuf::empty());
                 let links = self.posted.post_first(pattern, id);
                 if let Some(request) = self.requests.get_mut(id) {
@@ -252,8 +294,6 @@ impl Core {
                 }
             }
         }
-        if let Some(tuples) = &mut self.tuples {
-            tuples.close_if_over((peer, key));
-        }
+        tuples.close_if_over(device, (peer, key));
     }
 }
