@@ -12,13 +12,15 @@ const LINES_MAX: usize = 800;
 const COLUMNS_MAX: usize = 120;
 
 /// Words that mark unfinished work or switch a test off, written apart so that this file passes.
-const FORBIDDEN: [(&str, &str); 6] = [
+const FORBIDDEN: [(&str, &str); 8] = [
     (concat!("TO", "DO"), "finish it, or open an issue"),
     (concat!("FIX", "ME"), "fix it"),
     (concat!("XX", "X "), "say what is meant"),
     (concat!("#[ig", "nore"), "a test that cannot run here prints why and is counted as skipped"),
     (concat!("todo", "!("), "finish it"),
     (concat!("unimple", "mented!("), "finish it"),
+    (concat!("<<<<", "<<< "), "merge both sides"),
+    (concat!(">>>>", ">>> "), "merge both sides"),
 ];
 
 /// Reads every tracked source file.
@@ -119,6 +121,7 @@ mod tests {
         check("crates/base/src/x.rs", "//! A file.\nfn f() {}\n", 0);
         check("crates/base/src/x.rs", "fn f() {} \n", 2);
         check("README.md", concat!("TO", "DO\n"), 1);
+        check("README.md", concat!("<<<<", "<<< HEAD\nours\n=======\ntheirs\n>>>>", ">>> 1234 theirs\n"), 2);
         check("README.md", "[a](Cargo.toml) [b](https://a.b) [c](#part) [d](no-such-file.md)\n", 1);
         check("crates/pmi/src/lib.rs", "//! P.\n//! Floor: x. **Invariants** Deliberately absent: y\n", 1);
         check("tests/c/x.c", &format!("// {}\n", "x".repeat(120)), 1);
