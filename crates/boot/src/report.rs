@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use engine::{CounterKind, Stats};
+use engine::{CounterKind, PeerStats, Stats};
 use mpi_core::RankReport;
 
 /// Jobs of up to so many processes are shown with a column for each.
@@ -55,7 +55,7 @@ fn counters(text: &mut String, ranks: &[RankReport]) {
     }
 }
 
-/// A row per pair that exchanged messages, those with the most bytes first.
+/// A row per pair that exchanged messages, those with the most bytes first, and one for all others.
 fn pairs(text: &mut String, ranks: &[RankReport]) {
     let mut pairs: Vec<_> =
         ranks.iter().flat_map(|report| report.peers.iter().map(|(peer, stats)| (report.rank, *peer, stats))).collect();
@@ -63,38 +63,58 @@ fn pairs(text: &mut String, ranks: &[RankReport]) {
         return;
     }
     pairs.sort_by_key(|(from, to, stats)| (std::cmp::Reverse(stats.sent_bytes()), *from, *to));
-    let _ = writeln!(
-        text,
-        "  {:>6} {:>6}{:>14}{:>16}{:>12}{:>14}{:>16}{:>14}",
-        "from", "to", "eager", "bytes", "waited", "rendezvous", "bytes", "taken back"
-    );
-    for (from, to, stats) in pairs.iter().take(PAIRS_MAX) {
-        let _ = writeln!(
+    let rest = pairs.split_off(pairs.len().min(PAIRS_MAX));
+    let untold = ranks.iter().map(|report| report.others);
+    let (count, others) = rest
+        .iter()
+        .map(|(_, _, stats)| (1, **stats))
+        .chain(untold)
+        .fold((0, PeerStats::default()), |(count, sum), (more, stats)| (count + more, sum.plus(stats)));
+    let has_tuples = pairs.iter().any(|(_, _, stats)| stats.tuple_sent + stats.tuple_fallbacks > 0);
+    text.push_str("    from     to         eager           bytes   fast %      waited");
+    text.push_str("    rendezvous           bytes    taken back    cached      held");
+    text.push_str(if has_tuples { "    tuples      hits fallbacks\n" } else { "\n" });
+    let mut row = |whose: String, stats: &PeerStats| {
+        let _ = write!(
             text,
-            "  {from:>6} {to:>6}{:>14}{:>16}{:>12}{:>14}{:>16}{:>14}",
+            "{whose:>15}{:>14}{:>16}{:>9}{:>12}{:>14}{:>16}{:>14}{:>10}{:>10}",
             stats.eager_sent,
             stats.eager_sent_bytes,
+            share(stats.fast_sent(), stats.eager_sent),
             stats.eager_waited,
             stats.rendezvous_sent,
             stats.rendezvous_sent_bytes,
-            stats.rendezvous_received
+            stats.rendezvous_received,
+            stats.registrations_found,
+            stats.held_bytes
         );
+        if has_tuples {
+            let _ = write!(text, "{:>10}{:>10}{:>10}", stats.tuple_sent, stats.tuple_hits, stats.tuple_fallbacks);
+        }
+        text.push('\n');
+    };
+    for (from, to, stats) in pairs {
+        row(format!("{from:>8} {to:>6}"), stats);
     }
-    if pairs.len() > PAIRS_MAX {
-        let _ = writeln!(text, "  and {} pairs with fewer bytes", pairs.len() - PAIRS_MAX);
+    if count > 0 {
+        row(format!("{count} others"), &others);
     }
+}
+
+/// A share of 100, or a dash of nothing.
+fn share(part: u64, whole: u64) -> String {
+    if whole == 0 { "-".into() } else { format!("{:.1}", 100.0 * part as f64 / whole as f64) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::PeerStats;
 
     fn report(rank: u32, eager: u64, peers: u32) -> RankReport {
         let value = |name: &str| if name == "eager sends" || name.ends_with("peak") { eager } else { 0 };
         let counters = Stats::COUNTERS.iter().map(|counter| value(counter.name)).collect();
         let stats = PeerStats { eager_sent: eager, eager_sent_bytes: 8 * eager, ..PeerStats::default() };
-        RankReport { rank, counters, peers: (0..peers).map(|peer| (peer, stats)).collect() }
+        RankReport { rank, counters, peers: (0..peers).map(|peer| (peer, stats)).collect(), others: (1, stats) }
     }
 
     fn row<'a>(text: &'a str, name: &str) -> Option<Vec<&'a str>> {
@@ -111,7 +131,10 @@ mod tests {
         let large: Vec<RankReport> = (0..100).map(|rank| report(rank, 5, 3)).collect();
         let large = text(&large, 100);
         assert_eq!(row(&large, "eager sends").unwrap(), ["500", "5", "5.0", "5"]);
-        assert!(large.lines().count() < 40 && large.contains("and 284 pairs"), "{large}");
+        assert!(large.lines().count() < 40, "{large}");
+        let others = row(&large, "384 others").unwrap();
+        // 284 pairs that were told of, and one of each rank that was not.
+        assert_eq!(others[..4], ["1920", "15360", "100.0", "0"], "{large}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use base::Config;
 use base::config::{DeviceChoice, FastPath};
 use boot::local_engines;
 use datatype::{RecvBuf, SendBuf};
-use engine::{ContextId, Engine, SendMode, Source, Stats, TagPattern};
+use engine::{ContextId, Engine, PeerStats, SendMode, Source, Stats, TagPattern};
 
 const CONTEXT: ContextId = ContextId(3);
 
@@ -126,6 +126,33 @@ fn every_design_carries_every_message_in_order() {
         // Two slots are too few for credits that wait for company.
         let waits = !matches!(fastpath, FastPath::Off | FastPath::FixedTopReduced);
         assert_eq!(carried > 0, waits, "{fastpath:?}: {carried} carried, {alone} alone");
+    }
+}
+
+/// What is counted for each peer adds up to what is counted for all.
+#[test]
+fn counts_for_peers_add_up() {
+    for (device, fastpath) in [
+        (DeviceChoice::Shm, FastPath::Veloblock),
+        (DeviceChoice::Shm, FastPath::VariableTop),
+        (DeviceChoice::ShmVerbs, FastPath::VariableTop),
+        (DeviceChoice::Tcp, FastPath::Off),
+    ] {
+        let mut world = World::new(3, &Config { device, fastpath, channel_bytes: 32 << 10, ..Config::default() });
+        bursts(&mut world, 6);
+        for engine in &world.engines {
+            let (stats, mut sum) = (engine.stats(), PeerStats::default());
+            for (_, peer) in engine.peer_stats() {
+                assert_eq!(peer, PeerStats::from_words(peer.to_words()));
+                sum = sum.plus(peer);
+            }
+            let ours = (sum.eager_sent, sum.eager_sent_bytes, sum.eager_waited, sum.slow_sent, sum.held_bytes);
+            let all =
+                (stats.eager_sent, stats.eager_sent_bytes, stats.eager_waited, stats.slow_sent, stats.channel_bytes);
+            assert_eq!(ours, all, "{device:?} {fastpath:?}");
+            assert_eq!(sum.held_bytes > 0, fastpath != FastPath::Off);
+            assert_eq!(sum.fast_sent() > 0, fastpath != FastPath::Off);
+        }
     }
 }
 

@@ -30,6 +30,15 @@ impl Core {
         Ok(Link::slow(self.mailbox_of(to).ok_or(FabricError::NoSuchPeer(to))?))
     }
 
+    /// Bytes of the copy kept for the channel to a peer.
+    pub(crate) fn copy_bytes_to(&self, to: PeerId) -> u64 {
+        match (&self.port, self.peers.get(to as usize)) {
+            (Some(port), _) if port.reaches(to) => port.copy_bytes_to(to),
+            (_, Some(Some(peer))) if !peer.link.is_slow() && to != self.me => self.geometry.channel_bytes().1 as u64,
+            _ => 0,
+        }
+    }
+
     fn channel_to(&self, to: PeerId) -> MappedArea {
         MappedArea::Channel { from: PeerIndex(self.me), to: PeerIndex(to) }
     }

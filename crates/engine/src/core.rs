@@ -255,7 +255,10 @@ impl Engine {
 
     /// What went to and came from each peer that was sent something, in order of their numbers.
     pub fn peer_stats(&self) -> impl Iterator<Item = (PeerId, PeerStats)> {
-        (0..).zip(&self.core.peers).filter_map(|(id, peer)| Some((id, peer.as_ref()?.traffic)))
+        (0..).zip(&self.core.peers).filter_map(|(id, peer)| {
+            let held_bytes = self.inbound.held_from(&self.core, id) + self.core.copy_bytes_to(id);
+            Some((id, PeerStats { held_bytes, ..peer.as_ref()?.traffic }))
+        })
     }
 
     /// What is held at this moment.
@@ -510,6 +513,13 @@ impl Core {
         RequestId(self.requests.insert(Request { state, detached: false }))
     }
 
+    /// Counts something for a peer that is talked to.
+    pub(crate) fn count_for(&mut self, peer: PeerId, count: impl FnOnce(&mut PeerStats)) {
+        if let Some(Some(entry)) = self.peers.get_mut(peer as usize) {
+            count(&mut entry.traffic);
+        }
+    }
+
     /// Notes an event if somebody watches.
     #[inline]
     pub(crate) fn note(&mut self, kind: EventKind, envelope: Envelope) {
@@ -607,7 +617,9 @@ impl Core {
         let buf = if eager { buf } else { self.packed_first(buf) };
         let (region, layout) = match () {
             () if eager => (None, SourceLayout::InOnePiece),
-            () if is_port && buf.as_contiguous().is_some() => (self.register_posted(&buf), SourceLayout::InOnePiece),
+            () if is_port && buf.as_contiguous().is_some() => {
+                (self.register_posted(to, &buf), SourceLayout::InOnePiece)
+            }
             () if is_port => (None, SourceLayout::Scattered),
             () => self.register_source(to, &buf),
         };
@@ -636,7 +648,10 @@ impl Core {
         }
         // Out of regions: the message goes through the channel.
         let wanted = LocalMemory::Source(range);
+        let found = self.registrations.stats().hits;
         let registration = self.registrations.acquire(&mut *self.context, wanted, Access::REMOTE_READ).ok();
+        let found = self.registrations.stats().hits - found;
+        self.count_for(to, |traffic| traffic.registrations_found += found);
         (registration.map(Held::Whole), SourceLayout::InOnePiece)
     }
 

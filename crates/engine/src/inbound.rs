@@ -361,6 +361,17 @@ impl Inbound {
         ((self.blocks.count() + self.others.count()) as u64, (block_bytes + other_bytes) as u64)
     }
 
+    /// Bytes of the channel from one peer.
+    pub(crate) fn held_from(&self, core: &Core, peer: PeerId) -> u64 {
+        let block = self.blocks.hot.iter().chain(&self.blocks.cold).find(|polled| polled.peer == peer);
+        let geometry = || core.port.as_ref().and_then(|port| port.geometry()).unwrap_or(self.geometry);
+        match block {
+            Some(polled) => polled.channel.block_bytes() as u64,
+            None if self.others.has(peer) => geometry().channel_bytes().0 as u64,
+            None => 0,
+        }
+    }
+
     /// Channels polled in every turn.
     pub(crate) fn polled(&self) -> usize {
         self.blocks.hot.len() + self.others.hot.len()

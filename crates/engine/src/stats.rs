@@ -131,7 +131,7 @@ pub struct PeerStats {
     pub eager_sent: u64,
     /// Their bytes.
     pub eager_sent_bytes: u64,
-    /// Eager messages that waited for room in the channel.
+    /// Eager messages that waited for room in the channel, or for a credit.
     pub eager_waited: u64,
     /// Eager messages for which there was no channel to it.
     pub slow_sent: u64,
@@ -143,11 +143,21 @@ pub struct PeerStats {
     pub rendezvous_received: u64,
     /// Their bytes.
     pub rendezvous_received_bytes: u64,
+    /// Buffers of long messages to or from it that were registered already.
+    pub registrations_found: u64,
+    /// Messages sent to queues of their tuples there.
+    pub tuple_sent: u64,
+    /// Those among them that found their receive.
+    pub tuple_hits: u64,
+    /// Messages of its tuples that met a receive outside their queue.
+    pub tuple_fallbacks: u64,
+    /// Bytes of the channel from it, and of the copy kept for the channel to it, now.
+    pub held_bytes: u64,
 }
 
 impl PeerStats {
     /// Counts in one.
-    pub const WORDS: usize = 8;
+    pub const WORDS: usize = 13;
 
     /// All counts, to be sent to another process.
     pub fn to_words(self) -> [u64; Self::WORDS] {
@@ -160,6 +170,11 @@ impl PeerStats {
             self.rendezvous_sent_bytes,
             self.rendezvous_received,
             self.rendezvous_received_bytes,
+            self.registrations_found,
+            self.tuple_sent,
+            self.tuple_hits,
+            self.tuple_fallbacks,
+            self.held_bytes,
         ]
     }
 
@@ -174,6 +189,11 @@ impl PeerStats {
             rendezvous_sent_bytes,
             rendezvous_received,
             rendezvous_received_bytes,
+            registrations_found,
+            tuple_sent,
+            tuple_hits,
+            tuple_fallbacks,
+            held_bytes,
         ] = words;
         Self {
             eager_sent,
@@ -184,7 +204,23 @@ impl PeerStats {
             rendezvous_sent_bytes,
             rendezvous_received,
             rendezvous_received_bytes,
+            registrations_found,
+            tuple_sent,
+            tuple_hits,
+            tuple_fallbacks,
+            held_bytes,
         }
+    }
+
+    /// Both counts together.
+    pub fn plus(self, other: Self) -> Self {
+        let (ours, theirs) = (self.to_words(), other.to_words());
+        Self::from_words(std::array::from_fn(|at| ours[at] + theirs[at]))
+    }
+
+    /// Eager messages that found room in a channel at once.
+    pub fn fast_sent(&self) -> u64 {
+        self.eager_sent.saturating_sub(self.eager_waited + self.slow_sent)
     }
 
     /// Bytes of messages sent to it.

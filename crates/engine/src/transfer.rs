@@ -15,6 +15,7 @@ use base::config::Rendezvous;
 use base::memory::WriteRange;
 use datatype::SendBuf;
 use fabric::{Access, LocalMemory, MemoryRegion, Operation, RemoteMemory, WcStatus, WorkCompletion};
+use protocol::registration::Registration;
 use protocol::rendezvous::RdmaPlan;
 use protocol::wire::Message;
 
@@ -53,15 +54,25 @@ enum Direction {
 
 impl Core {
     /// Registers the memory of a long send over verbs, if it is to be read or written by RDMA.
-    pub(crate) fn register_posted(&mut self, buf: &SendBuf) -> Option<Held> {
+    pub(crate) fn register_posted(&mut self, to: PeerId, buf: &SendBuf) -> Option<Held> {
         let range = buf.range()?;
         let staged = self.thresholds.rendezvous == Rendezvous::Staged;
         if staged || (range.len_bytes() as u64) < self.thresholds.cross_memory_min_bytes {
             return None;
         }
         // Out of regions: the message goes through the channel.
-        let held = self.port.as_mut()?.register(LocalMemory::Source(range), Access::REMOTE_READ);
-        held.ok().map(Held::Posted)
+        let held = self.register_for(to, LocalMemory::Source(range), Access::REMOTE_READ)?;
+        Some(Held::Posted(held))
+    }
+
+    /// Registers memory of a long message to or from a peer.
+    fn register_for(&mut self, peer: PeerId, memory: LocalMemory, access: Access) -> Option<Registration> {
+        let port = self.port.as_mut()?;
+        let found = port.registrations_found();
+        let held = port.register(memory, access).ok();
+        let found = port.registrations_found() - found;
+        self.count_for(peer, |traffic| traffic.registrations_found += found);
+        held
     }
 
     /// How the receive `receive` takes a message of a peer over verbs, if by RDMA.
@@ -73,16 +84,17 @@ impl Core {
         range: Option<WriteRange>,
         remote: Option<RemoteMemory>,
     ) -> Option<IncomingWay> {
-        let (range, remote, port) = (range?, remote?, self.port.as_mut()?);
+        let (range, remote) = (range?, remote?);
+        let prefers_reads = self.port.as_ref()?.prefers_reads();
         let len_bytes = range.len_bytes() as u64;
-        let plan = self.thresholds.plan_rdma(len_bytes, port.prefers_reads());
+        let plan = self.thresholds.plan_rdma(len_bytes, prefers_reads);
         let access = match plan {
             RdmaPlan::Staged => return None,
             RdmaPlan::Get => Access::LOCAL,
             RdmaPlan::Put => Access::REMOTE_WRITE,
         };
         // Out of regions: the message goes through the channel.
-        let held = port.register(LocalMemory::Target(range), access).ok()?;
+        let held = self.register_for(peer, LocalMemory::Target(range), access)?;
         if plan == RdmaPlan::Put {
             let number = receive.index();
             self.send_control(peer, Message::ClearWrite { send, number, target: held.region.remote(0) });

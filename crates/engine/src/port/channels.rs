@@ -135,6 +135,11 @@ impl Port {
         pair.is_some_and(|pair| matches!(pair.outward, Outward::Open(_)))
     }
 
+    /// Bytes of the copy kept for the channel to a peer.
+    pub(crate) fn copy_bytes_to(&self, to: PeerId) -> u64 {
+        self.geometry().filter(|_| self.is_fast(to)).map_or(0, |geometry| geometry.channel_bytes().1 as u64)
+    }
+
     fn pair(&mut self, peer: PeerId) -> Option<&mut Pair> {
         self.connections.get_mut(peer as usize)?.as_mut()?.channels.as_deref_mut()
     }

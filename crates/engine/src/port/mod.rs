@@ -522,6 +522,11 @@ impl Port {
         self.registrations.acquire(&mut registrar, memory, access)
     }
 
+    /// Times registered memory was found in the cache.
+    pub(crate) fn registrations_found(&self) -> u64 {
+        self.registrations.stats().hits
+    }
+
     /// And gives it back.
     pub(crate) fn release(&mut self, held: Registration) {
         let mut registrar = DomainRegistrar { context: self.context.as_mut(), domain: self.domain };

@@ -206,9 +206,11 @@ impl Core {
         };
         let number = tuples.sending.number((to, key));
         self.stats.tuple_sent += 1;
+        self.count_for(to, |traffic| traffic.tuple_sent += 1);
         self.poll_tuples();
         let Some(flight) = self.tuples.as_mut().and_then(|tuples| tuples.flights.get_mut(flight)) else {
             self.stats.tuple_hits += 1;
+            self.count_for(to, |traffic| traffic.tuple_hits += 1);
             return;
         };
         if is_copied && !synchronous {

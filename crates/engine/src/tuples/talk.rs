@@ -215,6 +215,7 @@ impl Core {
             Some(Announced::Unmatched) => match self.posted.arrive(context, peer, tag) {
                 Some(receive) => {
                     self.stats.tuple_fallbacks += 1;
+                    self.count_for(peer, |traffic| traffic.tuple_fallbacks += 1);
                     let retreats = self.tuples.as_mut().is_some_and(|tuples| tuples.receiving.fell_back((peer, key)));
                     if let Some(buf) = self.take_posted_buf(receive) {
                         self.fetch_announced(receive, buf, envelope, key);

@@ -213,3 +213,93 @@ fn two_threads_pass_a_stream() {
     }
     writer.join().expect("no panic");
 }
+
+/// Dies after `accesses` accesses to shared words in the midst of `work`.
+fn killed<T>(accesses: u32, work: impl FnOnce() -> T) -> T {
+    crate::shared::dying::AFTER.set(Some(accesses));
+    let result = work();
+    crate::shared::dying::AFTER.set(None);
+    result
+}
+
+/// Fills a block of 16 KiB in a memory of 256 and empties it, lap after lap, until the sender wants it longer, and calls
+/// `at_resize` in place of the push that asks for that. What was sent before has been taken.
+fn until_it_grows<T>(at_resize: impl FnOnce(&mut BlockSender, &mut BlockReceiver) -> T) -> T {
+    let memory = SharedMemory::private(BlockSender::footprint(256 << 10));
+    let bounds = Bounds { min_bytes: 16 << 10, max_bytes: 256 << 10, long_bytes: 0 };
+    let mut sender = BlockSender::resizable(memory.clone(), 16 << 10, bounds);
+    let mut receiver = BlockReceiver::new(memory, 16 << 10);
+    // A record that fits no block as short as this one.
+    for _ in 0..20 {
+        assert!(sender.push(Record { kind: 3, ..Record::default() }, 1000, |space| space.fill(9)));
+        let mut lens = Vec::new();
+        while receiver.pop(|_, payload| lens.push(payload.len())) {
+            receiver.return_credits(false);
+        }
+        assert_eq!(lens, [1000]);
+    }
+    at_resize(&mut sender, &mut receiver)
+}
+
+const TOO_LONG: usize = 9000;
+
+fn push_too_long(sender: &mut BlockSender) -> bool {
+    sender.push(Record { kind: 4, ..Record::default() }, TOO_LONG, |space| space.fill(7))
+}
+
+#[test]
+fn a_sender_that_dies_while_its_block_grows_leaves_nothing_half_seen() {
+    let mut asked = 0;
+    for accesses in 0..40 {
+        for turns_before in 0..3 {
+            until_it_grows(|sender, receiver| {
+                for _ in 0..turns_before {
+                    assert!(!push_too_long(sender) || turns_before > 1, "the receiver has not answered");
+                    receiver.pop(|_, payload| assert_eq!(payload.len(), TOO_LONG));
+                }
+                let pushed = killed(accesses, || push_too_long(sender));
+                // Whatever it still wanted to do comes to nothing; the receiver ends with an empty channel.
+                let mut records = 0;
+                for _ in 0..10 {
+                    receiver.pop(|_, payload| {
+                        assert!(payload.len() == TOO_LONG && payload.iter().all(|byte| *byte == 7), "whole");
+                        records += 1;
+                    });
+                    receiver.return_credits(false);
+                }
+                assert!(records <= 1 && (pushed || records == 0), "after {accesses}");
+                asked += usize::from(receiver.block_bytes() > 16 << 10);
+                assert!(!receiver.pop(|_, _| panic!("nothing more was sent")));
+            });
+        }
+    }
+    assert!(asked > 10, "some lived long enough to ask");
+}
+
+#[test]
+fn a_receiver_that_dies_while_a_block_grows_holds_its_sender_back_and_nothing_else() {
+    let (mut answered, mut unanswered) = (0, 0);
+    for accesses in 0..12 {
+        until_it_grows(|sender, receiver| {
+            assert!(!push_too_long(sender));
+            killed(accesses, || receiver.pop(|_, _| panic!("a resize shows no record")));
+            // The sender goes on: into a block that was granted, or it is told that there is no room, for ever.
+            let before = sender.block_bytes();
+            let mut pushed = 0;
+            for _ in 0..100 {
+                pushed += usize::from(push_too_long(sender));
+            }
+            match sender.block_bytes() == before {
+                true => {
+                    assert_eq!(pushed, 0, "after {accesses}");
+                    unanswered += 1;
+                }
+                false => {
+                    assert!(pushed > 0 && pushed * TOO_LONG < sender.block_bytes(), "after {accesses}");
+                    answered += 1;
+                }
+            }
+        });
+    }
+    assert!(answered > 0 && unanswered > 0, "{answered} answered, {unanswered} not");
+}

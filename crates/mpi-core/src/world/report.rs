@@ -19,6 +19,8 @@ pub struct RankReport {
     pub counters: Vec<u64>,
     /// What went to and came from the peers it sent most to, most bytes first.
     pub peers: Vec<(PeerId, PeerStats)>,
+    /// How many more there were, and their counts together.
+    pub others: (u64, PeerStats),
 }
 
 impl RankReport {
@@ -26,6 +28,8 @@ impl RankReport {
     fn to_bytes(&self) -> Vec<u8> {
         let mut words = vec![u64::from(self.rank), self.counters.len() as u64];
         words.extend(&self.counters);
+        words.push(self.others.0);
+        words.extend(self.others.1.to_words());
         for (peer, stats) in &self.peers {
             words.push(u64::from(*peer));
             words.extend(stats.to_words());
@@ -38,11 +42,13 @@ impl RankReport {
     fn from_words(words: &[u64]) -> Option<Self> {
         let (rank, count) = (u32::try_from(*words.first()?).ok()?, usize::try_from(*words.get(1)?).ok()?);
         let counters = words.get(2..)?.get(..count)?.to_vec();
-        let peers = words[2 + count..].chunks_exact(1 + PeerStats::WORDS).map(|chunk| {
-            let (peer, stats) = chunk.split_first()?;
-            Some((PeerId::try_from(*peer).ok()?, PeerStats::from_words(stats.try_into().ok()?)))
+        let mut entries = words[2 + count..].chunks_exact(1 + PeerStats::WORDS).map(|chunk| {
+            let (number, stats) = chunk.split_first()?;
+            Some((*number, PeerStats::from_words(stats.try_into().ok()?)))
         });
-        Some(Self { rank, counters, peers: peers.collect::<Option<_>>()? })
+        let others = entries.next()??;
+        let peers = entries.map(|entry| entry.and_then(|(peer, stats)| Some((PeerId::try_from(peer).ok()?, stats))));
+        Some(Self { rank, counters, peers: peers.collect::<Option<_>>()?, others })
     }
 }
 
@@ -89,8 +95,9 @@ impl World {
         let counters = Stats::COUNTERS.iter().map(|counter| (counter.value)(&stats)).collect();
         let mut peers: Vec<_> = engine.peer_stats().filter(|(_, stats)| *stats != PeerStats::default()).collect();
         peers.sort_by_key(|(peer, stats)| (std::cmp::Reverse(stats.sent_bytes()), *peer));
-        peers.truncate(PEERS_MAX);
-        RankReport { rank: engine.rank(), counters, peers }
+        let rest = peers.split_off(peers.len().min(PEERS_MAX));
+        let sum = rest.iter().fold(PeerStats::default(), |sum, (_, stats)| sum.plus(*stats));
+        RankReport { rank: engine.rank(), counters, peers, others: (rest.len() as u64, sum) }
     }
 }
 
@@ -101,8 +108,9 @@ mod tests {
     #[test]
     fn reports_survive_the_way_and_nonsense_is_left_out() {
         let stats = PeerStats { eager_sent: 1, rendezvous_received_bytes: u64::MAX, ..PeerStats::default() };
-        let one = RankReport { rank: 1, counters: vec![5, 6, 7], peers: vec![(0, stats), (9, stats)] };
-        let two = RankReport { rank: 0, counters: vec![], peers: vec![] };
+        let one =
+            RankReport { rank: 1, counters: vec![5, 6, 7], peers: vec![(0, stats), (9, stats)], others: (3, stats) };
+        let two = RankReport { rank: 0, counters: vec![], peers: vec![], others: Default::default() };
         let mut bytes = one.to_bytes();
         bytes.extend(NO_REPORT);
         bytes.extend(two.to_bytes());
