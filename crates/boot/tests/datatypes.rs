@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::Config;
-use base::config::{CrossMemory, DatatypeScheme, DatatypeSettings};
+use base::config::{CrossMemory, DatatypeScheme, DatatypeSettings, DeviceChoice};
 use boot::local_engines;
 use datatype::{Basic, Datatype, Scratch};
 use engine::{ContextId, Engine, Outcome, SendMode, Source, Stats, TagPattern};
@@ -11,8 +11,11 @@ use engine::{ContextId, Engine, Outcome, SendMode, Source, Stats, TagPattern};
 const CONTEXT: ContextId = ContextId(3);
 
 fn engines(datatypes: DatatypeSettings, cross_memory: CrossMemory) -> (Engine, Engine) {
-    let config = Config { datatypes, cross_memory, ..Config::default() };
-    let mut engines = local_engines(2, &config).expect("a segment");
+    engines_of(&Config { datatypes, cross_memory, ..Config::default() })
+}
+
+fn engines_of(config: &Config) -> (Engine, Engine) {
+    let mut engines = local_engines(2, config).expect("a segment");
     let receiver = engines.pop().expect("two");
     (engines.pop().expect("two"), receiver)
 }
@@ -66,7 +69,11 @@ fn pairs() -> Vec<(Arc<Datatype>, u64, Arc<Datatype>, u64)> {
 
 /// All pairs of types under one scheme, the received bytes compared; the receiver's and the sender's counters.
 fn run(datatypes: DatatypeSettings, cross_memory: CrossMemory) -> (Stats, Stats) {
-    let mut engines = engines(datatypes, cross_memory);
+    run_with(&Config { datatypes, cross_memory, ..Config::default() })
+}
+
+fn run_with(config: &Config) -> (Stats, Stats) {
+    let mut engines = engines_of(config);
     for round in 0..2 {
         for (from, from_count, to, to_count) in pairs() {
             let source = filled(&from, from_count, round);
@@ -75,7 +82,7 @@ fn run(datatypes: DatatypeSettings, cross_memory: CrossMemory) -> (Stats, Stats)
             let sent = packed(&source);
             expected[..sent.len()].copy_from_slice(&sent);
             assert_eq!(transfer(&mut engines, &source, &mut target), Outcome::Done);
-            assert!(packed(&target) == expected, "{datatypes:?} {cross_memory:?} {from:?} {to:?}");
+            assert!(packed(&target) == expected, "{config:?} {from:?} {to:?}");
         }
     }
     (engines.0.stats(), engines.1.stats())
@@ -86,7 +93,10 @@ fn every_scheme_brings_the_same_bytes_and_is_counted() {
     let cross_memory = engines(DatatypeSettings::default(), CrossMemory::Auto).0.direct_copies();
     for &(word, scheme) in DatatypeScheme::ALL {
         for (segment_unpack, list_post) in [(true, true), (false, false)] {
-            let (sender, receiver) = run(DatatypeSettings { scheme, segment_unpack, list_post }, CrossMemory::Auto);
+            let (sender, receiver) = run(
+                DatatypeSettings { scheme, segment_unpack, list_post, ..DatatypeSettings::default() },
+                CrossMemory::Auto,
+            );
             let counts = receiver.schemes;
             assert_eq!((receiver.refused_records, sender.refused_records), (0, 0), "{word}");
             let total = counts.generic + counts.bc_spup + counts.rwg_up + counts.p_rrs + counts.multi_w + counts.direct;
@@ -163,5 +173,163 @@ fn a_message_longer_than_the_elements_is_truncated_and_writes_nothing() {
         let outcome = transfer(&mut engines, &source, &mut target);
         assert_eq!(outcome, Outcome::Truncated { sent_bytes, capacity_bytes: sent_bytes / 2 });
         assert!(packed(&target) == before);
+    }
+}
+
+/// The devices whose verbs an engine may stand on without an adapter.
+const PORTS: [DeviceChoice; 2] = [DeviceChoice::ShmVerbs, DeviceChoice::Tcp];
+
+fn over(device: DeviceChoice, datatypes: DatatypeSettings) -> Config {
+    Config { device, datatypes, ..Config::default() }
+}
+
+#[test]
+fn over_verbs_every_scheme_brings_the_same_bytes_and_does_what_it_is_called_after() {
+    for device in PORTS {
+        for &(word, scheme) in DatatypeScheme::ALL {
+            for (segment_unpack, list_post) in [(true, true), (false, false)] {
+                let settings = DatatypeSettings { scheme, segment_unpack, list_post, ..DatatypeSettings::default() };
+                let (sender, receiver) = run_with(&over(device, settings));
+                let case = format!("{word} over {device:?}: {receiver:?}\n{sender:?}");
+                assert_eq!((receiver.refused_records, sender.refused_records), (0, 0), "{case}");
+                assert_eq!((receiver.packed_refused, sender.packed_refused), (0, 0), "{case}");
+                let counts = receiver.schemes;
+                let total =
+                    counts.generic + counts.bc_spup + counts.rwg_up + counts.p_rrs + counts.multi_w + counts.direct;
+                let (counted, proofs) = match scheme {
+                    DatatypeScheme::Auto => (total, vec![sender.block_writes]),
+                    DatatypeScheme::Generic => (counts.generic, vec![receiver.get_received + receiver.put_received]),
+                    DatatypeScheme::BcSpup => {
+                        (counts.bc_spup, vec![sender.segments_packed, receiver.segments_unpacked])
+                    }
+                    DatatypeScheme::RwgUp => (counts.rwg_up, vec![sender.block_writes, receiver.segments_unpacked]),
+                    DatatypeScheme::PRrs => (counts.p_rrs, vec![receiver.block_reads]),
+                    // Copied from layout to layout, by writes.
+                    DatatypeScheme::MultiW | DatatypeScheme::Direct => (counts.multi_w, vec![sender.block_writes]),
+                };
+                assert!(counted >= total * 3 / 4 && counted > 0, "{case}");
+                assert!(proofs.iter().all(|proof| *proof > 0), "{proofs:?} {case}");
+            }
+        }
+    }
+}
+
+/// Several messages at once, so that the pool is asked for more than it has.
+fn burst(engines: &mut (Engine, Engine), datatype: &Arc<Datatype>, count: usize) {
+    let (sender, receiver) = engines;
+    let sources: Vec<Scratch> = (0..count).map(|seed| filled(datatype, 1, seed as u64)).collect();
+    let mut targets: Vec<Scratch> = (0..count).map(|_| filled(datatype, 1, 99)).collect();
+    let receives: Vec<_> = targets
+        .iter_mut()
+        .map(|target| receiver.recv(Source::Peer(0), CONTEXT, TagPattern::Any, target.recv()).expect("a peer"))
+        .collect();
+    let sends: Vec<_> = sources
+        .iter()
+        .map(|source| sender.send(SendMode::Standard, 1, CONTEXT, 7, source.send()).expect("a peer"))
+        .collect();
+    while !(receives.iter().all(|one| receiver.is_complete(*one)) && sends.iter().all(|one| sender.is_complete(*one))) {
+        sender.progress();
+        receiver.progress();
+    }
+    for (source, target) in sources.iter().zip(&targets) {
+        assert!(packed(source) == packed(target));
+    }
+}
+
+#[test]
+fn packed_data_keeps_to_its_limit_and_what_finds_no_room_goes_through_the_channel() {
+    let int = Datatype::predefined(Basic::Int);
+    let datatype = Datatype::vector(1024, 128, 300, &int).expect("small");
+    let devices = [DeviceChoice::Shm, DeviceChoice::ShmVerbs, DeviceChoice::Tcp];
+    for device in devices {
+        for scheme in [DatatypeScheme::BcSpup, DatatypeScheme::RwgUp, DatatypeScheme::PRrs] {
+            for (pool_max_bytes, all_fit) in [(0, false), (600 << 10, false), (20 << 20, true)] {
+                let settings = DatatypeSettings { scheme, pool_max_bytes, ..DatatypeSettings::default() };
+                let mut engines = engines_of(&over(device, settings));
+                let is_mapped = device == DeviceChoice::Shm;
+                if is_mapped && engines.0.direct_copies().is_err() {
+                    continue;
+                }
+                burst(&mut engines, &datatype, 8);
+                let (sender, receiver) = (engines.0.stats(), engines.1.stats());
+                let case = format!("{device:?} {scheme:?} {pool_max_bytes}: {sender:?}\n{receiver:?}");
+                // One pool to pack and one to unpack.
+                for stats in [sender, receiver] {
+                    assert!(stats.packed_peak_bytes <= 2 * pool_max_bytes as u64, "{case}");
+                }
+                let refused = sender.packed_refused + receiver.packed_refused;
+                let needs_pool = !(is_mapped && scheme == DatatypeScheme::BcSpup);
+                assert_eq!(refused > 0, needs_pool && !all_fit, "{case}");
+                assert_eq!(sender.packed_peak_bytes + receiver.packed_peak_bytes > 0, needs_pool && pool_max_bytes > 0);
+                assert_eq!(receiver.staged_received == 8, !needs_pool || pool_max_bytes == 0, "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn blocks_that_lie_near_each_other_are_registered_together() {
+    let int = Datatype::predefined(Basic::Int);
+    let settings = DatatypeSettings { scheme: DatatypeScheme::MultiW, ..DatatypeSettings::default() };
+    for device in PORTS {
+        let mut engines = engines_of(&over(device, settings));
+        let mut regions = |length, stride| {
+            let datatype = Datatype::vector(64, length, stride, &int).expect("small");
+            let (source, mut target) = (filled(&datatype, 1, 3), filled(&datatype, 1, 4));
+            let before = (engines.0.stats(), engines.1.stats());
+            assert_eq!(transfer(&mut engines, &source, &mut target), Outcome::Done);
+            assert!(packed(&source) == packed(&target));
+            let after = (engines.0.stats(), engines.1.stats());
+            let writes = after.0.block_writes - before.0.block_writes;
+            let sides = [(before.0, after.0), (before.1, after.1)];
+            (sides.map(|(before, after)| after.block_regions - before.block_regions), writes)
+        };
+        // Gaps of less than a page lie on pages of the blocks. Larger ones may hold no memory, and nobody would notice.
+        assert_eq!(regions(1024, 2000), ([1, 1], 64), "{device:?}");
+        assert_eq!(regions(1024, 4096), ([64, 64], 64), "{device:?}");
+    }
+}
+
+#[test]
+fn over_verbs_a_layout_is_sent_once_however_often_its_type_is_made() {
+    let int = Datatype::predefined(Basic::Int);
+    let settings = DatatypeSettings { scheme: DatatypeScheme::MultiW, ..DatatypeSettings::default() };
+    for device in PORTS {
+        let mut engines = engines_of(&over(device, settings));
+        let mut send = |stride| {
+            let datatype = Datatype::vector(64, 1024, stride, &int).expect("small");
+            let source = filled(&int, 64 * 1024, 9);
+            let mut target = filled(&datatype, 1, 5);
+            assert_eq!(transfer(&mut engines, &source, &mut target), Outcome::Done);
+            assert!(packed(&source) == packed(&target));
+            engines.0.stats().layouts_read
+        };
+        for _ in 0..10 {
+            assert_eq!(send(1500), 1, "the same layout each time");
+        }
+        for stride in 1501..1601 {
+            send(stride);
+        }
+        assert_eq!(send(1500), 102, "its place was taken by another");
+        assert_eq!(send(1600), 102, "the last one is still there");
+        assert_eq!(engines.1.stats().schemes.multi_w, 112);
+    }
+}
+
+#[test]
+fn over_verbs_a_message_longer_than_the_elements_is_truncated_and_writes_nothing() {
+    for device in PORTS {
+        for &(_, scheme) in DatatypeScheme::ALL {
+            let settings = DatatypeSettings { scheme, ..DatatypeSettings::default() };
+            let mut engines = engines_of(&over(device, settings));
+            let int = Datatype::predefined(Basic::Int);
+            let datatype = Datatype::vector(128, 1024, 2048, &int).expect("small");
+            let (source, mut target) = (filled(&datatype, 2, 1), filled(&datatype, 1, 50));
+            let before = packed(&target);
+            let sent_bytes = source.send().len_bytes();
+            let outcome = transfer(&mut engines, &source, &mut target);
+            assert_eq!(outcome, Outcome::Truncated { sent_bytes, capacity_bytes: sent_bytes / 2 });
+            assert!(packed(&target) == before);
+        }
     }
 }

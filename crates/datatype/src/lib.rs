@@ -60,4 +60,5 @@ pub use datatype::Datatype;
 pub use error::{Argument, TypeError};
 pub use memory::{Scratch, UserMemory, UserMemoryMut};
 pub use op::{Op, OpError, PredefinedOp, UserFunction};
+pub use range::{Group, Grouping};
 pub use wire::{Layout, LayoutError};

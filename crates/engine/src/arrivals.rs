@@ -97,7 +97,7 @@ impl Core {
                 }
             }
             Some(Work::Send(number)) => port.sent(number, completion),
-            Some(Work::Transfer(number)) => self.end_piece(number, completion),
+            Some(Work::Transfer(number)) => self.end_batch(number, completion),
             Some(work @ (Work::Word(_) | Work::Record(_) | Work::Show(_))) => port.wrote(work, completion),
             Some(work @ (Work::ReceiveHello(_) | Work::SendHello(_))) => port.greeted(work, completion),
             None => self.refuse(),

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::config::{DatatypeSettings, FastPath};
 use base::{Config, Slab, SlabKey};
@@ -18,7 +19,7 @@ use crate::arrivals::Inbox;
 use crate::channels::announced_places;
 use crate::deliver::Unexpected;
 use crate::inbound::Inbound;
-use crate::layouts::Layouts;
+use crate::layouts::{Layouts, PortLayouts};
 use crate::matching::{Pattern, PostedQueue, UnexpectedQueue};
 use crate::peer::{Peer, Unmapped};
 use crate::port::Port;
@@ -87,7 +88,10 @@ pub(crate) struct Core {
     pub(crate) free_cells: Vec<u32>,
     /// How data that does not lie in one piece gets across.
     pub(crate) datatypes: DatatypeSettings,
+    /// Bytes of packed forms.
+    pub(crate) packed_held: Arc<AtomicU64>,
     pub(crate) layouts: Layouts,
+    pub(crate) port_layouts: PortLayouts,
     /// Memory that peers may copy from or to.
     pub(crate) registrations: RegistrationCache,
     /// Sends and rendezvous receives that are not complete.
@@ -189,7 +193,9 @@ impl Engine {
             copying: Vec::new(),
             free_cells: (0..MappedArea::CLAIM_CELLS_MAX).rev().collect(),
             datatypes: config.datatypes,
+            packed_held: Arc::default(),
             layouts: Layouts::default(),
+            port_layouts: PortLayouts::default(),
             registrations: RegistrationCache::configured(config, context.translation()),
             unfinished_sends: 0,
             unexpected_bytes: 0,
@@ -243,7 +249,7 @@ impl Engine {
     /// What took which way so far.
     pub fn stats(&self) -> Stats {
         let peers = self.core.peers.iter().flatten().map(|peer| &peer.traffic);
-        let layouts_read = self.core.layouts.read_count;
+        let layouts_read = self.core.layouts.read_count + self.core.port_layouts.learnt_count;
         let stats = Stats { registrations: self.core.registrations.stats(), layouts_read, ..self.core.stats };
         let stats = stats.with_peers(peers);
         let stats = self.with_channels(stats);
@@ -272,6 +278,8 @@ impl Engine {
             pending_sends: self.pending_sends(),
             copies: core.copying.len() + core.helping.len(),
             claim_cells: MappedArea::CLAIM_CELLS_MAX as usize - core.free_cells.len(),
+            packed_bytes: core.packed_held.load(Ordering::Relaxed)
+                + core.port.as_ref().map_or(0, |port| port.segment_bytes_in_use()),
             registered_bytes: core.registrations.stats().bytes,
             cancellations: core.tuples.as_ref().map_or(0, |tuples| tuples.cancelling()),
         }
@@ -591,7 +599,7 @@ impl Core {
             return Err(lost);
         }
         self.peer(to)?;
-        let id = self.insert_send(OutgoingSend { buf, envelope, key, region: None, synchronous });
+        let id = self.insert_send(OutgoingSend::new(buf, envelope, key, synchronous));
         self.dispatch(id);
         Ok(RequestId(id))
     }
@@ -614,17 +622,17 @@ impl Core {
         let holds_back = holds_back || self.port.as_ref().is_some_and(|port| port.holds_back(to));
         let short = envelope.len_bytes as usize <= self.thresholds.eager_max_bytes.min(record_max);
         let eager = short && (!holds_back || envelope.len_bytes == 0);
-        let buf = if eager { buf } else { self.packed_first(buf) };
+        let (buf, room) = if eager { (buf, None) } else { self.packed_first(buf) };
         let (region, layout) = match () {
             () if eager => (None, SourceLayout::InOnePiece),
             () if is_port && buf.as_contiguous().is_some() => {
                 (self.register_posted(to, &buf), SourceLayout::InOnePiece)
             }
-            () if is_port => (None, SourceLayout::Scattered),
+            () if is_port => (None, Self::offer_blocks(&buf)),
             () => self.register_source(to, &buf),
         };
         if let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get_mut(id) {
-            (send.buf, send.region) = (buf, region);
+            (send.buf, send.region, send.room) = (buf, region, room);
         }
         if eager {
             return self.push_or_queue_eager(to, id);
@@ -721,8 +729,12 @@ impl Core {
     /// Ends a send: its registration goes, too.
     pub(crate) fn finish_send(&mut self, id: SlabKey, completion: Completion) {
         let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { return };
-        if let Some(held) = send.region {
+        let (region, blocks) = (send.region, send.blocks.clone());
+        if let Some(held) = region {
             self.release(held);
+        }
+        if let (Some(blocks), Some(port)) = (blocks, &mut self.port) {
+            blocks.release(port);
         }
         self.tuples.iter_mut().for_each(|tuples| tuples.forget_cancel(id));
         self.unfinished_sends -= 1;

@@ -75,7 +75,15 @@ impl Core {
             Some(Message::Data { receive, offset, last, data }) => self.arrive_data(peer, receive, offset, last, data),
             Some(Message::Clear { send, receive }) => self.arrive_clear(peer, send, receive),
             Some(Message::ClearShared { send, receive, copy }) => self.arrive_clear_shared(peer, send, receive, copy),
-            Some(Message::ClearWrite { send, number, target }) => self.arrive_clear_write(peer, send, number, target),
+            Some(Message::ClearWrite { send, number, target, packed }) => {
+                self.arrive_clear_write(peer, send, number, target, (None, packed));
+            }
+            Some(Message::ClearSegment { send, number, target, len_bytes, packed }) => {
+                self.arrive_clear_write(peer, send, number, target, (Some(len_bytes), packed));
+            }
+            Some(Message::ClearBlocks { send, receive, blocks }) => {
+                self.arrive_clear_blocks(peer, send, receive, blocks);
+            }
             Some(Message::Finished { send } | Message::Acknowledge { send }) => self.arrive_finished(peer, send),
             Some(Message::Withdraw { key, send }) => self.arrive_withdraw(peer, key, send),
             Some(Message::Withdrawn { send }) => self.arrive_withdrawn(peer, send),
@@ -238,6 +246,9 @@ impl Core {
             return self.complete(receive, Completion { envelope, outcome });
         }
         if offer.layout != SourceLayout::InOnePiece || buf.as_contiguous().is_none() {
+            if self.is_over_port(envelope.peer) {
+                return self.start_blocks(receive, buf, envelope, send, offer);
+            }
             return self.start_scattered(receive, buf, envelope, send, offer);
         }
         let range = buf.range().and_then(|range| range.part(0, offer.len_bytes as usize));
@@ -292,6 +303,10 @@ impl Core {
             self.refuse();
             return;
         }
+        if matches!(incoming.way, IncomingWay::PutBlocks { .. }) {
+            self.stage_blocks(key);
+        }
+        let Some(Request { state: State::Incoming(incoming), .. }) = self.requests.get_mut(key) else { return };
         incoming.buf.unpack_at(offset, data);
         match &mut incoming.way {
             IncomingWay::Staged { received } => {
@@ -311,7 +326,7 @@ impl Core {
                 }
             }
             IncomingWay::Shared { .. } => {}
-            IncomingWay::Read { .. } | IncomingWay::Get { .. } | IncomingWay::Put { .. } => self.refuse(),
+            _ => self.refuse(),
         }
     }
 
@@ -435,7 +450,7 @@ impl Core {
             return self.completed(envelope);
         }
         let key = match_key(context, envelope.tag);
-        let id = self.insert_send(OutgoingSend { buf, envelope, key, region: None, synchronous: true });
+        let id = self.insert_send(OutgoingSend::new(buf, envelope, key, true));
         self.store(context, Unexpected { envelope, content: Content::Own { send: id } });
         RequestId(id)
     }

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod blocks;
 mod board;
 mod channels;
 mod core;

@@ -141,6 +141,15 @@ impl Core {
                     let payload = control.payload();
                     self.push(to, control.record, payload.len(), true, |space| space.copy_from_slice(payload))
                 }
+                Some(Outgoing::Clear(request)) => {
+                    let pushed = self.push_clear_blocks(to, SlabKey::from_bits(request), true);
+                    if let Some(Some(peer)) = self.peers.get_mut(to as usize)
+                        && pushed
+                    {
+                        peer.link.skip_first();
+                    }
+                    pushed
+                }
                 Some(Outgoing::Eager(request)) => {
                     let id = SlabKey::from_bits(request);
                     if self.requests.get(id).is_none() {
@@ -277,7 +286,6 @@ impl Core {
         };
         let (peer, total) = (incoming.envelope.peer, incoming.envelope.len_bytes);
         let (remote, offset, len) = match &incoming.way {
-            IncomingWay::Staged { .. } | IncomingWay::Get { .. } | IncomingWay::Put { .. } => return Step::Over,
             IncomingWay::Read { remote, next } => (remote.clone(), *next, step_bytes.min(total - *next)),
             IncomingWay::Shared { remote, cell, generation, chunks, .. } => {
                 let (remote, cell, generation, chunks) = (remote.clone(), *cell, *generation, *chunks);
@@ -296,6 +304,7 @@ impl Core {
                     None => return Step::Waiting,
                 }
             }
+            _ => return Step::Over,
         };
         let Some(Request { state: State::Incoming(incoming), .. }) = self.requests.get_mut(key) else {
             return Step::Over;
@@ -348,7 +357,7 @@ impl Core {
                 self.send_control(peer, Message::Clear { send, receive: key.to_bits() });
                 Step::Over
             }
-            (Ok(()), IncomingWay::Staged { .. } | IncomingWay::Get { .. } | IncomingWay::Put { .. }) => Step::Over,
+            (Ok(()), _) => Step::Over,
             (Err(error), _) => {
                 self.finish_copying(
                     key,

@@ -1,12 +1,16 @@
 //! What is asked of the engine and what comes back.
 
+use std::sync::Arc;
+
 use base::SlabKey;
 use datatype::{RecvBuf, SendBuf};
 use protocol::registration::Registration;
 use protocol::rendezvous::Chunks;
 
+use crate::blocks::{BlockRegions, Segments};
+use crate::layouts::ShownLayout;
 use crate::matching::Links;
-use crate::scattered::{Held, Place};
+use crate::scattered::{Held, PackedRoom, Place};
 use crate::tuples::InQueue;
 
 /// A process of the world, numbered from 0.
@@ -124,12 +128,21 @@ impl State {
 /// A long message on its way in.
 pub(crate) struct Incoming {
     pub(crate) buf: RecvBuf,
-    /// Where `buf`, a packed form, is to be unpacked to, and how many bytes of it have been.
-    pub(crate) unpack_into: Option<(RecvBuf, u64)>,
+    /// Where `buf`, a packed form, is to be unpacked to.
+    pub(crate) unpack_into: Option<Unpacking>,
     pub(crate) envelope: Envelope,
     /// The sender's request.
     pub(crate) send: u64,
     pub(crate) way: IncomingWay,
+}
+
+/// Where a packed form goes.
+pub(crate) struct Unpacking {
+    pub(crate) target: RecvBuf,
+    /// Bytes of it that have been unpacked.
+    pub(crate) done_bytes: u64,
+    /// What it takes of the pool.
+    pub(crate) _room: Option<PackedRoom>,
 }
 
 pub(crate) enum IncomingWay {
@@ -141,6 +154,12 @@ pub(crate) enum IncomingWay {
     Get { held: Registration },
     /// The sender writes over verbs, into registered memory.
     Put { held: Registration },
+    /// This side reads over verbs, into blocks.
+    GetBlocks { held: Arc<BlockRegions> },
+    /// The sender writes over verbs, into blocks that lie as shown.
+    PutBlocks { held: Arc<BlockRegions>, shown: ShownLayout },
+    /// The sender writes segments over verbs, to be unpacked.
+    Segments(Box<Segments>),
     /// Pieces come through the channel; this many bytes have.
     Staged { received: u64 },
 }
@@ -151,6 +170,20 @@ pub(crate) struct OutgoingSend {
     pub(crate) envelope: Envelope,
     pub(crate) key: u64,
     pub(crate) region: Option<Held>,
+    /// The blocks it consists of, registered at the port.
+    pub(crate) blocks: Option<Arc<BlockRegions>>,
+    /// Bytes that the receiver wants written over verbs, and those that are.
+    pub(crate) cleared: u64,
+    pub(crate) written: u64,
+    /// What its packed form takes of the pool.
+    pub(crate) room: Option<PackedRoom>,
     /// Synchronous: the receiver must say that it matched.
     pub(crate) synchronous: bool,
+}
+
+impl OutgoingSend {
+    /// A send of which nothing has been said or moved.
+    pub(crate) fn new(buf: SendBuf, envelope: Envelope, key: u64, synchronous: bool) -> Self {
+        Self { buf, envelope, key, region: None, blocks: None, cleared: 0, written: 0, room: None, synchronous }
+    }
 }

@@ -4,12 +4,13 @@
 //! parts of the message between a buffer here and a [`Place`] there ([`Core::copy_part`]).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::SlabKey;
 use base::config::DatatypeScheme;
 use datatype::{Layout, RecvBuf, ScatteredData, Segment, SendBuf};
 use fabric::{
-    Access, DirectCopy, DirectCopyError, LocalPieces, MemoryRegion, PeerIndex, PieceCopy, RemoteMemory, RemotePiece,
+    Access, DirectCopy, DirectCopyError, LocalMemory, LocalPieces, PeerIndex, PieceCopy, RemoteMemory, RemotePiece,
     Rkey,
 };
 use protocol::registration::Registration;
@@ -19,7 +20,7 @@ use protocol::wire::Message;
 use protocol::{CopyPlan, RendezvousOffer, ScatteredMemory, SharedCopy, SourceLayout};
 
 use crate::core::Core;
-use crate::request::{Envelope, Incoming, IncomingWay, PeerId, State};
+use crate::request::{Envelope, Incoming, IncomingWay, PeerId, State, Unpacking};
 
 /// Segments of a peer's layout looked up at a time.
 const SEGMENTS: usize = 128;
@@ -48,8 +49,6 @@ pub(crate) enum Held {
     Whole(Registration),
     /// The same, at the port.
     Posted(Registration),
-    /// A message's pieces and the gaps between them.
-    Span(MemoryRegion),
 }
 
 impl Held {
@@ -57,7 +56,6 @@ impl Held {
     pub(crate) fn remote(&self) -> RemoteMemory {
         match self {
             Held::Whole(registration) | Held::Posted(registration) => registration.region.remote(0),
-            Held::Span(region) => region.remote(0),
         }
     }
 }
@@ -68,6 +66,18 @@ pub(crate) enum Local<'a> {
     Source(&'a SendBuf),
     /// To be copied to.
     Target(&'a mut RecvBuf),
+}
+
+/// A packed form's part of the pool, given back when this is dropped.
+pub(crate) struct PackedRoom {
+    held: Arc<AtomicU64>,
+    len_bytes: u64,
+}
+
+impl Drop for PackedRoom {
+    fn drop(&mut self) {
+        self.held.fetch_sub(self.len_bytes, Ordering::Relaxed);
+    }
 }
 
 impl Place {
@@ -105,34 +115,58 @@ impl Place {
 
 impl Core {
     /// A buffer to be sent by rendezvous: packed first where the scheme wants that.
-    pub(crate) fn packed_first(&self, buf: SendBuf) -> SendBuf {
+    pub(crate) fn packed_first(&mut self, buf: SendBuf) -> (SendBuf, Option<PackedRoom>) {
         let packs = matches!(self.datatypes.scheme, DatatypeScheme::Generic | DatatypeScheme::PRrs);
         if !packs || buf.as_contiguous().is_some() {
-            return buf;
+            return (buf, None);
         }
+        let room = match self.datatypes.scheme {
+            // It makes its memory each time.
+            DatatypeScheme::Generic => None,
+            _ => match self.room_for(buf.len_bytes()) {
+                Some(room) => Some(room),
+                None => return (buf, None),
+            },
+        };
         let mut packed = vec![0; buf.len_bytes() as usize].into_boxed_slice();
         buf.pack_at(0, &mut packed);
-        SendBuf::from_owned(packed)
+        (SendBuf::from_owned(packed), room)
+    }
+
+    /// Room for a packed form in the pool; `None`, and counted, if there is none.
+    fn room_for(&mut self, len_bytes: u64) -> Option<PackedRoom> {
+        let held = self.packed_held.load(Ordering::Relaxed).checked_add(len_bytes)?;
+        if held > self.datatypes.pool_max_bytes as u64 {
+            self.stats.packed_refused += 1;
+            return None;
+        }
+        self.packed_held.store(held, Ordering::Relaxed);
+        self.stats.packed_peak_bytes = self.stats.packed_peak_bytes.max(held);
+        Some(PackedRoom { held: Arc::clone(&self.packed_held), len_bytes })
     }
 
     /// What is offered of a buffer that does not lie in one piece: where its pieces are, if it pays to copy them so.
     pub(crate) fn offer(&mut self, to: PeerId, buf: &SendBuf) -> (Option<Held>, SourceLayout) {
-        let Some(data) = buf.scattered() else { return (None, SourceLayout::Scattered) };
+        let scattered = Self::offer_blocks(buf);
+        let Some(data) = buf.scattered() else { return (None, scattered) };
         let len_bytes = buf.len_bytes();
         let worth = schemes::is_worth_describing(self.datatypes.scheme, len_bytes, data.block_count())
             && len_bytes >= self.thresholds.cross_memory_min_bytes
             && !matches!(self.peers.get(to as usize), Some(Some(peer)) if peer.reach == Reach::Refused);
         match worth.then(|| self.describe(data, Access::REMOTE_READ)).flatten() {
-            Some((region, scattered)) => (Some(Held::Span(region)), SourceLayout::Described(scattered)),
-            None => (None, SourceLayout::Scattered),
+            Some((held, scattered)) => (Some(held), SourceLayout::Described(scattered)),
+            None => (None, scattered),
         }
     }
 
     /// Lets peers reach scattered elements and says how they lie.
-    fn describe(&mut self, data: ScatteredData<'_>, access: Access) -> Option<(MemoryRegion, ScatteredMemory)> {
+    fn describe(&mut self, data: ScatteredData<'_>, access: Access) -> Option<(Held, ScatteredMemory)> {
         let layout = self.layouts.publish(&mut *self.context, data.datatype)?;
-        let region = self.context.register_span(data.start, data.span_bytes, access).ok()?;
-        Some((region, ScatteredMemory { origin: data.origin as u64, count: data.count, layout }))
+        // One group: the system looks at each access, so gaps cost nothing.
+        let is_target = access.changes();
+        let span = LocalMemory::Span { address: data.start, len_bytes: data.span_bytes, is_target };
+        let held = self.registrations.acquire(&mut *self.context, span, access).ok()?;
+        Some((Held::Whole(held), ScatteredMemory { origin: data.origin as u64, count: data.count, layout }))
     }
 
     /// Takes back what a message held.
@@ -144,7 +178,6 @@ impl Core {
                     port.release(registration);
                 }
             }
-            Held::Span(region) => self.context.deregister(region),
         }
     }
 
@@ -163,6 +196,11 @@ impl Core {
         }
         let ScatteredMemory { origin, count, .. } = scattered;
         Some(Place::Scattered(Arc::new(ScatteredPlace { rkey: memory.rkey, origin, count, layout })))
+    }
+
+    /// True if a peer is reached through the port.
+    pub(crate) fn is_over_port(&mut self, peer: PeerId) -> bool {
+        self.peer(peer).is_ok_and(|peer| peer.link.is_port())
     }
 
     /// A long message of which one side at least is scattered has met its receive.
@@ -204,10 +242,13 @@ impl Core {
             }
             (DatatypeScheme::RwgUp, _) => {
                 let chunk = schemes::segment_bytes(offer.len_bytes, !self.datatypes.segment_unpack);
-                self.begin_shared(receive, with_packed_form(incoming), None, chunk, Some(scheme));
+                let Some(room) = self.room_for(offer.len_bytes) else {
+                    return self.begin(receive, incoming, Some(DatatypeScheme::BcSpup));
+                };
+                self.begin_shared(receive, with_packed_form(incoming, Some(room)), None, chunk, Some(scheme));
             }
             (DatatypeScheme::Generic, source) => {
-                self.begin_whole(receive, with_packed_form(incoming), source, reach, Some(scheme));
+                self.begin_whole(receive, with_packed_form(incoming, None), source, reach, Some(scheme));
             }
             _ => self.begin(receive, incoming, Some(DatatypeScheme::BcSpup)),
         }
@@ -300,15 +341,15 @@ impl Core {
         let chunks = Chunks::new(len_bytes, chunk_bytes)?;
         let (region, scattered) = self.describe(buf.scattered()?, Access::REMOTE_WRITE)?;
         let Some(cell) = self.free_cells.pop() else {
-            self.context.deregister(region);
+            self.release(region);
             return None;
         };
         let generation = self.claim_cell(self.me, cell)?.open();
-        Some((Held::Span(region), Some(scattered), cell, generation, chunks))
+        Some((region, Some(scattered), cell, generation, chunks))
     }
 
     /// The receive goes its way from here on.
-    fn begin(&mut self, receive: SlabKey, incoming: Incoming, scheme: Option<DatatypeScheme>) {
+    pub(crate) fn begin(&mut self, receive: SlabKey, incoming: Incoming, scheme: Option<DatatypeScheme>) {
         let (peer, send) = (incoming.envelope.peer, incoming.send);
         if let Some(scheme) = scheme {
             *self.stats.schemes.of(scheme) += 1;
@@ -369,21 +410,23 @@ impl Core {
 
     /// Unpacks what has arrived of a packed form: whole chunks, as many as are `done`.
     pub(crate) fn unpack_arrived(incoming: &mut Incoming, done_bytes: u64) -> bool {
-        let Incoming { buf, unpack_into: Some((target, unpacked)), .. } = incoming else { return false };
-        let Some(packed) = buf.as_contiguous().and_then(|bytes| bytes.get(*unpacked as usize..done_bytes as usize))
+        let Incoming { buf, unpack_into: Some(unpacking), .. } = incoming else { return false };
+        let unpacked = unpacking.done_bytes;
+        let Some(packed) = buf.as_contiguous().and_then(|bytes| bytes.get(unpacked as usize..done_bytes as usize))
         else {
             return false;
         };
-        target.unpack_at(*unpacked, packed);
-        *unpacked = done_bytes;
+        unpacking.target.unpack_at(unpacked, packed);
+        unpacking.done_bytes = done_bytes;
         !packed.is_empty()
     }
 }
 
 /// The same receive, of which the packed form comes first into memory of our own.
-fn with_packed_form(incoming: Incoming) -> Incoming {
+pub(crate) fn with_packed_form(incoming: Incoming, room: Option<PackedRoom>) -> Incoming {
     let packed = RecvBuf::from_owned(vec![0; incoming.envelope.len_bytes as usize].into());
-    Incoming { buf: packed, unpack_into: Some((incoming.buf, 0)), ..incoming }
+    let unpacking = Unpacking { target: incoming.buf, done_bytes: 0, _room: room };
+    Incoming { buf: packed, unpack_into: Some(unpacking), ..incoming }
 }
 
 fn behind(memory: RemoteMemory, offset: u64) -> RemoteMemory {

@@ -38,7 +38,21 @@ pub struct Stats {
     pub refused_records: u64,
     /// Long messages received of which one side was not in one piece, by scheme.
     pub schemes: SchemeCounts,
-    /// Layouts of datatypes read from peers.
+    /// Long messages that found no room for packed data in the pool and went through the channel.
+    pub packed_refused: u64,
+    /// Most bytes of packed data held at once.
+    pub packed_peak_bytes: u64,
+    /// RDMA writes that gathered blocks, or put one where it belongs.
+    pub block_writes: u64,
+    /// RDMA reads that scattered over blocks.
+    pub block_reads: u64,
+    /// Segments of packed data sent by RDMA write.
+    pub segments_packed: u64,
+    /// Segments of packed data that peers wrote and this process unpacked.
+    pub segments_unpacked: u64,
+    /// Regions registered around blocks, or found registered.
+    pub block_regions: u64,
+    /// Layouts of datatypes read from peers, or sent by them.
     pub layouts_read: u64,
     /// Messages sent to the queue of their tuple.
     pub tuple_sent: u64,
@@ -120,6 +134,8 @@ pub struct Holdings {
     pub claim_cells: usize,
     /// Bytes registered for peers.
     pub registered_bytes: u64,
+    /// Bytes of packed forms and of segments in use.
+    pub packed_bytes: u64,
     /// Sends whose receivers were asked to throw a message out of a queue of its tuple and have not answered.
     pub cancellations: usize,
 }
@@ -341,7 +357,24 @@ impl Stats {
             stats.schemes.multi_w
         }),
         total("datatypes direct", "Long messages copied from layout to layout.", |stats| stats.schemes.direct),
-        total("layouts read", "Layouts of datatypes read from other processes.", |stats| stats.layouts_read),
+        total("packed data refused", "Long messages that found no room for packed data in its pool.", |stats| {
+            stats.packed_refused
+        }),
+        peak("packed bytes, peak", "Most bytes of packed data held at once.", |stats| stats.packed_peak_bytes),
+        total("block writes", "RDMA writes that gathered blocks or put one where it belongs.", |stats| {
+            stats.block_writes
+        }),
+        total("block reads", "RDMA reads that scattered over blocks.", |stats| stats.block_reads),
+        total("segments packed", "Segments of packed data sent by RDMA write.", |stats| stats.segments_packed),
+        total("segments unpacked", "Segments of packed data that were written by RDMA and unpacked.", |stats| {
+            stats.segments_unpacked
+        }),
+        total("block regions", "Regions around blocks that were registered, or found registered.", |stats| {
+            stats.block_regions
+        }),
+        total("layouts read", "Layouts of datatypes read from other processes, or sent by them.", |stats| {
+            stats.layouts_read
+        }),
         total("registrations found", "Buffers of long messages that were registered already.", |stats| {
             stats.registrations.hits
         }),

@@ -357,12 +357,12 @@ impl Context for VerbsContext {
         access: Access,
     ) -> Result<MemoryRegion, FabricError> {
         let writable = match memory {
-            LocalMemory::Source(_) if access.changes() => {
+            _ if !memory.is_target() && access.changes() => {
                 let reason = "peers may not change memory that is only a source";
                 return Err(FabricError::InvalidRequest { operation: "register", reason });
             }
-            LocalMemory::Source(_) => 0,
-            LocalMemory::Target(_) => access::LOCAL_WRITE,
+            _ if memory.is_target() => access::LOCAL_WRITE,
+            _ => 0,
         };
         self.register_bytes(domain, memory.address(), memory.len_bytes(), writable | self.remote_access(access), None)
     }

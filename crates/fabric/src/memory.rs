@@ -54,6 +54,16 @@ pub enum LocalMemory {
     Source(ReadRange),
     /// Gathered from, scattered into, written by peers.
     Target(WriteRange),
+    /// Memory of which only parts were promised: a message's blocks with the gaps between them. Only devices can register
+    /// it for which the system checks that all of it is there; requests and peers keep to what was promised.
+    Span {
+        /// Where it starts.
+        address: usize,
+        /// Its length in bytes.
+        len_bytes: usize,
+        /// It may be written.
+        is_target: bool,
+    },
 }
 
 impl LocalMemory {
@@ -62,6 +72,7 @@ impl LocalMemory {
         match self {
             Self::Source(range) => range.address(),
             Self::Target(range) => range.address(),
+            Self::Span { address, .. } => address,
         }
     }
 
@@ -70,7 +81,13 @@ impl LocalMemory {
         match self {
             Self::Source(range) => range.len_bytes(),
             Self::Target(range) => range.len_bytes(),
+            Self::Span { len_bytes, .. } => len_bytes,
         }
+    }
+
+    /// True if it may be written.
+    pub fn is_target(self) -> bool {
+        matches!(self, Self::Target(_) | Self::Span { is_target: true, .. })
     }
 }
 

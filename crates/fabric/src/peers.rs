@@ -108,16 +108,6 @@ pub trait MappedPeers: Send {
     /// Why nothing, or not everything, was copied.
     fn copy(&mut self, peer: PeerIndex, copy: &DirectCopy) -> Result<(), DirectCopyError>;
 
-    /// Registers memory of which only parts were promised: a message's pieces with the gaps between them. Only devices
-    /// that let the system check every access can do that.
-    ///
-    /// # Errors
-    /// [`FabricError::Exhausted`], or that the device can not.
-    fn register_span(&mut self, address: usize, len_bytes: usize, access: Access) -> Result<MemoryRegion, FabricError> {
-        let _ = (address, len_bytes, access);
-        Err(FabricError::Unsupported { operation: "register_span", reason: "the device copies unchecked" })
-    }
-
     /// Copies many pieces now; done when it returns.
     ///
     /// # Errors

@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod blocks;
 pub mod fastpath;
 pub mod link;
 pub mod registration;

@@ -26,6 +26,8 @@ pub enum Outgoing {
     Control(Control),
     /// An eager message whose bytes still lie with the engine's request of this number.
     Eager(u64),
+    /// Where the blocks of the engine's receive of this number belong, to be put together when it leaves.
+    Clear(u64),
 }
 
 /// How records reach a peer.
@@ -235,6 +237,12 @@ impl Link {
     /// Queues an eager message of the engine's request `request`.
     pub fn queue_eager(&mut self, request: u64) {
         self.waiting.push_back(Outgoing::Eager(request));
+        self.look();
+    }
+
+    /// Queues what tells where the blocks of the engine's receive `request` belong.
+    pub fn queue_clear(&mut self, request: u64) {
+        self.waiting.push_back(Outgoing::Clear(request));
         self.look();
     }
 

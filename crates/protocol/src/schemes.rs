@@ -24,6 +24,10 @@ const LOCAL_BLOCK_NS: u64 = 28;
 const STAGED_KIB_NS: u64 = 118;
 /// Time to pack or unpack one more block, in nanoseconds.
 const PACK_BLOCK_NS: u64 = 2;
+/// Shortest average block that is gathered by a device, in bytes; shorter ones are packed faster than they are listed.
+const GATHER_MIN_BYTES: u64 = 512;
+/// Shortest average block that gets a write of its own, in bytes.
+const BLOCK_WRITE_MIN_BYTES: u64 = 8 << 10;
 /// Segments of a packed form are between these; of one longer than the shorter, there are at least two. Paper: datatypes §7.2
 const SEGMENT_BYTES: (u64, u64) = (8 << 10, 128 << 10);
 
@@ -98,6 +102,56 @@ impl Facts {
     fn staged_ns(&self) -> u64 {
         let blocks = self.source.block_count.max(self.target.block_count);
         kib_ns(self.len_bytes, STAGED_KIB_NS).saturating_add(blocks.saturating_mul(PACK_BLOCK_NS))
+    }
+}
+
+/// The same where a device moves the data. There a block costs a part of an operation if it is gathered or scattered, and an
+/// operation if it is written where it belongs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PortFacts {
+    /// Length of the message.
+    pub len_bytes: u64,
+    /// Where it comes from; reachable if it lies in one registered piece.
+    pub source: Side,
+    /// Where it goes to.
+    pub target: Side,
+    /// RDMA pays at all.
+    pub is_long: bool,
+    /// Pieces that one operation gathers or scatters.
+    pub entries_max: u64,
+}
+
+impl PortFacts {
+    /// The scheme to use where `asked` is wanted; `None`: through the channel. Direct is Multi-W.
+    pub fn scheme(&self, asked: Scheme) -> Option<Scheme> {
+        if !self.is_long {
+            return None;
+        }
+        let possible = match asked {
+            Scheme::Auto => return Some(self.choose()),
+            Scheme::Generic | Scheme::BcSpup | Scheme::RwgUp => true,
+            Scheme::MultiW | Scheme::Direct => self.target.is_reachable,
+            Scheme::PRrs => self.source.is_reachable,
+        };
+        Some(match asked {
+            Scheme::Direct if possible => Scheme::MultiW,
+            asked if possible => asked,
+            _ => Scheme::BcSpup,
+        })
+    }
+
+    /// The way whose work for the processors is least.
+    fn choose(&self) -> Scheme {
+        let (source, target) = (self.source.block_count, self.target.block_count);
+        let gathers = self.block_bytes(source) >= GATHER_MIN_BYTES;
+        if target == 1 || self.target.is_reachable && self.block_bytes(target) >= BLOCK_WRITE_MIN_BYTES {
+            return if gathers { Scheme::MultiW } else { Scheme::BcSpup };
+        }
+        if gathers { Scheme::RwgUp } else { Scheme::BcSpup }
+    }
+
+    fn block_bytes(&self, block_count: u64) -> u64 {
+        self.len_bytes / block_count.max(1)
     }
 }
 

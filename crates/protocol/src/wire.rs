@@ -14,7 +14,10 @@
 //!   acknowledge    send id, 0                 —                                  matched
 //!   withdraw       match key, send id         —                                  the sender cancels
 //!   withdrawn      send id, 0                 —                                  it was not matched and is gone
-//!   clear-write    send id, 0                 address, rkey, number              write it there, tell with number
+//!   clear-write    send id, 0                 address, rkey, number              write it there, tell with number;
+//!                                                                                short bit 0: packed in segments
+//!   clear-segment  send id, 0                 as clear-write, and length         the same for the next bytes of it
+//!   clear-blocks   send id, receive id        see `crate::blocks`                write each block where it belongs
 //!   open           0                          —                                  in a mailbox: the channel is next
 //!   close          0                          —                                  in a channel: the mailbox is next
 //!   want           design, length             address, rkey                      a channel that is written there; the
@@ -37,6 +40,8 @@ const ACKNOWLEDGE: u8 = 8;
 const WITHDRAW: u8 = 9;
 const WITHDRAWN: u8 = 10;
 const CLEAR_WRITE: u8 = 11;
+const CLEAR_SEGMENT: u8 = 12;
+const CLEAR_BLOCKS: u8 = 13;
 const OPEN: u8 = 48;
 const CLOSE: u8 = 49;
 const WANT: u8 = 50;
@@ -65,8 +70,11 @@ pub struct RendezvousOffer {
 pub enum SourceLayout {
     /// In one piece.
     InOnePiece,
-    /// Scattered; it is packed on its way out.
-    Scattered,
+    /// Scattered; it is packed or gathered on its way out.
+    Scattered {
+        /// Blocks of consecutive bytes that it consists of.
+        block_count: u64,
+    },
     /// Scattered over registered memory, as described.
     Described(ScatteredMemory),
 }
@@ -165,6 +173,30 @@ pub enum Message<'a> {
         number: u32,
         /// Where it is to go.
         target: RemoteMemory,
+        /// From packed segments, not from where it lies.
+        packed: bool,
+    },
+    /// Clear to send the next bytes of a message by RDMA write.
+    ClearSegment {
+        /// The sender's request.
+        send: u64,
+        /// Comes with the last write, as immediate data.
+        number: u32,
+        /// Where they are to go.
+        target: RemoteMemory,
+        /// How many bytes.
+        len_bytes: u32,
+        /// From a packed segment, not from where they lie.
+        packed: bool,
+    },
+    /// Clear to send each block by RDMA write to where it belongs.
+    ClearBlocks {
+        /// The sender's request.
+        send: u64,
+        /// The receiver's request.
+        receive: u64,
+        /// Which blocks.
+        blocks: &'a [u8],
     },
     /// A piece of a message.
     Data {
@@ -248,6 +280,11 @@ pub fn eager(key: u64, send: Option<u64>) -> Record {
     }
 }
 
+/// Header of the record that says where the blocks of a message belong; its payload is a [`crate::blocks::RemoteBlocks`].
+pub fn clear_blocks(send: u64, receive: u64) -> Record {
+    record(CLEAR_BLOCKS, send, receive)
+}
+
 /// Header of a piece of a message.
 pub fn data(receive: u64, offset: u64, last: bool) -> Record {
     Record { short: last.into(), ..record(DATA, receive, offset) }
@@ -278,19 +315,24 @@ pub fn without_credits(record: Record, payload: &[u8]) -> Option<(Record, &[u8],
 /// A control record from its message.
 ///
 /// # Panics
-/// If `message` carries user data: that is written straight into the channel.
+/// If `message` carries user data or a list of blocks: those are written straight into the channel.
 pub fn control(message: Message<'_>) -> Control {
     let mut payload = [0u8; CONTROL_MAX_BYTES];
     let (record, len) = match message {
         Message::Request { key, send, offer } => {
-            let memory = offer.memory.unwrap_or(RemoteMemory { address: 0, rkey: Rkey(0) });
+            let nowhere = match offer.layout {
+                // The place of the address tells of how many blocks there are.
+                SourceLayout::Scattered { block_count } => block_count,
+                SourceLayout::InOnePiece | SourceLayout::Described(_) => 0,
+            };
+            let memory = offer.memory.unwrap_or(RemoteMemory { address: nowhere, rkey: Rkey(0) });
             payload[..8].copy_from_slice(&offer.len_bytes.to_ne_bytes());
             payload[8..16].copy_from_slice(&memory.address.to_ne_bytes());
             payload[16..20].copy_from_slice(&memory.rkey.0.to_ne_bytes());
             payload[20] = u8::from(offer.memory.is_some()) | kind_of(offer.layout) << 1;
             let len = match offer.layout {
                 SourceLayout::Described(scattered) => put_scattered(&mut payload, scattered),
-                SourceLayout::InOnePiece | SourceLayout::Scattered => SHORT_BYTES,
+                SourceLayout::InOnePiece | SourceLayout::Scattered { .. } => SHORT_BYTES,
             };
             (record(REQUEST, key, send), len)
         }
@@ -306,10 +348,16 @@ pub fn control(message: Message<'_>) -> Control {
             };
             (Record { short: copy.alone.into(), ..record(CLEAR_SHARED, send, receive) }, len)
         }
-        Message::ClearWrite { send, number, target } => {
+        Message::ClearWrite { send, number, target, packed } => {
             put_memory(&mut payload, target);
             payload[12..16].copy_from_slice(&number.to_ne_bytes());
-            (record(CLEAR_WRITE, send, 0), 16)
+            (Record { short: packed.into(), ..record(CLEAR_WRITE, send, 0) }, 16)
+        }
+        Message::ClearSegment { send, number, target, len_bytes, packed } => {
+            put_memory(&mut payload, target);
+            payload[12..16].copy_from_slice(&number.to_ne_bytes());
+            payload[16..20].copy_from_slice(&len_bytes.to_ne_bytes());
+            (Record { short: packed.into(), ..record(CLEAR_SEGMENT, send, 0) }, 20)
         }
         Message::Finished { send } => (record(FINISHED, send, 0), 0),
         Message::Acknowledge { send } => (record(ACKNOWLEDGE, send, 0), 0),
@@ -319,8 +367,8 @@ pub fn control(message: Message<'_>) -> Control {
         Message::Close => (record(CLOSE, 0, 0), 0),
         Message::Want { geometry, control } => (record(WANT, geometry, 0), put_memory(&mut payload, control)),
         Message::Grant(memory) => (record(GRANT, 0, 0), memory.map_or(0, |memory| put_memory(&mut payload, memory))),
-        Message::Eager { .. } | Message::EagerSync { .. } | Message::Data { .. } => {
-            unreachable!("user data is not a control record")
+        Message::Eager { .. } | Message::EagerSync { .. } | Message::Data { .. } | Message::ClearBlocks { .. } => {
+            unreachable!("user data and lists of blocks are not control records")
         }
     };
     Control { record, payload, len: len as u8 }
@@ -339,7 +387,7 @@ pub fn parse<'a>(record: Record, payload: &'a [u8]) -> Option<Message<'a>> {
             let flags = *payload.get(20)?;
             let layout = match flags >> 1 {
                 0 => SourceLayout::InOnePiece,
-                1 => SourceLayout::Scattered,
+                1 => SourceLayout::Scattered { block_count: memory.address },
                 2 => SourceLayout::Described(scattered(payload)?),
                 _ => return None,
             };
@@ -359,7 +407,16 @@ pub fn parse<'a>(record: Record, payload: &'a [u8]) -> Option<Message<'a>> {
             };
             Message::ClearShared { send: first, receive: second, copy }
         }
-        CLEAR_WRITE => Message::ClearWrite { send: first, number: half(payload, 12)?, target: memory(payload)? },
+        CLEAR_WRITE => {
+            let (number, target) = (half(payload, 12)?, memory(payload)?);
+            Message::ClearWrite { send: first, number, target, packed: record.short & 1 != 0 }
+        }
+        CLEAR_SEGMENT => {
+            let target = memory(payload)?;
+            let (number, len_bytes, packed) = (half(payload, 12)?, half(payload, 16)?, record.short & 1 != 0);
+            Message::ClearSegment { send: first, number, target, len_bytes, packed }
+        }
+        CLEAR_BLOCKS => Message::ClearBlocks { send: first, receive: second, blocks: payload },
         FINISHED => Message::Finished { send: first },
         ACKNOWLEDGE => Message::Acknowledge { send: first },
         WITHDRAW => Message::Withdraw { key: first, send: second },
@@ -379,7 +436,7 @@ const SHORT_BYTES: usize = 24;
 fn kind_of(layout: SourceLayout) -> u8 {
     match layout {
         SourceLayout::InOnePiece => 0,
-        SourceLayout::Scattered => 1,
+        SourceLayout::Scattered { .. } => 1,
         SourceLayout::Described(_) => 2,
     }
 }
@@ -434,7 +491,8 @@ mod tests {
         let copy =
             SharedCopy { target: memory, scattered: None, alone: false, cell: 3, generation: 9, chunk_bytes: 65536 };
         let written = SharedCopy { scattered: Some(scattered), alone: true, ..copy };
-        let layouts = [SourceLayout::InOnePiece, SourceLayout::Scattered, SourceLayout::Described(scattered)];
+        let layouts =
+            [SourceLayout::InOnePiece, SourceLayout::Scattered { block_count: 77 }, SourceLayout::Described(scattered)];
         let offer = |memory, layout| RendezvousOffer { len_bytes: 3, memory, layout };
         let cases = [
             Message::Request { key: 1, send: 2, offer: offer(Some(memory), layouts[0]) },
@@ -444,7 +502,10 @@ mod tests {
             Message::ClearShared { send: 5, receive: 6, copy: written },
             Message::Clear { send: 5, receive: u64::MAX },
             Message::ClearShared { send: 5, receive: 6, copy },
-            Message::ClearWrite { send: 5, number: u32::MAX, target: memory },
+            Message::ClearWrite { send: 5, number: u32::MAX, target: memory, packed: false },
+            Message::ClearWrite { send: 5, number: 1, target: memory, packed: true },
+            Message::ClearSegment { send: 5, number: 1, target: memory, len_bytes: u32::MAX - 2, packed: false },
+            Message::ClearSegment { send: 5, number: 1, target: memory, len_bytes: 7, packed: true },
             Message::Finished { send: 7 },
             Message::Acknowledge { send: 8 },
             Message::Withdraw { key: 9, send: u64::MAX },
@@ -474,7 +535,7 @@ mod tests {
 
     #[test]
     fn unknown_and_short_records_are_refused() {
-        for kind in [0, 12, 200] {
+        for kind in [0, 14, 200] {
             assert_eq!(parse(Record { kind, ..Record::default() }, &[0; 64]), None);
         }
         for len in 0..21 {
@@ -496,6 +557,9 @@ mod tests {
         for len in 1..12 {
             assert_eq!(parse(record(WANT, 1, 2), &vec![0xff; len]), None, "{len} bytes");
             assert_eq!(parse(record(GRANT, 1, 2), &vec![0xff; len]), None, "{len} bytes");
+        }
+        for len in 0..20 {
+            assert_eq!(parse(record(CLEAR_SEGMENT, 1, 2), &vec![0xff; len]), None, "{len} bytes");
         }
     }
 }

@@ -186,11 +186,13 @@ pub struct DatatypeSettings {
     pub segment_unpack: bool,
     /// Many pieces are handed to the device at once.
     pub list_post: bool,
+    /// Packed forms held at once, in bytes.
+    pub pool_max_bytes: usize,
 }
 
 impl Default for DatatypeSettings {
     fn default() -> Self {
-        Self { scheme: DatatypeScheme::Auto, segment_unpack: true, list_post: true }
+        Self { scheme: DatatypeScheme::Auto, segment_unpack: true, list_post: true, pool_max_bytes: 20 << 20 }
     }
 }
 

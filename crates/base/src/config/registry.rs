@@ -313,7 +313,7 @@ pub const VARIABLES: &[Variable] = &[
         datatypes.scheme: DatatypeScheme,
         "auto | generic | bc-spup | rwg-up | p-rrs | multi-w | direct",
         "How long messages whose data does not lie in one piece get across; auto decides for each message. Over \
-         shm-verbs, tcp and verbs only generic and p-rrs differ from bc-spup: the sender packs all of it first."
+         shm-verbs, tcp and verbs, direct is multi-w."
     ),
     switch!(
         "FERROVIA_DATATYPE_SEGMENT_UNPACK",
@@ -330,6 +330,15 @@ pub const VARIABLES: &[Variable] = &[
         "off",
         "on",
         "Whether many pieces (rwg-up, p-rrs, multi-w, direct) are handed to the device at once, or one by one."
+    ),
+    size!(
+        "FERROVIA_DATATYPE_POOL_MAX",
+        datatypes.pool_max_bytes,
+        "bytes",
+        0..,
+        "Most bytes of packed data that a process holds at once for rwg-up and p-rrs, and over shm-verbs, tcp and verbs \
+         for segments it packs and, as much again, for those it unpacks; a message that finds no room goes through the \
+         channel."
     ),
     Variable {
         name: "FERROVIA_VERBS_DEVICE",

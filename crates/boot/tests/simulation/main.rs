@@ -3,6 +3,7 @@
 //!
 //! A failure names its seed; `SIMULATION_SEEDS=FIRST..LAST cargo test -p boot --test simulation` runs those.
 
+mod memory;
 mod oracle;
 mod program;
 mod world;
@@ -10,7 +11,7 @@ mod world;
 use std::ops::Range;
 
 use base::Config;
-use base::config::{FastPath, LargeCopy, RegistrationScheme};
+use base::config::{DatatypeScheme, DatatypeSettings, FastPath, LargeCopy, RegistrationScheme};
 use fabric::Context;
 use fabric_soft::{SimNetwork, SimPlan, SoftContext};
 
@@ -54,6 +55,12 @@ fn config(random: &mut Random) -> Config {
         fastpath: random.one_of(FastPath::ALL).1,
         channels_max: *random.one_of(&[0, 1, 3, 256, 256]),
         channels_polled_min: *random.one_of(&[0, 4]),
+        datatypes: DatatypeSettings {
+            scheme: random.one_of(DatatypeScheme::ALL).1,
+            segment_unpack: !random.chance(4),
+            list_post: !random.chance(4),
+            pool_max_bytes: *random.one_of(&[0, 256 << 10, 20 << 20]),
+        },
         ..Config::default()
     };
     config.bound();

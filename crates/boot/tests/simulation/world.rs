@@ -8,6 +8,7 @@ use engine::{
     Completion, ContextId, Engine, Envelope, Holdings, MessageId, Outcome, RequestId, SendMode, Source, TagPattern,
 };
 
+use crate::memory::Memory;
 use crate::oracle::{self, Fate, Posted};
 use crate::program::{CONTEXTS, Operation, Pattern, Program, Random};
 
@@ -19,8 +20,6 @@ const QUIET_ROUNDS: u32 = 4;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Pauses after which a run counts as one that does not end, though something is repeated now and then.
 const PAUSES_MAX: u32 = 30_000;
-/// Bytes behind every receive's memory that nobody may touch.
-const GUARD: usize = 16;
 
 struct Sending {
     number: usize,
@@ -31,7 +30,7 @@ struct Sending {
 struct Receiving {
     posted: usize,
     request: RequestId,
-    buf: RecvBuf,
+    memory: Memory,
     capacity: u64,
     /// What a probe promised.
     promised: Option<Envelope>,
@@ -78,6 +77,10 @@ pub struct Totals {
     connections: u64,
     credit_stalls: u64,
     written: u64,
+    block_writes: u64,
+    block_reads: u64,
+    segments: u64,
+    packed_refused: u64,
 }
 
 impl Totals {
@@ -96,8 +99,14 @@ impl Totals {
             ("a staged message", self.staged),
         ];
         if self.connections > 0 {
-            rows.push(("a record without a credit", self.credit_stalls));
-            rows.push(("a record by RDMA write", self.written));
+            rows.extend([
+                ("a record without a credit", self.credit_stalls),
+                ("a write of blocks", self.block_writes),
+                ("a read into blocks", self.block_reads),
+                ("a packed segment", self.segments),
+                ("a message without room for its packed form", self.packed_refused),
+                ("a record by RDMA write", self.written),
+            ]);
         }
         if self.read + self.shared > 0 {
             rows.extend([
@@ -130,6 +139,10 @@ impl Totals {
         self.connections += other.connections;
         self.credit_stalls += other.credit_stalls;
         self.written += other.written;
+        self.block_writes += other.block_writes;
+        self.block_reads += other.block_reads;
+        self.segments += other.segments;
+        self.packed_refused += other.packed_refused;
     }
 }
 
@@ -267,6 +280,10 @@ impl Simulation {
             self.totals.connections += stats.connections;
             self.totals.credit_stalls += stats.credit_stalls;
             self.totals.written += stats.written_sent;
+            self.totals.block_writes += stats.block_writes;
+            self.totals.block_reads += stats.block_reads;
+            self.totals.segments += stats.segments_packed;
+            self.totals.packed_refused += stats.packed_refused;
         }
         self.totals
     }
@@ -317,7 +334,12 @@ impl Simulation {
 
     fn send(&mut self, rank: usize, number: usize) {
         let message = self.program.messages[number];
-        let buf = SendBuf::from_owned(payload(number, message.len));
+        let payload = payload(number, message.len);
+        let buf = if self.random.chance(4) {
+            Memory::scattered(&mut self.random, message.len).holding(&payload)
+        } else {
+            SendBuf::from_owned(payload)
+        };
         let context = ContextId(message.context);
         if !message.synchronous
             && self.random.chance(2)
@@ -331,18 +353,29 @@ impl Simulation {
     }
 
     fn post(&mut self, rank: usize, pattern: Pattern, capacity: u64, promised: Option<Envelope>) {
-        let (buf, window) = memory(capacity);
+        let (memory, window) = self.memory(capacity);
         let request =
             self.engines[rank].recv(pattern.source, ContextId(pattern.context), pattern.tag, window).expect("a peer");
         let posted = self.note_posted(rank, pattern);
-        self.ranks[rank].receives.push(Receiving { posted, request, buf, capacity, promised });
+        self.ranks[rank].receives.push(Receiving { posted, request, memory, capacity, promised });
     }
 
     fn receive_taken(&mut self, rank: usize, taken: Taken) {
         let Taken { posted, message, envelope, capacity } = taken;
-        let (buf, window) = memory(capacity);
+        let (memory, window) = self.memory(capacity);
         let request = self.engines[rank].matched_recv(message, window).expect("taken once");
-        self.ranks[rank].receives.push(Receiving { posted, request, buf, capacity, promised: Some(envelope) });
+        self.ranks[rank].receives.push(Receiving { posted, request, memory, capacity, promised: Some(envelope) });
+    }
+
+    /// Memory for a receive, in one piece or in blocks, and what is received into.
+    fn memory(&mut self, capacity: u64) -> (Memory, RecvBuf) {
+        let mut memory = if self.random.chance(4) {
+            Memory::scattered(&mut self.random, capacity)
+        } else {
+            Memory::in_one_piece(capacity)
+        };
+        let window = memory.window();
+        (memory, window)
     }
 
     fn note_posted(&mut self, rank: usize, pattern: Pattern) -> usize {
@@ -409,9 +442,7 @@ impl Simulation {
     }
 
     fn ended_receive(&mut self, rank: usize, receive: &Receiving, completion: &Completion) {
-        let bytes = receive.buf.as_contiguous().expect("in one piece");
-        let capacity = receive.capacity as usize;
-        assert_eq!(bytes[capacity..], [0xee; GUARD], "nothing is written past a receive");
+        let bytes = receive.memory.received();
         let envelope = completion.envelope;
         if completion.outcome == Outcome::Cancelled {
             assert!(receive.promised.is_none(), "a probe had promised {:?}", receive.promised);
@@ -441,11 +472,4 @@ impl Simulation {
 
 fn payload(number: usize, len: u64) -> Box<[u8]> {
     (0..len).map(|at| (at.wrapping_mul(31) ^ (at >> 8) ^ (number as u64 * 7)) as u8).collect()
-}
-
-/// Memory for a receive, with a guard behind it, and the part that is received into.
-fn memory(capacity: u64) -> (RecvBuf, RecvBuf) {
-    let mut buf = RecvBuf::from_owned(vec![0xee; capacity as usize + GUARD].into());
-    let window = buf.slice(0, capacity);
-    (buf, window)
 }

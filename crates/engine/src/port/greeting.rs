@@ -252,7 +252,7 @@ impl Port {
             shared_receives: Some(self.queue),
             send_depth: SEND_DEPTH + RESERVED,
             receive_depth: 0,
-            send_entries_max: 1,
+            send_entries_max: self.entries_max,
             receive_entries_max: 1,
             inline_max_bytes: 0,
             ..QueuePairAttributes::new(self.domain, self.completions)

@@ -16,6 +16,8 @@
 mod channels;
 mod greeting;
 mod pool;
+mod posting;
+mod segments;
 mod work;
 
 use std::sync::Arc;
@@ -24,8 +26,8 @@ use std::time::Duration;
 use base::Config;
 use fabric::{
     Access, AsynchronousEvent, CompletionQueue, Context, Endpoint, FabricError, LocalMemory, NotifyOn, Operation,
-    Payload, ProtectionDomain, QueuePair, ScatterGather, SendRequest, SharedReceiveQueue, SharedReceiveQueueAttributes,
-    WcStatus, WorkCompletion,
+    Payload, ProtectionDomain, QueuePair, SendRequest, SharedReceiveQueue, SharedReceiveQueueAttributes, WcStatus,
+    WorkCompletion,
 };
 use lockfree::fastpath::carried;
 use lockfree::{Record, Slot, SlotMemory};
@@ -38,6 +40,8 @@ use rustc_hash::FxHashMap;
 use self::channels::{Channels, Pair};
 use self::greeting::Greeter;
 use self::pool::Pool;
+pub(crate) use self::posting::Posted;
+pub(crate) use self::segments::{SEGMENT_MAX_BYTES, SegmentPool, SegmentUse};
 pub(crate) use self::work::Work;
 use crate::descriptor::DescriptorWakeup;
 use crate::request::PeerId;
@@ -50,8 +54,10 @@ const PAYLOAD_MIN_BYTES: usize = 4 << 10;
 /// How long the engine does not hear that a peer is lost: a process that has ended is noticed sooner by whoever started
 /// the job, who knows why and ends the others.
 const LOSS_PAUSE: Duration = Duration::from_secs(2);
-/// Records of one connection posted and not complete, at most.
+/// Requests of one connection posted and not complete, at most.
 const SEND_DEPTH: u32 = 128;
+/// Pieces of memory that one request gathers or scatters, at most.
+const ENTRIES_MAX: u32 = 32;
 
 /// How far a connection is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -120,6 +126,10 @@ pub struct Port {
     payload_max_bytes: usize,
     credits_initial: u32,
     registrations: RegistrationCache,
+    /// Segments for data that does not lie in one piece.
+    pub(crate) packing: SegmentPool,
+    pub(crate) unpacking: SegmentPool,
+    entries_max: u32,
     prefers_reads: bool,
     clock: fn() -> Duration,
     wakeup: Arc<DescriptorWakeup>,
@@ -135,17 +145,6 @@ pub(crate) struct Loss {
     pub(crate) why: String,
     /// It had said that it would end.
     pub(crate) left: bool,
-}
-
-/// What became of a request.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Posted {
-    /// It is posted.
-    Gone,
-    /// There is no room now.
-    Later,
-    /// The connection is lost.
-    Never,
 }
 
 /// A message that arrived.
@@ -211,6 +210,9 @@ impl Port {
             payload_max_bytes,
             credits_initial: config.credits_initial,
             registrations: RegistrationCache::configured(config, context.capabilities().translation),
+            packing: SegmentPool::new(domain, Access::LOCAL, config.datatypes.pool_max_bytes),
+            unpacking: SegmentPool::new(domain, Access::REMOTE_WRITE, config.datatypes.pool_max_bytes),
+            entries_max: limits.scatter_gather_max.clamp(1, ENTRIES_MAX),
             prefers_reads: context.capabilities().single_copy.is_ok(),
             clock,
             wakeup: Arc::new(DescriptorWakeup::new(descriptor)?),
@@ -282,6 +284,7 @@ impl Port {
         let Stats { connections, credit_stalls, credits_alone, credits_granted, written_sent, .. } = self.counters;
         let registrations = self.registrations.stats();
         let pool_bytes = self.pool.held_bytes();
+        let packed_peak_bytes = stats.packed_peak_bytes + self.packing.peak_bytes() + self.unpacking.peak_bytes();
         Stats {
             connections,
             credit_stalls,
@@ -289,6 +292,7 @@ impl Port {
             credits_granted,
             written_sent,
             pool_bytes,
+            packed_peak_bytes,
             registrations,
             channels_opened: stats.channels_opened + self.counters.channels_opened,
             channel_bytes: stats.channel_bytes + self.counters.channel_bytes,
@@ -542,54 +546,6 @@ impl Port {
     /// True if the receiver reads long messages, unless asked otherwise: where it reaches them in one copy.
     pub(crate) fn prefers_reads(&self) -> bool {
         self.prefers_reads
-    }
-
-    /// Posts a piece of a long message.
-    pub(crate) fn post_transfer(
-        &mut self,
-        to: PeerId,
-        work: Work,
-        operation: Operation,
-        local: ScatterGather,
-    ) -> Posted {
-        let Some(Some(connection)) = self.connections.get_mut(to as usize) else { return Posted::Never };
-        let Some(qp) = connection.qp.filter(|_| connection.stage == Stage::Open) else { return Posted::Never };
-        if connection.in_flight >= SEND_DEPTH {
-            return Posted::Later;
-        }
-        let costs = operation.takes_receive();
-        if costs && !connection.credits.spend() {
-            self.counters.credit_stalls += 1;
-            return Posted::Later;
-        }
-        let list = [local];
-        let request = SendRequest::new(work.id(), operation, Payload::Memory(&list));
-        match self.context.post_send(qp, &[request]) {
-            Ok(1) => {
-                connection.in_flight += 1;
-                Posted::Gone
-            }
-            Ok(_) => {
-                if costs {
-                    connection.credits.unspend();
-                }
-                Posted::Later
-            }
-            Err(error) => {
-                self.lose(to, error.to_string());
-                Posted::Never
-            }
-        }
-    }
-
-    /// A piece has ended.
-    pub(crate) fn transfer_ended(&mut self, peer: PeerId, completion: &WorkCompletion) {
-        if let Some(Some(connection)) = self.connections.get_mut(peer as usize) {
-            connection.in_flight -= 1;
-        }
-        if completion.status != WcStatus::Success {
-            self.lose(peer, status_text(completion.status).to_owned());
-        }
     }
 
     /// Who has written the last piece of a message, and the number that came with it.

@@ -139,7 +139,7 @@ impl Core {
             }
             return Ok(id);
         }
-        let id = self.insert_send(OutgoingSend { buf, envelope, key, region: None, synchronous });
+        let id = self.insert_send(OutgoingSend::new(buf, envelope, key, synchronous));
         match route {
             Some(Route::Queue(queue)) => self.send_to_queue(id, queue),
             _ => self.hold(to, id),

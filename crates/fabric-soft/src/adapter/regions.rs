@@ -53,6 +53,10 @@ impl Regions {
             let reason = "peers cannot be allowed to change memory that is only read";
             return Err(FabricError::InvalidRequest { operation: "register", reason });
         }
+        if matches!(memory, LocalMemory::Span { .. }) {
+            let reason = "this processor copies unchecked, and the memory between blocks was not promised";
+            return Err(FabricError::Unsupported { operation: "register", reason });
+        }
         let key = self.table.insert(Region { memory, access, domain, _keep: keep })?;
         Ok(MemoryRegion {
             address: memory.address() as u64,
@@ -120,6 +124,7 @@ impl Regions {
         let (offset, len) = inside(region, address, len)?;
         match region.memory {
             LocalMemory::Source(range) => range.part(offset, len),
+            LocalMemory::Span { .. } => None,
             LocalMemory::Target(range) => {
                 let part = range.part(offset, len)?;
                 // SAFETY: registered memory is valid until it is deregistered, and writable memory is readable.
@@ -132,7 +137,7 @@ impl Regions {
 fn target(region: &Region, address: u64, len: u64) -> Option<WriteRange> {
     let (offset, len) = inside(region, address, len)?;
     match region.memory {
-        LocalMemory::Source(_) => None,
+        LocalMemory::Source(_) | LocalMemory::Span { .. } => None,
         LocalMemory::Target(range) => range.part(offset, len),
     }
 }

@@ -91,10 +91,6 @@ impl MappedPeers for ShmPeers {
         self.table.register(memory.address(), memory.len_bytes(), access)
     }
 
-    fn register_span(&mut self, address: usize, len_bytes: usize, access: Access) -> Result<MemoryRegion, FabricError> {
-        self.table.register(address, len_bytes, access)
-    }
-
     fn copy_pieces(&mut self, peer: PeerIndex, copy: &PieceCopy<'_>) -> Result<(), DirectCopyError> {
         if self.cross_memory.is_err() {
             return Err(DirectCopyError::Refused);

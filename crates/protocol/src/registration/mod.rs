@@ -32,6 +32,7 @@
 //!
 //! An entry in use that changes, or that a longer one replaces, leaves the index at once and goes with its last use.
 
+mod groups;
 mod index;
 
 use base::{Config, Slab, SlabKey};
@@ -39,6 +40,7 @@ use fabric::{Access, Context, FabricError, LocalMemory, MappedPeers, MemoryRegio
 
 pub use base::config::RegistrationScheme as Scheme;
 
+pub use groups::group_gaps;
 use index::Index;
 
 /// Where memory is registered.
@@ -172,7 +174,7 @@ impl Kind {
     fn of(memory: LocalMemory, access: Access) -> Self {
         let bit = |is_set, bit| if is_set { bit } else { 0 };
         Self(
-            bit(matches!(memory, LocalMemory::Target(_)), 1)
+            bit(memory.is_target(), 1)
                 | bit(access.remote_read, 2)
                 | bit(access.remote_write, 4)
                 | bit(access.remote_atomic, 8),
@@ -272,6 +274,34 @@ impl RegistrationCache {
         let region = self.entries.get(key).expect("found or entered above").region;
         let region = MemoryRegion { address, len_bytes, ..region };
         Ok(Registration { region, entry: Some(key) })
+    }
+
+    /// Registers several buffers, or none of them.
+    ///
+    /// # Errors
+    /// What the device says of the first that it refuses.
+    pub fn acquire_all<R: Registrar + ?Sized>(
+        &mut self,
+        registrar: &mut R,
+        memories: impl IntoIterator<Item = LocalMemory>,
+        access: Access,
+    ) -> Result<Vec<Registration>, FabricError> {
+        let mut acquired = Vec::new();
+        for memory in memories {
+            match self.acquire(registrar, memory, access) {
+                Ok(registration) => acquired.push(registration),
+                Err(error) => {
+                    acquired.into_iter().for_each(|registration| self.release(registrar, registration));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(acquired)
+    }
+
+    /// What the device makes of keys whose memory has been unmapped.
+    pub fn translation(&self) -> Translation {
+        self.translation
     }
 
     /// Ends one use of a registration.

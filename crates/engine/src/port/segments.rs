@@ -1,0 +1,138 @@
+//! Segments: registered buffers in which packed data waits to be sent, or arrives to be unpacked.
+//! Paper: datatypes §4.3.3, §7.2
+//!
+//! A pool of them serves all peers. It grows by chunks up to a limit and keeps what it has; what happens when all are taken
+//! is for whoever asks to decide. One pool is for packing and another for unpacking: segments to be unpacked wait for what
+//! peers write, and if what those peers write waited for segments of the same pool, nobody could go on.
+
+use base::SlabKey;
+use fabric::{Access, Context, MemoryRegion, ProtectionDomain, RemoteMemory, ScatterGather};
+use lockfree::{Slot, SlotStore};
+
+/// Bytes of a segment.
+pub(crate) const SEGMENT_MAX_BYTES: usize = 128 << 10;
+/// Segments of a chunk, at most.
+const CHUNK_SEGMENTS: u32 = 8;
+
+/// What a segment that peers write is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SegmentUse {
+    /// The receive whose data it gets.
+    pub(crate) receive: SlabKey,
+    /// Where in the message that begins, in bytes.
+    pub(crate) offset: u64,
+    /// How many bytes.
+    pub(crate) len_bytes: u32,
+}
+
+/// Segments for one purpose.
+pub(crate) struct SegmentPool {
+    slots: SlotStore,
+    regions: Vec<MemoryRegion>,
+    domain: ProtectionDomain,
+    access: Access,
+    segments_max: u32,
+    /// By number: what peers write there.
+    uses: Vec<Option<SegmentUse>>,
+    taken: u32,
+    peak: u32,
+}
+
+impl SegmentPool {
+    /// A pool of at most `bytes_max` bytes; it holds none yet.
+    pub(super) fn new(domain: ProtectionDomain, access: Access, bytes_max: usize) -> Self {
+        let segments_max = u32::try_from(bytes_max / SEGMENT_MAX_BYTES).unwrap_or(u32::MAX);
+        let per_chunk = segments_max.clamp(1, CHUNK_SEGMENTS);
+        let slots = SlotStore::new(SEGMENT_MAX_BYTES, per_chunk);
+        Self { slots, regions: Vec::new(), domain, access, segments_max, uses: Vec::new(), taken: 0, peak: 0 }
+    }
+
+    /// Most bytes of segments in use at once.
+    pub(crate) fn peak_bytes(&self) -> u64 {
+        u64::from(self.peak) * SEGMENT_MAX_BYTES as u64
+    }
+
+    /// Bytes of segments in use; while there are any, one will come back.
+    pub(crate) fn bytes_in_use(&self) -> u64 {
+        u64::from(self.taken) * SEGMENT_MAX_BYTES as u64
+    }
+
+    /// A segment, if one is free or there may be more.
+    pub(super) fn take(&mut self, context: &mut dyn Context) -> Option<Slot> {
+        if self.slots.free_count() == 0 {
+            self.grow(context)?;
+        }
+        let slot = self.slots.take()?;
+        self.taken += 1;
+        self.peak = self.peak.max(self.taken);
+        Some(slot)
+    }
+
+    fn grow(&mut self, context: &mut dyn Context) -> Option<()> {
+        if self.slots.count() + self.slots.slots_per_chunk() > self.segments_max {
+            return None;
+        }
+        let (region, memory) = context.allocate(self.domain, self.slots.chunk_bytes(), self.access).ok()?;
+        self.regions.push(region);
+        self.slots.add(memory);
+        Some(())
+    }
+
+    /// Lets a peer write a segment; where that is, and its number.
+    pub(super) fn open(&mut self, slot: Slot, used: SegmentUse) -> (RemoteMemory, u32) {
+        let (chunk, offset) = self.slots.place(&slot);
+        let number = self.slots.lend(slot);
+        if number as usize >= self.uses.len() {
+            self.uses.resize(number as usize + 1, None);
+        }
+        self.uses[number as usize] = Some(used);
+        (self.regions[chunk].remote(offset as u64), number)
+    }
+
+    /// What a peer writes into a segment.
+    pub(crate) fn use_of(&self, number: u32) -> Option<SegmentUse> {
+        *self.uses.get(number as usize)?
+    }
+
+    /// A peer has written a segment: its bytes are shown, and it is free again.
+    pub(crate) fn close(&mut self, number: u32, look: impl FnOnce(&[u8])) {
+        let used = self.uses.get_mut(number as usize).and_then(Option::take);
+        if let (Some(used), Some(slot)) = (used, self.slots.reclaim(number)) {
+            self.slots.read(&slot, used.len_bytes as usize, look);
+            self.give_back(slot);
+        }
+    }
+
+    /// Gives up the segments of a receive that is over.
+    pub(crate) fn close_all_of(&mut self, receive: SlabKey) {
+        for number in 0..self.uses.len() as u32 {
+            if self.use_of(number).is_some_and(|used| used.receive == receive) {
+                self.close(number, |_| {});
+            }
+        }
+    }
+
+    /// Fills a segment that is sent next and leaves it to the device; what is sent, and its number.
+    pub(super) fn fill(
+        &mut self,
+        mut slot: Slot,
+        len_bytes: u32,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> (ScatterGather, u32) {
+        self.slots.fill(&mut slot, len_bytes as usize, fill);
+        let (chunk, offset) = self.slots.place(&slot);
+        (self.regions[chunk].part(offset as u64, len_bytes), self.slots.lend(slot))
+    }
+
+    /// A segment was sent.
+    pub(crate) fn sent(&mut self, number: u32) {
+        if let Some(slot) = self.slots.reclaim(number) {
+            self.give_back(slot);
+        }
+    }
+
+    fn give_back(&mut self, slot: Slot) {
+        self.slots.give_back(slot);
+        self.taken -= 1;
+    }
+}
