@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use base::config::{DatatypeSettings, FastPath};
 use base::{Config, Slab, SlabKey};
 use datatype::{RecvBuf, SendBuf};
-use fabric::{Access, FabricError, LocalMemory, MappedArea, MappedPeers, Wakeup};
+use fabric::{FabricError, MappedArea, MappedPeers, Wakeup};
 use lockfree::{Announcements, Stores};
 use protocol::fastpath::Geometry;
 use protocol::registration::RegistrationCache;
@@ -28,7 +28,6 @@ use crate::request::{
     Completion, ContextId, Envelope, MessageId, Outcome, OutgoingSend, PeerId, Request, RequestId, SendMode, Source,
     State, Tag, TagPattern,
 };
-use crate::scattered::Held;
 use crate::stats::{Holdings, PeerStats, Stats};
 use crate::transfer::Transfer;
 use crate::tuples::{TupleSetup, Tuples, device_of};
@@ -119,9 +118,6 @@ fn thresholds(config: &Config, geometry: &Geometry, port: Option<&Port>) -> Thre
 pub const CHANNEL_MEMORY_MAX_BYTES: usize = 16 << 20;
 /// Bytes packed at a time on their way into shared memory.
 const PACK_BYTES: usize = 4096;
-/// Of so many long messages, one tries whether the channel is the faster way.
-const NEAR_TRIAL: u8 = 32;
-
 /// The match key on the wire: context and tag. The source is whose channel it came through.
 #[inline]
 pub(crate) fn match_key(context: ContextId, tag: Tag) -> u64 {
@@ -645,34 +641,6 @@ impl Core {
         let memory = region.map(|held| held.remote());
         let offer = RendezvousOffer { len_bytes: envelope.len_bytes, memory, layout };
         self.send_control(to, Message::Request { key, send: id.to_bits(), offer });
-    }
-
-    /// Registers the memory of a long send, if the device can reach it, and says how the data lies there.
-    fn register_source(&mut self, to: PeerId, buf: &SendBuf) -> (Option<Held>, SourceLayout) {
-        let Some(range) = buf.range() else { return self.offer(to, buf) };
-        let len_bytes = range.len_bytes() as u64;
-        if len_bytes < self.thresholds.cross_memory_min_bytes || self.goes_through_channel(to, len_bytes) {
-            return (None, SourceLayout::InOnePiece);
-        }
-        // Out of regions: the message goes through the channel.
-        let wanted = LocalMemory::Source(range);
-        let found = self.registrations.stats().hits;
-        let registration = self.registrations.acquire(&mut *self.context, wanted, Access::REMOTE_READ).ok();
-        let found = self.registrations.stats().hits - found;
-        self.count_for(to, |traffic| traffic.registrations_found += found);
-        (registration.map(Held::Whole), SourceLayout::InOnePiece)
-    }
-
-    /// True if a long message goes through the channel although it could be copied straight: while the processes share a
-    /// cache, two copies within it are faster than what the system takes to find the pages. Whether they do the channel
-    /// finds out from what is written to it, so now and then a message goes there for that.
-    fn goes_through_channel(&mut self, to: PeerId, len_bytes: u64) -> bool {
-        if len_bytes > self.thresholds.staged_near_max_bytes {
-            return false;
-        }
-        let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
-        peer.long_sends = peer.long_sends.wrapping_add(1);
-        peer.link.is_near() || peer.long_sends.is_multiple_of(NEAR_TRIAL)
     }
 
     fn push_or_queue_eager(&mut self, to: PeerId, id: SlabKey) {

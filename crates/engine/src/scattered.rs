@@ -24,6 +24,8 @@ use crate::request::{Envelope, Incoming, IncomingWay, PeerId, State, Unpacking};
 
 /// Segments of a peer's layout looked up at a time.
 const SEGMENTS: usize = 128;
+/// Of so many long messages, one tries whether the channel is the faster way.
+const NEAR_TRIAL: u8 = 32;
 
 /// Where a peer's side of a message lies.
 #[derive(Clone)]
@@ -145,8 +147,36 @@ impl Core {
         Some(PackedRoom { held: Arc::clone(&self.packed_held), len_bytes })
     }
 
+    /// Registers the memory of a long send, if the device can reach it, and says how the data lies there.
+    pub(crate) fn register_source(&mut self, to: PeerId, buf: &SendBuf) -> (Option<Held>, SourceLayout) {
+        let Some(range) = buf.range() else { return self.offer(to, buf) };
+        let len_bytes = range.len_bytes() as u64;
+        if len_bytes < self.thresholds.cross_memory_min_bytes || self.goes_through_channel(to, len_bytes) {
+            return (None, SourceLayout::InOnePiece);
+        }
+        // Out of regions: the message goes through the channel.
+        let wanted = LocalMemory::Source(range);
+        let found = self.registrations.stats().hits;
+        let registration = self.registrations.acquire(&mut *self.context, wanted, Access::REMOTE_READ).ok();
+        let found = self.registrations.stats().hits - found;
+        self.count_for(to, |traffic| traffic.registrations_found += found);
+        (registration.map(Held::Whole), SourceLayout::InOnePiece)
+    }
+
+    /// True if a long message goes through the channel although it could be copied straight: while the processes share a
+    /// cache, two copies within it are faster than what the system takes to find the pages. Whether they do the channel
+    /// finds out from what is written to it, so now and then a message goes there for that.
+    fn goes_through_channel(&mut self, to: PeerId, len_bytes: u64) -> bool {
+        if len_bytes > self.thresholds.staged_near_max_bytes {
+            return false;
+        }
+        let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
+        peer.long_sends = peer.long_sends.wrapping_add(1);
+        peer.link.is_near() || peer.long_sends.is_multiple_of(NEAR_TRIAL)
+    }
+
     /// What is offered of a buffer that does not lie in one piece: where its pieces are, if it pays to copy them so.
-    pub(crate) fn offer(&mut self, to: PeerId, buf: &SendBuf) -> (Option<Held>, SourceLayout) {
+    fn offer(&mut self, to: PeerId, buf: &SendBuf) -> (Option<Held>, SourceLayout) {
         let scattered = Self::offer_blocks(buf);
         let Some(data) = buf.scattered() else { return (None, scattered) };
         let len_bytes = buf.len_bytes();
