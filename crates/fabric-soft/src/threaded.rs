@@ -2,7 +2,9 @@
 //!
 //! One lock is round the adapter; the owner's calls take it, and so does the thread when the link wakes it. While the
 //! owner polls, the thread leaves the work to it and looks in again a moment later, so the two are seldom in each
-//! other's way. The thread sleeps on the link's descriptor and until the adapter's next deadline; it never spins.
+//! other's way. Whoever posts what takes a while, a long message or anything about a queue that others wait for, may turn
+//! to something else at once: the thread is called back. It sleeps on the link's descriptor and until the adapter's next
+//! deadline; it never spins.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,9 +14,9 @@ use std::time::Duration;
 
 use base::signals::without_signals;
 use fabric::{
-    Access, AddressHandle, AsynchronousEvent, Capabilities, CompletionQueue, Context, DatagramAddress, Endpoint,
-    FabricError, LocalMemory, MemoryRegion, MultiQueueReceive, MulticastGroup, NotifyOn, ProtectionDomain, QueuePair,
-    QueuePairAttributes, QueuePairState, ReceiveRequest, SendRequest, SharedMemory, SharedReceiveQueue,
+    Access, AddressHandle, AsynchronousEvent, Capabilities, CompletionQueue, Context, DatagramAddress, Destination,
+    Endpoint, FabricError, LocalMemory, MemoryRegion, MultiQueueReceive, MulticastGroup, NotifyOn, ProtectionDomain,
+    QueuePair, QueuePairAttributes, QueuePairState, ReceiveRequest, SendRequest, SharedMemory, SharedReceiveQueue,
     SharedReceiveQueueAttributes, SrqNumber, Transition, WorkCompletion, XrcDomain,
 };
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -24,6 +26,9 @@ use crate::link::Link;
 
 /// How long the thread leaves the work to an owner who polled lately.
 const LEFT_TO_OWNER: Duration = Duration::from_millis(1);
+
+/// From so many bytes on a request takes more than the packet that is sent while it is posted.
+const LONG_BYTES: u64 = 16 << 10;
 
 /// An adapter with a thread of its own.
 pub struct ThreadedContext<L: Link + 'static> {
@@ -40,6 +45,12 @@ struct Shared<L: Link> {
     polls: AtomicU64,
     /// Until when the thread sleeps, in nanoseconds of the link's time; 0 while it is up, or will be in a moment.
     asleep_until_ns: AtomicU64,
+    /// How long the thread leaves the work to an owner who polled lately.
+    left_to_owner: Duration,
+    /// It has.
+    has_left: AtomicBool,
+    /// It is called back.
+    is_called: AtomicBool,
     is_over: AtomicBool,
 }
 
@@ -49,7 +60,11 @@ impl<L: Link + 'static> ThreadedContext<L> {
     /// # Errors
     /// [`FabricError::Unsupported`] if its link has no descriptor to sleep on; [`FabricError::System`] if the system
     /// has no thread or descriptor for it.
-    pub fn new(mut adapter: SoftContext<L>) -> Result<Self, FabricError> {
+    pub fn new(adapter: SoftContext<L>) -> Result<Self, FabricError> {
+        Self::leaving_for(adapter, LEFT_TO_OWNER)
+    }
+
+    fn leaving_for(mut adapter: SoftContext<L>, left_to_owner: Duration) -> Result<Self, FabricError> {
         let refused = |why: std::io::Error| FabricError::System {
             operation: "making an adapter thread",
             reason: why.to_string(),
@@ -66,6 +81,9 @@ impl<L: Link + 'static> ThreadedContext<L> {
             bell,
             polls: AtomicU64::new(0),
             asleep_until_ns: AtomicU64::new(0),
+            left_to_owner,
+            has_left: AtomicBool::new(false),
+            is_called: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         });
         let its = Arc::clone(&shared);
@@ -87,6 +105,17 @@ impl<L: Link + 'static> ThreadedContext<L> {
         }
         done
     }
+
+    /// The same, and the thread goes on with it if the owner does not.
+    fn with_thread<T>(&mut self, work: impl FnOnce(&mut SoftContext<L>) -> T) -> T {
+        let done = self.with(work);
+        // A thread that leaves just now is called back by what is posted next, or comes by itself a little later.
+        if self.shared.has_left.swap(false, Ordering::Relaxed) {
+            self.shared.is_called.store(true, Ordering::Relaxed);
+            self.shared.ring();
+        }
+        done
+    }
 }
 
 impl<L: Link> Shared<L> {
@@ -104,8 +133,10 @@ impl<L: Link> Shared<L> {
         let mut polls = self.polls.load(Ordering::Relaxed);
         while !self.is_over.load(Ordering::Acquire) {
             let before = std::mem::replace(&mut polls, self.polls.load(Ordering::Relaxed));
-            if polls != before {
-                self.sleep(None, Some(LEFT_TO_OWNER));
+            if polls != before && !self.is_called.swap(false, Ordering::Relaxed) {
+                self.has_left.store(true, Ordering::Relaxed);
+                self.sleep(None, Some(self.left_to_owner));
+                self.has_left.store(false, Ordering::Relaxed);
                 continue;
             }
             let wait = {
@@ -257,7 +288,7 @@ impl<L: Link + 'static> Context for ThreadedContext<L> {
         queue: SharedReceiveQueue,
         requests: &[ReceiveRequest<'_>],
     ) -> Result<usize, FabricError> {
-        self.with(|adapter| adapter.post_shared_receive(queue, requests))
+        self.with_thread(|adapter| adapter.post_shared_receive(queue, requests))
     }
 
     fn post_multi_queue_receive(
@@ -265,7 +296,7 @@ impl<L: Link + 'static> Context for ThreadedContext<L> {
         queues: &[SharedReceiveQueue],
         request: &ReceiveRequest<'_>,
     ) -> Result<MultiQueueReceive, FabricError> {
-        self.with(|adapter| adapter.post_multi_queue_receive(queues, request))
+        self.with_thread(|adapter| adapter.post_multi_queue_receive(queues, request))
     }
 
     fn withdraw_receive(&mut self, receive: MultiQueueReceive) -> Result<bool, FabricError> {
@@ -285,6 +316,13 @@ impl<L: Link + 'static> Context for ThreadedContext<L> {
     }
 
     fn post_send(&mut self, qp: QueuePair, requests: &[SendRequest<'_>]) -> Result<usize, FabricError> {
+        let takes_long = |request: &SendRequest<'_>| {
+            let is_to_queue = matches!(request.destination, Destination::SharedReceiveQueue(_));
+            is_to_queue || request.payload.len_bytes() > LONG_BYTES
+        };
+        if requests.iter().any(takes_long) {
+            return self.with_thread(|adapter| adapter.post_send(qp, requests));
+        }
         self.with(|adapter| adapter.post_send(qp, requests))
     }
 
@@ -350,6 +388,29 @@ mod tests {
         // The acknowledgement waits for a message to ride with, and none follows.
         assert!(here.poll().contains(&2));
         acknowledged(&mut there);
+    }
+
+    #[test]
+    fn a_thread_that_left_the_work_to_its_owner_is_called_back_for_what_takes_long() {
+        let [here, there] = adapters();
+        // By itself it would come too late.
+        let here = ThreadedContext::leaving_for(here, 2 * PATIENCE).expect("a thread");
+        let (mut here, _there) = connect(here, there);
+        let start = Instant::now();
+        for _ in 0..5 {
+            while !here.context.shared.has_left.load(Ordering::Relaxed) {
+                // Whoever comes finds that the owner polls.
+                here.poll();
+                here.context.shared.ring();
+                std::thread::sleep(Duration::from_millis(2));
+                assert!(start.elapsed() < PATIENCE, "the thread does not leave");
+            }
+            here.context.with_thread(|_| ());
+            while here.context.shared.asleep_until_ns.load(Ordering::Acquire) == 0 {
+                std::thread::sleep(Duration::from_micros(20));
+                assert!(start.elapsed() < PATIENCE, "the thread does not come back");
+            }
+        }
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl Core {
     /// when that is over.
     pub(crate) fn ends_now(&mut self, id: SlabKey, outcome: &Outcome) -> bool {
         let Some(tuples) = &mut self.tuples else { return true };
-        if !tuples.is_in_flight(id) {
+        if !tuples.cancelling.contains_key(&id) || !tuples.is_in_flight(id) {
             return true;
         }
         tuples.cancelling.insert(id, Some(outcome.clone()));

@@ -1,13 +1,16 @@
 //! Sends to shared queues that do not wait for each other: over broken connections, and in silence.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use base::log::{Level, Log};
+use base::memory::WriteRange;
 use fabric::{
-    ConnectOptions, Context, Destination, Operation, Payload, QueuePair, QueuePairAttributes, ReceiveRequest,
-    SendRequest, SharedReceiveQueue, SharedReceiveQueueAttributes, SrqNumber, Transport, WcStatus,
+    Access, ConnectOptions, Context, Destination, LocalMemory, MemoryRegion, Operation, Payload, ProtectionDomain,
+    QueuePair, QueuePairAttributes, ReceiveRequest, SendRequest, SharedReceiveQueue, SharedReceiveQueueAttributes,
+    SrqNumber, Transport, WcStatus,
 };
-use fabric_soft::tcp::{JobSecret, TcpOptions};
+use fabric_soft::tcp::{self, JobSecret, Progress, TcpOptions};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -133,6 +136,79 @@ fn each_queue_gets_its_messages_once_and_in_order_when_connections_are_cut() {
 #[test]
 fn each_queue_gets_its_messages_once_and_in_order_when_parts_are_cut() {
     (31..33).for_each(|seed| under_cuts(seed, 3));
+}
+
+/// A long message, for which receive and send are posted in either order, is where it belongs before anybody has polled.
+#[test]
+fn with_adapter_threads_nobody_polls_for_what_comes_second() {
+    const BYTES: usize = 3 << 20;
+    for is_receive_first in [true, false] {
+        let [mut here, mut there] = [(); 2].map(|()| {
+            let listen = vec!["127.0.0.1:0".parse().expect("an address")];
+            let options = TcpOptions::new(JobSecret::new([4; 32]), listen, Log::new(Level::Warn, None));
+            tcp::open(TcpOptions { progress: Progress::Thread, patience: PATIENCE, ..options }).expect("a device")
+        });
+        let [(ours, here_done), (theirs, there_done)] = [&mut here, &mut there].map(|side| {
+            let domain = side.allocate_protection_domain().expect("a domain");
+            (domain, side.create_completion_queue(16).expect("a queue"))
+        });
+        let xrc = there.open_xrc_domain().expect("an XRC domain");
+        let attributes = SharedReceiveQueueAttributes {
+            protection_domain: theirs,
+            depth: 4,
+            entries_max: 1,
+            xrc: Some((xrc, there_done)),
+        };
+        let queue = there.create_shared_receive_queue(&attributes).expect("a queue");
+        let number = there.shared_receive_queue_number(queue).expect("a number");
+        let initiator = QueuePairAttributes {
+            transport: Transport::XrcInitiator,
+            independent_queues: true,
+            ..QueuePairAttributes::new(ours, here_done)
+        };
+        let target = QueuePairAttributes {
+            transport: Transport::XrcTarget(xrc),
+            ..QueuePairAttributes::new(theirs, there_done)
+        };
+        let qp = here.create_queue_pair(&initiator).expect("a queue pair");
+        let far = there.create_queue_pair(&target).expect("a queue pair");
+        let (here_is, there_is) = (here.endpoint(qp).expect("one"), there.endpoint(far).expect("one"));
+        fabric::connect(there.as_mut(), far, Some(here_is), &ConnectOptions::default()).expect("connects");
+        fabric::connect(here.as_mut(), qp, Some(there_is), &ConnectOptions::default()).expect("connects");
+        let (source, source_bytes) = words(here.as_mut(), ours, BYTES);
+        let (into, into_bytes) = words(there.as_mut(), theirs, BYTES);
+        source_bytes.iter().enumerate().for_each(|(at, word)| word.store(!(at as u64), Ordering::Relaxed));
+        let receive = |there: &mut dyn Context| {
+            let list = [into.part(0, BYTES as u32)];
+            let request = ReceiveRequest { id: 2, list: &list };
+            there.post_multi_queue_receive(&[queue], &request).expect("there is room");
+        };
+        if is_receive_first {
+            receive(there.as_mut());
+        }
+        let list = [source.part(0, BYTES as u32)];
+        let mut request = SendRequest::new(1, Operation::Send, Payload::Memory(&list));
+        request.destination = Destination::SharedReceiveQueue(number);
+        assert_eq!(here.post_send(qp, &[request]), Ok(1));
+        if !is_receive_first {
+            std::thread::sleep(Duration::from_millis(20));
+            receive(there.as_mut());
+        }
+        let start = Instant::now();
+        let is_there = |word: usize| into_bytes[word].load(Ordering::Relaxed) == !(word as u64);
+        while !(0..BYTES / 8).all(is_there) {
+            assert!(start.elapsed() < PATIENCE, "it does not come by itself, receive first: {is_receive_first}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Registered memory that is never freed.
+fn words(context: &mut dyn Context, domain: ProtectionDomain, len: usize) -> (MemoryRegion, &'static [AtomicU64]) {
+    let words: &'static [AtomicU64] = Box::leak((0..len / 8).map(|_| AtomicU64::new(0)).collect());
+    // SAFETY: leaked memory is valid for ever, and its words are atomic: others may write them at any moment.
+    let range = unsafe { WriteRange::new(words.as_ptr().cast_mut().cast(), len) };
+    (context.register(domain, LocalMemory::Target(range), Access::LOCAL).expect("a region"), words)
 }
 
 #[test]
