@@ -157,6 +157,43 @@ mod tests {
     }
 
     #[test]
+    fn whatever_the_bytes_are_they_are_refused_or_hold_regions_in_order() {
+        let mut state = 0x9e37_79b9_7f4a_7c15u64;
+        let mut below = |limit: u64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) % limit
+        };
+        let blocks =
+            RemoteBlocks { origin: 1, count: 2, index: 3, version: 4, regions: regions(5), layout: b"words of it" };
+        let mut understood = 0;
+        for _ in 0..20_000 {
+            let mut bytes = bytes_of(&blocks);
+            for _ in 0..1 + below(4) {
+                let at = below(bytes.len() as u64) as usize;
+                match below(4) {
+                    0 => bytes[at] = below(256) as u8,
+                    1 => bytes[at] ^= 1 << below(8),
+                    2 => drop(bytes.remove(at)),
+                    _ => bytes.insert(at, below(256) as u8),
+                }
+            }
+            let Some(parsed) = RemoteBlocks::parse(&bytes) else { continue };
+            understood += 1;
+            assert_eq!(bytes_of(&parsed), bytes, "nothing of it is made up");
+            for pair in parsed.regions.windows(2) {
+                assert!(pair[0].address + pair[0].len_bytes <= pair[1].address);
+            }
+            let address = below(u64::from(u32::MAX));
+            if let Some(rkey) = RemoteBlocks::key_of(&parsed.regions, address, 1) {
+                assert!(parsed.regions.iter().any(|region| {
+                    region.rkey == rkey && region.address <= address && address < region.address + region.len_bytes
+                }));
+            }
+        }
+        assert!(understood > 1000, "{understood} were understood");
+    }
+
+    #[test]
     fn a_key_covers_what_lies_in_its_region_and_nothing_else() {
         let regions = regions(3);
         let key = |address, len| RemoteBlocks::key_of(&regions, address, len);

@@ -534,6 +534,33 @@ mod tests {
     }
 
     #[test]
+    fn whatever_a_record_holds_is_refused_or_says_what_it_says_again() {
+        let mut state = 1u64;
+        let mut next = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            state >> 29
+        };
+        for _ in 0..50_000 {
+            let payload: Vec<u8> = (0..next() % 80).map(|_| next() as u8 % 5).collect();
+            let long = u128::from(next()) << 64 | u128::from(next());
+            let record = Record { kind: (next() % 64) as u8, short: next() as u32 & 3, long };
+            match parse(record, &payload) {
+                None
+                | Some(
+                    Message::Eager { .. }
+                    | Message::EagerSync { .. }
+                    | Message::Data { .. }
+                    | Message::ClearBlocks { .. },
+                ) => {}
+                Some(message) => {
+                    let again = control(message);
+                    assert_eq!(parse(again.record, again.payload()), Some(message));
+                }
+            }
+        }
+    }
+
+    #[test]
     fn unknown_and_short_records_are_refused() {
         for kind in [0, 14, 200] {
             assert_eq!(parse(Record { kind, ..Record::default() }, &[0; 64]), None);

@@ -1,6 +1,6 @@
 //! The wire form of layouts: what was sent comes back, and nothing that a peer sends does harm.
 
-use datatype::{Layout, Segment};
+use datatype::{Layout, Scratch, Segment, external32};
 use proptest::prelude::*;
 
 use crate::recipe::recipe;
@@ -59,6 +59,58 @@ proptest! {
         damaged[(at * wire.len() as f64) as usize] ^= 1 << bit;
         prop_assert!(Layout::parse(&damaged).is_err());
         prop_assert!(Layout::parse(&wire[..wire.len().saturating_sub(cut)]).is_err());
+    }
+
+    /// What a type looks like on the wire, changed here and there and sealed again, so that the parser gets deep: it is
+    /// refused, or can be listed from any byte without an end being missed.
+    #[test]
+    fn a_changed_layout_under_the_right_hash_is_refused_or_harmless(
+        recipe in recipe(),
+        changes in prop::collection::vec((0.0..1.0, 0u8..5, any::<u64>()), 1..6),
+        offset in any::<u64>(),
+    ) {
+        let datatype = recipe.build().expect("small types can be made");
+        let Some(layout) = Layout::of(&datatype) else { return Ok(()) };
+        let wire = layout.encode();
+        let mut words: Vec<u64> = wire[8..].as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+        for (at, change, value) in changes {
+            let at = (at * words.len() as f64) as usize;
+            match change {
+                0 => words[at] = value,
+                1 => words[at] = value % 7,
+                2 => words[at] = words[at].wrapping_add(value % 5).wrapping_sub(2),
+                3 => words.insert(at, value % 9),
+                _ if words.len() > 1 => drop(words.remove(at)),
+                _ => {}
+            }
+        }
+        if let Ok(changed) = Layout::parse(&sealed(&words)) {
+            let size = changed.size();
+            prop_assert!(size > 0);
+            for (count, offset, most) in [(1, 0, 1 << 20), (3, offset % size, 100), (u64::MAX, offset, u64::MAX)] {
+                let mut some = [Segment::default(); 16];
+                let used = changed.segments_at(offset, count, offset, most, &mut some);
+                let listed: u64 = some[..used].iter().map(|segment| segment.len_bytes).sum();
+                let left = size.saturating_mul(count).saturating_sub(offset).min(most);
+                prop_assert!(listed <= left && (used == some.len() || listed == left), "{listed} of {left}");
+            }
+        }
+    }
+
+    /// Whatever bytes claim to be external32: they fill the elements and nothing beside them, or are too few.
+    #[test]
+    fn any_bytes_may_be_unpacked_from_external32(recipe in recipe(), count in 0u64..3, bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        let datatype = recipe.build().expect("small types can be made");
+        if recipe.model().overlaps(count) {
+            return Ok(());
+        }
+        let Ok(needed) = external32::size(count, &datatype) else { return Ok(()) };
+        let mut target = Scratch::new(count, &datatype).expect("memory");
+        let outcome = external32::unpack(&datatype, &bytes, &mut target.recv());
+        prop_assert_eq!(outcome.is_ok(), needed <= bytes.len() as u64 || needed == 0);
+        if outcome.is_ok() {
+            prop_assert_eq!(outcome, Ok(needed));
+        }
     }
 
     /// Whatever the words are: they are refused, or they describe a layout that can be listed from any byte.
