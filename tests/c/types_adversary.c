@@ -1,12 +1,14 @@
-/* What must not be done with datatypes: sizes that are negative or too large, types that are null, not committed or freed,
- * arguments that make no sense. Each is an error of the right class that names the call, and nothing is written. What may
+/* What must not be done with datatypes: sizes that are negative or too large, types that are null,
+    not committed or freed,
+ * arguments that make no sense. Each is an error of the right class that names the call,
+     and nothing is written. What may
  * be done, up to the limits: parts of elements, external32 of every type, every distribution. */
 #include "check.h"
 
 enum { guard = 0x5a5a5a5a };
 
 /* The call fails with one of two classes, and its error names it. */
-#define REFUSED(call, name, first, second)                                                                              \
+#define REFUSED(call, name, first, second)                                                                            \
     do {                                                                                                               \
         int code = (call), class = MPI_SUCCESS, length;                                                                \
         char text[MPI_MAX_ERROR_STRING];                                                                               \
@@ -37,12 +39,18 @@ static void constructors(void)
     REFUSED(MPI_Type_create_resized(none, 0, 1, &type), "resized", MPI_ERR_TYPE, MPI_ERR_TYPE);
     REFUSED(MPI_Type_commit(&none), "MPI_Type_commit", MPI_ERR_TYPE, MPI_ERR_TYPE);
     REFUSED(MPI_Type_free(&none), "MPI_Type_free", MPI_ERR_TYPE, MPI_ERR_TYPE);
-    int sizes[2] = {4, 4}, parts[2] = {2, 5}, starts[2] = {0, 0}, small[2] = {2, 2}, late[2] = {3, 0}, empty[2] = {0, 1};
-    REFUSED(MPI_Type_create_subarray(2, sizes, parts, starts, MPI_ORDER_C, MPI_INT, &type), "subarray", MPI_ERR_ARG, MPI_ERR_ARG);
-    REFUSED(MPI_Type_create_subarray(2, sizes, small, late, MPI_ORDER_C, MPI_INT, &type), "subarray", MPI_ERR_ARG, MPI_ERR_ARG);
-    REFUSED(MPI_Type_create_subarray(2, sizes, empty, starts, MPI_ORDER_C, MPI_INT, &type), "subarray", MPI_ERR_ARG, MPI_ERR_ARG);
-    REFUSED(MPI_Type_create_subarray(2, sizes, small, starts, 12345, MPI_INT, &type), "subarray", MPI_ERR_ARG, MPI_ERR_ARG);
-    REFUSED(MPI_Type_create_subarray(0, sizes, small, starts, MPI_ORDER_C, MPI_INT, &type), "subarray", MPI_ERR_DIMS, MPI_ERR_ARG);
+    int sizes[2] = {4, 4}, parts[2] = {2, 5}, starts[2] = {0, 0}, small[2] = {2, 2}, late[2] = {3, 0},
+        empty[2] = {0, 1};
+    REFUSED(MPI_Type_create_subarray(2, sizes, parts, starts, MPI_ORDER_C, MPI_INT, &type), "subarray",
+        MPI_ERR_ARG, MPI_ERR_ARG);
+    REFUSED(MPI_Type_create_subarray(2, sizes, small, late, MPI_ORDER_C, MPI_INT, &type), "subarray", MPI_ERR_ARG,
+        MPI_ERR_ARG);
+    REFUSED(MPI_Type_create_subarray(2, sizes, empty, starts, MPI_ORDER_C, MPI_INT, &type), "subarray",
+        MPI_ERR_ARG, MPI_ERR_ARG);
+    REFUSED(MPI_Type_create_subarray(2, sizes, small, starts, 12345, MPI_INT, &type), "subarray", MPI_ERR_ARG,
+        MPI_ERR_ARG);
+    REFUSED(MPI_Type_create_subarray(0, sizes, small, starts, MPI_ORDER_C, MPI_INT, &type), "subarray",
+        MPI_ERR_DIMS, MPI_ERR_ARG);
     CHECK(type == MPI_DATATYPE_NULL);
 }
 
@@ -63,7 +71,8 @@ static void overflow(void)
     CHECK(count == (MPI_Count)4 << 40);
     OK(MPI_Type_commit(&wide));
     int position = 0, out = guard, in = guard;
-    REFUSED(MPI_Pack(&in, 1, wide, &out, sizeof out, &position, MPI_COMM_SELF), "MPI_Pack", MPI_ERR_ARG, MPI_ERR_TRUNCATE);
+    REFUSED(MPI_Pack(&in, 1, wide, &out, sizeof out, &position, MPI_COMM_SELF), "MPI_Pack", MPI_ERR_ARG,
+        MPI_ERR_TRUNCATE);
     CHECK(out == guard && position == 0);
     OK(MPI_Type_free(&wide));
 }
@@ -164,10 +173,12 @@ static void external(void)
         CHECK(position == size && to[3 * native] == 0xee);
         if (type != MPI_LONG_DOUBLE && type != MPI_C_LONG_DOUBLE_COMPLEX) CHECK(memcmp(from, to, 3 * native) == 0);
         position = 1;
-        REFUSED(MPI_Pack_external("external32", from, 3, type, bytes, size, &position), "external", MPI_ERR_ARG, MPI_ERR_TRUNCATE);
+        REFUSED(MPI_Pack_external("external32", from, 3, type, bytes, size, &position), "external", MPI_ERR_ARG,
+            MPI_ERR_TRUNCATE);
     }
     MPI_Aint size;
-    REFUSED(MPI_Pack_external_size("native", 1, MPI_INT, &size), "MPI_Pack_external_size", MPI_ERR_ARG, MPI_ERR_UNSUPPORTED_DATAREP);
+    REFUSED(MPI_Pack_external_size("native", 1, MPI_INT, &size), "MPI_Pack_external_size", MPI_ERR_ARG,
+        MPI_ERR_UNSUPPORTED_DATAREP);
 }
 
 static const int distributions[] = {MPI_DISTRIBUTE_BLOCK, MPI_DISTRIBUTE_CYCLIC, MPI_DISTRIBUTE_NONE};
@@ -188,7 +199,8 @@ static void distributed(void)
                     MPI_Datatype type;
                     int numbers[height * width], size, position = 0, packed[height * width];
                     MPI_Aint lb, extent;
-                    OK(MPI_Type_create_darray(grid[0] * grid[1], rank, 2, sizes, kinds, arguments, grid, MPI_ORDER_C, MPI_INT, &type));
+                    OK(MPI_Type_create_darray(grid[0] * grid[1], rank, 2, sizes, kinds, arguments, grid,
+                        MPI_ORDER_C, MPI_INT, &type));
                     OK(MPI_Type_commit(&type));
                     OK(MPI_Type_get_extent(type, &lb, &extent));
                     CHECK(lb == 0 && extent == (MPI_Aint)sizeof numbers);
@@ -206,11 +218,16 @@ static void distributed(void)
             }
     MPI_Datatype type = MPI_DATATYPE_NULL;
     int size = 10, kind = MPI_DISTRIBUTE_BLOCK, few = 2, four = 4, none = MPI_DISTRIBUTE_NONE, nothing = 0;
-    REFUSED(MPI_Type_create_darray(4, 0, 1, &size, &kind, &few, &four, MPI_ORDER_C, MPI_INT, &type), "darray", MPI_ERR_ARG, MPI_ERR_ARG);
-    REFUSED(MPI_Type_create_darray(4, 4, 1, &size, &kind, &four, &four, MPI_ORDER_C, MPI_INT, &type), "darray", MPI_ERR_RANK, MPI_ERR_ARG);
-    REFUSED(MPI_Type_create_darray(3, 0, 1, &size, &kind, &four, &four, MPI_ORDER_C, MPI_INT, &type), "darray", MPI_ERR_ARG, MPI_ERR_ARG);
-    REFUSED(MPI_Type_create_darray(4, 0, 1, &size, &none, &four, &four, MPI_ORDER_C, MPI_INT, &type), "darray", MPI_ERR_ARG, MPI_ERR_ARG);
-    REFUSED(MPI_Type_create_darray(4, 0, 1, &nothing, &kind, &four, &four, MPI_ORDER_C, MPI_INT, &type), "darray", MPI_ERR_ARG, MPI_ERR_ARG);
+    REFUSED(MPI_Type_create_darray(4, 0, 1, &size, &kind, &few, &four, MPI_ORDER_C, MPI_INT, &type), "darray",
+        MPI_ERR_ARG, MPI_ERR_ARG);
+    REFUSED(MPI_Type_create_darray(4, 4, 1, &size, &kind, &four, &four, MPI_ORDER_C, MPI_INT, &type), "darray",
+        MPI_ERR_RANK, MPI_ERR_ARG);
+    REFUSED(MPI_Type_create_darray(3, 0, 1, &size, &kind, &four, &four, MPI_ORDER_C, MPI_INT, &type), "darray",
+        MPI_ERR_ARG, MPI_ERR_ARG);
+    REFUSED(MPI_Type_create_darray(4, 0, 1, &size, &none, &four, &four, MPI_ORDER_C, MPI_INT, &type), "darray",
+        MPI_ERR_ARG, MPI_ERR_ARG);
+    REFUSED(MPI_Type_create_darray(4, 0, 1, &nothing, &kind, &four, &four, MPI_ORDER_C, MPI_INT, &type), "darray",
+        MPI_ERR_ARG, MPI_ERR_ARG);
     CHECK(type == MPI_DATATYPE_NULL);
 }
 
@@ -219,7 +236,8 @@ static void parametric(void)
     MPI_Datatype type = MPI_DATATYPE_NULL;
     int ranges[3];
     REFUSED(MPI_Type_create_f90_real(1000, 100000, &type), "MPI_Type_create_f90_real", MPI_ERR_ARG, MPI_ERR_OTHER);
-    REFUSED(MPI_Type_create_f90_complex(MPI_UNDEFINED, MPI_UNDEFINED, &type), "f90_complex", MPI_ERR_ARG, MPI_ERR_OTHER);
+    REFUSED(MPI_Type_create_f90_complex(MPI_UNDEFINED, MPI_UNDEFINED, &type), "f90_complex", MPI_ERR_ARG,
+        MPI_ERR_OTHER);
     REFUSED(MPI_Type_create_f90_integer(100, &type), "MPI_Type_create_f90_integer", MPI_ERR_ARG, MPI_ERR_OTHER);
     OK(MPI_Type_create_f90_real(6, 30, &type));
     int counts[4], combiner;
@@ -227,8 +245,10 @@ static void parametric(void)
     CHECK(combiner == MPI_COMBINER_F90_REAL && counts[0] == 2 && counts[1] == 0 && counts[2] == 0);
     OK(MPI_Type_get_contents(type, 2, 0, 0, ranges, NULL, NULL));
     CHECK(ranges[0] == 6 && ranges[1] == 30);
-    REFUSED(MPI_Type_get_contents(type, 1, 0, 0, ranges, NULL, NULL), "MPI_Type_get_contents", MPI_ERR_ARG, MPI_ERR_COUNT);
-    REFUSED(MPI_Type_get_contents(MPI_INT, 0, 0, 0, ranges, NULL, NULL), "MPI_Type_get_contents", MPI_ERR_TYPE, MPI_ERR_TYPE);
+    REFUSED(MPI_Type_get_contents(type, 1, 0, 0, ranges, NULL, NULL), "MPI_Type_get_contents", MPI_ERR_ARG,
+        MPI_ERR_COUNT);
+    REFUSED(MPI_Type_get_contents(MPI_INT, 0, 0, 0, ranges, NULL, NULL), "MPI_Type_get_contents", MPI_ERR_TYPE,
+        MPI_ERR_TYPE);
     REFUSED(MPI_Type_free(&type), "MPI_Type_free", MPI_ERR_TYPE, MPI_ERR_TYPE);
 }
 
