@@ -18,6 +18,8 @@ use crate::log::Level;
 pub struct Config {
     /// Which device carries the messages of a job.
     pub device: DeviceChoice,
+    /// Processes that are treated as being on one host, at most; 0: as many as are.
+    pub host_ranks_max: u32,
     /// Registered buffers for messages over verbs, in bytes, at most.
     pub pool_max_bytes: usize,
     /// Messages that a fresh connection over verbs takes without being asked.
@@ -97,6 +99,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             device: DeviceChoice::Auto,
+            host_ranks_max: 0,
             pool_max_bytes: 64 << 20,
             credits_initial: 8,
             fastpath: FastPath::Auto,

@@ -14,7 +14,7 @@ use fabric_soft::tcp::{self, JobSecret};
 
 use crate::pair::{ARENA_BYTES, adapter, in_segment, local_sockets};
 use crate::secret::{draw, from_text, to_text};
-use crate::start::unique_name;
+use crate::segment::unique_name;
 
 /// The devices that processes can open together.
 pub const APART: [&str; 3] = ["shm", "tcp", "verbs"];

@@ -7,26 +7,31 @@
 //!   ────────────────────── barrier ──────────────────────────────
 //!   get all cards                              get all cards
 //! ```
-//! Adapters exchange the tables of their ports in the first step, too.
+//! Adapters exchange the tables of their ports in the first step, too. Where the device is for the way between hosts only,
+//! the first process of each host offers the others its segment in that step, and cards of host-mates are left aside.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::Config;
 use base::config::DeviceChoice;
-use base::log::Log;
+use base::log::{Level, Log};
 use engine::{Engine, Port, WaitPolicy};
-use fabric::{Context, Device, Endpoint, FabricError};
-use fabric_soft::shm::Shape;
+use fabric::{Context, Device, Endpoint, FabricError, PeerIndex};
+use fabric_soft::shm::{Segment, Shape, ShmPeers};
 use fabric_soft::tcp::{self, JobSecret};
 use fabric_verbs::Survey;
 use fabric_verbs::choice::{Wanted, choose_together, table_from_bytes, table_to_bytes};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::BootError;
+use crate::hosts::{Hosts, ranges};
 use crate::manager::Manager;
 use crate::pair::{in_segment, local_sockets, tcp_options};
 use crate::secret::{draw, from_text, to_text};
-use crate::start::shared_segment;
+use crate::segment::Offer;
+use crate::start::{copies, cross_memory, shape};
+use crate::ways::{between, is_mixed};
+use crate::{BootError, segment};
 
 /// Bytes that a process of the job knows and others do not: a number for the job, and the secret of its sockets.
 const SECRET_BYTES: usize = 40;
@@ -41,7 +46,8 @@ pub(crate) fn start(
     policy: WaitPolicy,
     log: Log,
 ) -> Result<Engine, BootError> {
-    let survey = match device {
+    let (is_mixed, between) = (is_mixed(device), between(device));
+    let survey = match between {
         DeviceChoice::Verbs => Some(survey(config)?),
         _ => None,
     };
@@ -54,9 +60,14 @@ pub(crate) fn start(
         let table = table_to_bytes(&offers[..offers.len().min(OFFERS_MAX)]);
         manager.put(&format!("ferrovia-ports-{}", manager.rank()), &to_text(&table))?;
     }
+    let mates = if is_mixed { manager.hosts().mates(manager.rank()) } else { Vec::new() };
+    let shape = shape(mates.len() as u32, config);
+    // Who is alone on its host needs none.
+    let offer = (mates.len() > 1).then(|| Offer::new(manager, "segment", &mates, shape, true)).transpose()?;
     manager.barrier()?;
     let secret = Secret::parse(&manager.get("ferrovia-secret")?)?;
-    let context: Box<dyn Context> = match (device, &survey) {
+    let segment = offer.map(|offer| offer.take(manager)).transpose()?;
+    let context: Box<dyn Context> = match (between, &survey) {
         (_, Some(survey)) => adapter(manager, survey)?,
         (DeviceChoice::Tcp, _) => sockets(manager, config, secret.of_sockets(), log)?,
         _ => shared_memory(manager, config)?,
@@ -64,27 +75,87 @@ pub(crate) fn start(
     let mut port = Port::open(context, manager.rank(), secret.job(), config, monotonic)?;
     manager.put(&format!("ferrovia-card-{}", manager.rank()), &port.card().to_string())?;
     manager.barrier()?;
-    port.meet(cards(manager)?)?;
-    Ok(Engine::over_port(port, config, policy)?)
+    port.meet(cards(manager, if segment.is_some() { &mates } else { &[] })?)?;
+    let neighbours = segment.map(|segment| Neighbours { segment, mates });
+    say_ways(manager, config, device, neighbours.as_ref(), log);
+    engine(port, neighbours, config, policy)
 }
 
-/// Engines over contexts that reach each other, all in this process.
+/// One line on who is reached how.
+fn say_ways(manager: &Manager, config: &Config, device: DeviceChoice, neighbours: Option<&Neighbours>, log: Log) {
+    let (start, others) = (format!("device {}, {} processes", device.name(), manager.size()), between(device).name());
+    let Some(Neighbours { mates, .. }) = neighbours else {
+        let all = if is_mixed(device) { format!(": {others} to all") } else { String::new() };
+        return log.say(Level::Info, format_args!("{start}{all}"));
+    };
+    let (among, copies) = (ranges(mates), copies(&cross_memory(config)));
+    log.say(Level::Info, format_args!("{start}: shm among ranks {among}, {others} to the others; {copies}"));
+}
+
+/// The processes of one host, as far as they share memory: by place, in ascending order.
+struct Neighbours {
+    segment: Segment,
+    mates: Vec<u32>,
+}
+
+/// An engine over a port that knows everybody but the neighbours.
+fn engine(
+    port: Port,
+    neighbours: Option<Neighbours>,
+    config: &Config,
+    policy: WaitPolicy,
+) -> Result<Engine, BootError> {
+    let Some(Neighbours { segment, mates }) = neighbours else {
+        return Ok(Engine::over_port(port, config, policy)?);
+    };
+    let place = mates.iter().position(|mate| *mate == port.rank()).unwrap_or(mates.len());
+    let mut peers = ShmPeers::join(segment, PeerIndex(place as u32), cross_memory(config))?;
+    if config.host_ranks_max > 0 {
+        peers.share_processors();
+    }
+    Ok(Engine::with_neighbours(Box::new(peers), mates, port, config, policy)?)
+}
+
+/// Engines over contexts that reach each other, all in this process and, as far as the settings want that, on one host.
 pub(crate) fn together(
     contexts: Vec<Box<dyn Context>>,
     config: &Config,
     policy: WaitPolicy,
 ) -> Result<Vec<Engine>, BootError> {
+    let is_mixed = is_mixed(config.device);
+    let hosts = Hosts::new(vec![0; contexts.len()], config.host_ranks_max);
     let open = |(me, context)| Port::open(context, me, 1, config, monotonic);
     let mut ports = (0..).zip(contexts).map(open).collect::<Result<Vec<_>, _>>()?;
-    let cards: Vec<Option<Endpoint>> = ports.iter().map(|port| Some(port.card().clone())).collect();
-    ports.iter_mut().try_for_each(|port| port.meet(cards.clone()))?;
-    ports.into_iter().map(|port| Ok(Engine::over_port(port, config, policy)?)).collect()
+    let cards: Vec<Endpoint> = ports.iter().map(|port| port.card().clone()).collect();
+    let mut segments: BTreeMap<u32, Segment> = BTreeMap::new();
+    let mut neighbours = Vec::new();
+    for (me, port) in (0..).zip(&mut ports) {
+        let mates = if is_mixed { hosts.mates(me) } else { Vec::new() };
+        let known = (0..).zip(&cards).map(|(rank, card)| (!mates.contains(&rank)).then(|| card.clone()));
+        port.meet(known.collect())?;
+        let Some(first) = mates.first() else {
+            neighbours.push(None);
+            continue;
+        };
+        let segment = match segments.get(first) {
+            Some(segment) => segment.clone(),
+            None => Segment::create_with_bells(shape(mates.len() as u32, config))?,
+        };
+        segments.insert(*first, segment.clone());
+        neighbours.push(Some(Neighbours { segment, mates }));
+    }
+    ports.into_iter().zip(neighbours).map(|(port, neighbours)| engine(port, neighbours, config, policy)).collect()
 }
 
-fn cards(manager: &Manager) -> Result<Vec<Option<Endpoint>>, BootError> {
-    let keys: Vec<String> = (0..manager.size()).map(|rank| format!("ferrovia-card-{rank}")).collect();
-    let cards = manager.get_all(&keys)?;
-    cards.iter().map(|card| Ok(Some(card.parse()?))).collect()
+/// The cards of all processes, but for those that are reached otherwise.
+fn cards(manager: &Manager, mates: &[u32]) -> Result<Vec<Option<Endpoint>>, BootError> {
+    let others = (0..manager.size()).filter(|rank| !mates.contains(rank));
+    let keys: Vec<String> = others.clone().map(|rank| format!("ferrovia-card-{rank}")).collect();
+    let mut cards = vec![None; manager.size() as usize];
+    for (rank, card) in others.zip(manager.get_all(&keys)?) {
+        cards[rank as usize] = Some(card.parse()?);
+    }
+    Ok(cards)
 }
 
 /// Time since the system started.
@@ -97,11 +168,11 @@ fn shared_memory(manager: &Manager, config: &Config) -> Result<Box<dyn Context>,
     // The pool lies in the arena; what connections need at least may go beyond its limit. Pages are taken when touched.
     let arena_bytes = (config.pool_max_bytes + config.pool_max_bytes / 4 + (64 << 20)).next_multiple_of(4096);
     let shape = Shape { process_count: manager.size(), channel_bytes: config.channel_bytes, arena_bytes };
-    Ok(in_segment(shared_segment(manager, "ferrovia-segment", shape)?, manager.rank(), config)?)
+    Ok(in_segment(segment::of_all(manager, "segment", shape)?, manager.rank(), config)?)
 }
 
 fn sockets(manager: &Manager, config: &Config, secret: JobSecret, log: Log) -> Result<Box<dyn Context>, BootError> {
-    let options = match manager.first_rank_elsewhere() {
+    let options = match manager.hosts().first_elsewhere(manager.rank()) {
         None => local_sockets(config, secret, log)?,
         Some(rank) => {
             let options = tcp_options(config, secret, log)?;

@@ -51,7 +51,7 @@ fn tcp(config: &Config) -> DeviceReport {
         let link = TcpLink::new(crate::pair::tcp_options(config, JobSecret::random()?, Log::new(config.log, None))?)?;
         Ok(SoftDevice::new(link).capabilities())
     };
-    let notes = vec!["carries jobs on several hosts, and others under FERROVIA_DEVICE=tcp".to_owned()];
+    let notes = vec!["carries messages between hosts, and those within a host under FERROVIA_DEVICE=tcp".to_owned()];
     DeviceReport { name: "tcp", found: found().map_err(|why| why.to_string()), notes }
 }
 

@@ -14,6 +14,7 @@
 //! - A process started by hand is a world of one; launcher variables without a launcher behind them are an error,
 //!   never a silent world of one.
 //! - Everything read from the environment is read here, once.
+//! - Who shares memory uses it, where the settings do not want otherwise; a device that reaches other hosts carries the rest.
 //! - Joining over mapped memory takes two round trips to the process manager and one barrier, however many processes
 //!   there are; over verbs, one more barrier and a business card of each process.
 //!
@@ -25,14 +26,17 @@ mod apart;
 mod connected;
 mod devices;
 mod hardware;
+mod hosts;
 mod local;
 mod manager;
 mod pair;
 mod protocols;
 mod report;
 mod secret;
+mod segment;
 mod start;
 mod tuples;
+mod ways;
 
 pub use apart::{APART, Invitation, accept, invite};
 pub use devices::{DeviceReport, devices};
@@ -41,6 +45,7 @@ pub use local::{engines_over, local_engines};
 pub use pair::{DEVICES, SimulatedTime, open_simulated, open_together};
 pub use protocols::{ProtocolReport, protocols};
 pub use start::{Job, configuration, configuration_with, connect, start};
+pub use ways::ways;
 
 /// What kept a world from starting. Each is one line for the user.
 #[derive(Debug, thiserror::Error)]

@@ -10,12 +10,14 @@ use fabric_soft::shm::{Segment, ShmPeers};
 
 use crate::pair::in_segment;
 use crate::start::{cross_memory, shape};
+use crate::ways::is_mixed;
 use crate::{BootError, connected, open_together, tuples};
 
 /// Tests run beside each other.
 const POLICY: WaitPolicy = WaitPolicy { spin_count: 8, yield_count: 8, dear_yield: Duration::from_millis(3) };
 
-/// `count` engines that reach each other over the device of `config`, each to be used by a thread of its own.
+/// `count` engines that reach each other over the device of `config`, each to be used by a thread of its own. They are on
+/// one host, or on as many as the settings want.
 ///
 /// # Errors
 /// When the system has no memory for the segment, or there is no such device.
@@ -23,11 +25,14 @@ pub fn local_engines(count: u32, config: &Config) -> Result<Vec<Engine>, BootErr
     let device = match config.device {
         DeviceChoice::Auto | DeviceChoice::Shm => None,
         DeviceChoice::ShmVerbs => Some("shm"),
-        DeviceChoice::Tcp => Some("tcp"),
-        DeviceChoice::Verbs => Some("verbs"),
+        DeviceChoice::Tcp | DeviceChoice::ShmAndTcp => Some("tcp"),
+        DeviceChoice::Verbs | DeviceChoice::ShmAndVerbs => Some("verbs"),
     };
     let mut engines = match device {
-        Some(device) => engines_over(open_together(device, count, config).map_err(BootError::NoDevice)?, config)?,
+        Some(device) => {
+            let contexts = open_together(device, count, config).map_err(BootError::NoDevice)?;
+            connected::together(contexts, config, POLICY)?
+        }
         None => {
             let segment = Segment::create(shape(count, config))?;
             let open = |me| {
@@ -37,7 +42,7 @@ pub fn local_engines(count: u32, config: &Config) -> Result<Vec<Engine>, BootErr
             (0..count).map(open).collect::<Result<Vec<_>, BootError>>()?
         }
     };
-    if let Some(setup) = tuples::setup(config).filter(|_| device != Some("verbs")) {
+    if let Some(setup) = tuples::setup(config).filter(|_| device != Some("verbs") && !is_mixed(config.device)) {
         let queues = if device.is_none() { Some(tuples::segment(count)?) } else { None };
         for engine in &mut engines {
             let own = queues.clone().map(|queues| in_segment(queues, engine.rank(), config)).transpose()?;
@@ -47,7 +52,8 @@ pub fn local_engines(count: u32, config: &Config) -> Result<Vec<Engine>, BootErr
     Ok(engines)
 }
 
-/// Engines over opened devices that reach each other, one for each, each to be used by a thread of its own.
+/// Engines over opened devices that reach each other, one for each, each to be used by a thread of its own. Where `config`
+/// wants shared memory beside the device, they share it as far as it puts them on one host.
 ///
 /// # Errors
 /// What a device refuses.

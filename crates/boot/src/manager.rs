@@ -1,19 +1,24 @@
 //! The process manager behind a world, as `mpi-core` sees it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use base::Config;
+use base::config::DeviceChoice;
 use mpi_core::environment::Hardware;
 use mpi_core::{ProcessManager, RankReport};
 use pmi::{Client, PmiError, Timeouts};
 
-use crate::BootError;
+use crate::hosts::Hosts;
+use crate::{BootError, ways};
 
 /// Whoever started this process, or nobody.
 pub(crate) struct Manager {
     /// Gone once the launcher has been told of the end.
     client: RefCell<Option<Client>>,
     world: Option<pmi::World>,
+    hosts: Hosts,
+    /// What carries messages, once that is known.
+    device: Cell<DeviceChoice>,
     /// Counters are shown at the end.
     stats: bool,
 }
@@ -24,7 +29,11 @@ impl Manager {
         let variable = |name: &str| std::env::var(name).ok();
         let client = Client::from_env_with(variable, base::descriptor::inherited, Timeouts::default())?;
         let world = client.as_ref().map(|client| client.world().clone());
-        Ok(Self { client: RefCell::new(client), world, stats: config.stats })
+        // Without a word of the launcher's all are on one host.
+        let nodes = world.as_ref().map_or(vec![0], |world| world.nodes().unwrap_or(vec![0; world.size as usize]));
+        let hosts = Hosts::new(nodes, config.host_ranks_max);
+        let device = Cell::new(config.device);
+        Ok(Self { client: RefCell::new(client), world, hosts, device, stats: config.stats })
     }
 
     pub(crate) fn rank(&self) -> u32 {
@@ -35,10 +44,19 @@ impl Manager {
         self.world.as_ref().map_or(1, |world| world.size)
     }
 
-    /// The first rank that the launcher put on another host, if it says so.
-    pub(crate) fn first_rank_elsewhere(&self) -> Option<u32> {
-        let local = self.world.as_ref()?.node_local_ranks()?;
-        (0..self.size()).find(|rank| !local.contains(rank))
+    /// From now on so many ranks of a host, at most, are treated as being on it.
+    pub(crate) fn limit_hosts(&mut self, ranks_max: u32) {
+        self.hosts = self.hosts.limited(ranks_max);
+    }
+
+    /// Messages go over `device`.
+    pub(crate) fn use_device(&self, device: DeviceChoice) {
+        self.device.set(device);
+    }
+
+    /// Which ranks share a host.
+    pub(crate) fn hosts(&self) -> &Hosts {
+        &self.hosts
     }
 
     pub(crate) fn put(&self, key: &str, value: &str) -> Result<(), BootError> {
@@ -90,7 +108,8 @@ impl ProcessManager for Manager {
 
     fn report(&self, ranks: &[RankReport]) {
         // One write, so that it does not mix with what others print.
-        eprint!("{}", crate::report::text(ranks, self.size()));
+        let way = |one, other| ways::way(self.device.get(), &self.hosts, one, other);
+        eprint!("{}", crate::report::text(ranks, self.size(), self.device.get().name(), way));
     }
 
     fn appnum(&self) -> Option<i32> {
@@ -110,8 +129,6 @@ impl ProcessManager for Manager {
     }
 
     fn node_key(&self) -> u64 {
-        // The lowest rank of this host; without a word of the launcher's all are on one.
-        let local = self.world.as_ref().and_then(pmi::World::node_local_ranks);
-        local.and_then(|ranks| ranks.first().copied()).unwrap_or(0).into()
+        self.hosts.first_mate(self.rank()).into()
     }
 }

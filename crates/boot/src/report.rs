@@ -10,17 +10,17 @@ const COLUMNS_MAX: usize = 8;
 /// Pairs of processes that are shown: those with the most bytes.
 const PAIRS_MAX: usize = 16;
 
-/// The counters of `ranks`, which are all of a job's `size` processes or one of them.
-pub(crate) fn text(ranks: &[RankReport], size: u32) -> String {
+/// The counters of `ranks`, which are all of a job's `size` processes or one of them; `way`: the device between two.
+pub(crate) fn text(ranks: &[RankReport], size: u32, device: &str, way: impl Fn(u32, u32) -> &'static str) -> String {
     let mut text = String::new();
     let whose = match ranks {
         [one] if size > 1 => format!("rank {} of {size}", one.rank),
         _ => format!("{size} rank{}", if size == 1 { "" } else { "s" }),
     };
     // Writing to a string does not fail.
-    let _ = writeln!(text, "ferrovia: messages and protocols of {whose}");
+    let _ = writeln!(text, "ferrovia: messages and protocols of {whose} over {device}");
     counters(&mut text, ranks);
-    pairs(&mut text, ranks);
+    pairs(&mut text, ranks, way);
     text
 }
 
@@ -56,7 +56,7 @@ fn counters(text: &mut String, ranks: &[RankReport]) {
 }
 
 /// A row per pair that exchanged messages, those with the most bytes first, and one for all others.
-fn pairs(text: &mut String, ranks: &[RankReport]) {
+fn pairs(text: &mut String, ranks: &[RankReport], way: impl Fn(u32, u32) -> &'static str) {
     let mut pairs: Vec<_> =
         ranks.iter().flat_map(|report| report.peers.iter().map(|(peer, stats)| (report.rank, *peer, stats))).collect();
     if pairs.is_empty() {
@@ -71,13 +71,13 @@ fn pairs(text: &mut String, ranks: &[RankReport]) {
         .chain(untold)
         .fold((0, PeerStats::default()), |(count, sum), (more, stats)| (count + more, sum.plus(stats)));
     let has_tuples = pairs.iter().any(|(_, _, stats)| stats.tuple_sent + stats.tuple_fallbacks > 0);
-    text.push_str("    from     to         eager           bytes   fast %      waited");
+    text.push_str("    from     to       way         eager           bytes   fast %      waited");
     text.push_str("    rendezvous           bytes    taken back    cached      held");
     text.push_str(if has_tuples { "    tuples      hits fallbacks\n" } else { "\n" });
     let mut row = |whose: String, stats: &PeerStats| {
         let _ = write!(
             text,
-            "{whose:>15}{:>14}{:>16}{:>9}{:>12}{:>14}{:>16}{:>14}{:>10}{:>10}",
+            "{whose:<25}{:>14}{:>16}{:>9}{:>12}{:>14}{:>16}{:>14}{:>10}{:>10}",
             stats.eager_sent,
             stats.eager_sent_bytes,
             share(stats.fast_sent(), stats.eager_sent),
@@ -94,10 +94,10 @@ fn pairs(text: &mut String, ranks: &[RankReport]) {
         text.push('\n');
     };
     for (from, to, stats) in pairs {
-        row(format!("{from:>8} {to:>6}"), stats);
+        row(format!("{from:>8} {to:>6} {:>9}", way(from, to)), stats);
     }
     if count > 0 {
-        row(format!("{count} others"), &others);
+        row(format!("{:>15}", format!("{count} others")), &others);
     }
 }
 
@@ -124,12 +124,16 @@ mod tests {
 
     #[test]
     fn a_small_job_has_a_column_for_each_and_a_large_one_has_not() {
-        let small = text(&[report(0, 10, 1), report(1, 20, 1), report(2, 60, 0)], 3);
+        let way = |one, other| if one == other { "shm" } else { "tcp" };
+        let small = text(&[report(0, 10, 1), report(1, 20, 1), report(2, 60, 0)], 3, "shm+tcp", way);
+        assert!(small.starts_with("ferrovia: messages and protocols of 3 ranks over shm+tcp\n"), "{small}");
+        assert_eq!(row(&small, "1      0").unwrap()[..2], ["tcp", "20"]);
+        assert_eq!(row(&small, "0      0").unwrap()[..2], ["shm", "10"]);
         assert_eq!(row(&small, "eager sends").unwrap(), ["90", "10", "30.0", "60", "10", "20", "60"]);
         assert_eq!(row(&small, "unexpected bytes, peak").unwrap()[..2], ["-", "10"]);
         assert_eq!(row(&small, "rendezvous sends"), None, "nothing but zeros is left out");
         let large: Vec<RankReport> = (0..100).map(|rank| report(rank, 5, 3)).collect();
-        let large = text(&large, 100);
+        let large = text(&large, 100, "tcp", |_, _| "tcp");
         assert_eq!(row(&large, "eager sends").unwrap(), ["500", "5", "5.0", "5"]);
         assert!(large.lines().count() < 40, "{large}");
         let others = row(&large, "384 others").unwrap();
@@ -139,8 +143,9 @@ mod tests {
 
     #[test]
     fn one_process_alone_says_whose_counters_they_are() {
-        assert!(text(&[report(3, 10, 0)], 8).starts_with("ferrovia: messages and protocols of rank 3 of 8\n"));
-        let alone = text(&[report(0, 10, 0)], 1);
+        let of_eight = text(&[report(3, 10, 0)], 8, "shm", |_, _| "shm");
+        assert!(of_eight.starts_with("ferrovia: messages and protocols of rank 3 of 8 over shm\n"), "{of_eight}");
+        let alone = text(&[report(0, 10, 0)], 1, "shm", |_, _| "shm");
         assert_eq!(row(&alone, "eager sends").unwrap(), ["10"], "{alone}");
     }
 }

@@ -1,7 +1,5 @@
-//! Starting: who we are, which host-mates there are, one segment for all, an engine over it.
+//! Starting: who we are, which device there is for whom, an engine over it.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
 use base::Config;
@@ -10,14 +8,14 @@ use base::log::{Level, Log};
 use collectives::Selection;
 use engine::{CHANNEL_MEMORY_MAX_BYTES, Engine, WaitPolicy};
 use fabric::PeerIndex;
-use fabric_soft::shm::{Segment, SegmentServer, Shape, ShmPeers, join, probe_cross_memory};
+use fabric_soft::shm::{Shape, ShmPeers, probe_cross_memory};
 use mpi_core::environment::Predefined;
 use mpi_core::{ProcessManager, ThreadLevel, World};
 use protocol::fastpath::Geometry;
 
 use crate::hardware::cache_share_bytes;
 use crate::manager::Manager;
-use crate::{BootError, connected};
+use crate::{BootError, connected, segment, ways};
 
 /// The settings of this process, from its environment; unknown names with our prefix are pointed out.
 ///
@@ -87,16 +85,17 @@ impl Job {
     /// # Errors
     /// One line that says what is in the way.
     pub fn start(self, thread_level: ThreadLevel, overrides: &[(String, String)]) -> Result<World, BootError> {
-        let Job { mut config, manager } = self;
+        let Job { mut config, mut manager } = self;
         if !overrides.is_empty() {
             config = configuration_with(overrides)?;
+            manager.limit_hosts(config.host_ranks_max);
         }
         if manager.size() > 1 && manager.rank() == 0 {
             manager.put(CORES_KEY, &core_count().to_string())?;
         }
         let engine = start_engine(&manager, &config)?;
         let mut selection = Selection::default();
-        selection.oversubscribed = manager.size() > agreed_core_count(&manager)?;
+        selection.oversubscribed = manager.hosts().ranks_at_most() > agreed_core_count(&manager)?;
         selection.reproducible = config.reproducible;
         selection.shared = config.shared_collectives;
         selection.apply(&config.collectives)?;
@@ -114,29 +113,19 @@ impl Job {
 fn start_engine(manager: &Manager, config: &Config) -> Result<Engine, BootError> {
     let (rank, size) = (manager.rank(), manager.size());
     let log = Log::new(config.log, Some(rank));
-    let policy = wait_policy(size, config);
-    let elsewhere = manager.first_rank_elsewhere();
-    let device = match (config.device, elsewhere) {
-        (DeviceChoice::Auto, None) => DeviceChoice::Shm,
-        (DeviceChoice::Auto, Some(_)) => DeviceChoice::Tcp,
-        (device @ (DeviceChoice::Shm | DeviceChoice::ShmVerbs), Some(rank)) => {
-            return Err(BootError::OtherHost { rank, device: device.name() });
-        }
-        (device, _) => device,
-    };
+    let policy = wait_policy(manager.hosts().ranks_beside(rank), config);
+    let device = ways::device(config.device, manager.hosts(), rank)?;
+    manager.use_device(device);
     // A process alone sends to nobody but itself.
     if device != DeviceChoice::Shm && size > 1 {
-        log.say(Level::Info, format_args!("device {}, {size} processes", device.name()));
         let mut engine = connected::start(manager, config, device, policy, log)?;
         crate::tuples::use_if_wanted(&mut engine, manager, device, config, &log)?;
         return Ok(engine);
     }
-    let segment = shared_segment(manager, "ferrovia-segment", shape(size, config))?;
+    let segment = segment::of_all(manager, "segment", shape(size, config))?;
     let cross_memory = cross_memory(config);
-    match &cross_memory {
-        Ok(()) => log.say(Level::Info, format_args!("device shm, {size} processes, cross-memory attach allowed")),
-        Err(why) => log.say(Level::Info, format_args!("device shm, {size} processes, no cross-memory attach: {why}")),
-    }
+    let copies = copies(&cross_memory);
+    log.say(Level::Info, format_args!("device shm, {size} processes, {copies}"));
     let peers = ShmPeers::join(segment, PeerIndex(rank), cross_memory)?;
     let channel_memory_bytes = config.channel_memory_bytes.or_else(|| channel_memory(size));
     let mut engine = Engine::new(Box::new(peers), &Config { channel_memory_bytes, ..config.clone() }, policy)?;
@@ -157,25 +146,12 @@ pub(crate) fn cross_memory(config: &Config) -> Result<(), String> {
     }
 }
 
-/// The segment of this host: the first process makes it and hands it to the others.
-pub(crate) fn shared_segment(manager: &Manager, key: &str, shape: Shape) -> Result<Segment, BootError> {
-    if manager.size() == 1 {
-        return Ok(Segment::create(shape)?);
+/// Whether processes copy from each other, in a few words.
+pub(crate) fn copies(cross_memory: &Result<(), String>) -> String {
+    match cross_memory {
+        Ok(()) => "cross-memory attach allowed".to_owned(),
+        Err(why) => format!("no cross-memory attach: {why}"),
     }
-    if manager.rank() == 0 {
-        let (server, name) = SegmentServer::bind(Segment::create(shape)?, &unique_name())?;
-        manager.put(key, &name)?;
-        manager.barrier()?;
-        Ok(server.serve(shape.process_count - 1)?)
-    } else {
-        manager.barrier()?;
-        Ok(join(&manager.get(key)?, shape)?)
-    }
-}
-
-/// A name no other job on this host has: the process and 64 random bits.
-pub(crate) fn unique_name() -> String {
-    format!("{}-{:016x}", std::process::id(), RandomState::new().build_hasher().finish())
 }
 
 /// What the channels into a process may take of the cache that all processes of this host fill: half of its share.

@@ -7,10 +7,10 @@ use base::log::{Level, Log};
 use engine::{Engine, TupleSetup};
 use fabric_soft::shm::{Segment, Shape};
 
-use crate::BootError;
 use crate::manager::Manager;
 use crate::pair::in_segment;
-use crate::start::{cross_memory, shared_segment};
+use crate::start::cross_memory;
+use crate::{BootError, segment, ways};
 
 /// Bytes of the adapter's channels: they carry what can not go by the queues themselves.
 const CHANNEL_BYTES: usize = 16 << 10;
@@ -28,10 +28,14 @@ pub(crate) fn use_if_wanted(
 ) -> Result<(), BootError> {
     let Some(setup) = setup(config) else { return Ok(()) };
     match device {
-        DeviceChoice::Auto | DeviceChoice::Verbs => {
+        DeviceChoice::Auto | DeviceChoice::Verbs | DeviceChoice::ShmAndTcp | DeviceChoice::ShmAndVerbs => {
             if manager.rank() == 0 {
                 let name = device.name();
-                log.say(Level::Warn, format_args!("no tuple queues over device {name}: its sends wait in one line"));
+                let why = match ways::is_mixed(device) {
+                    true => "they are made on one device that reaches all processes",
+                    false => "its sends wait in one line",
+                };
+                log.say(Level::Warn, format_args!("no tuple queues over device {name}: {why}"));
             }
             return Ok(());
         }
@@ -48,7 +52,7 @@ pub(crate) fn use_if_wanted(
     let own = match device {
         DeviceChoice::Shm => {
             let shape = Shape { process_count: manager.size(), channel_bytes: CHANNEL_BYTES, arena_bytes: 0 };
-            let segment = shared_segment(manager, "ferrovia-tuples", shape)?;
+            let segment = segment::of_all(manager, "tuples", shape)?;
             Some(in_segment(segment, manager.rank(), config)?)
         }
         _ => None,

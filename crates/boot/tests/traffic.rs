@@ -226,11 +226,47 @@ fn records_in_channels_over_verbs_wake_a_sleeper() {
             let receive = here.recv(Source::Peer(1), CONTEXT, TagPattern::Any, RecvBuf::from_owned([0u8; 8].into()));
             wait(&mut here, receive.expect("a peer"));
         }
+        // The partner waits until its last message is known to have come.
+        while !partner.is_finished() {
+            if !here.progress() {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
         let there = partner.join().expect("it sends back");
         let stats = here.stats();
         assert!(stats.announced >= ROUNDS / 3, "{device:?}: {} announcements", stats.announced);
         assert!(there.stats().written_sent >= ROUNDS - 3, "{device:?}");
     }
+}
+
+#[test]
+fn neighbours_share_memory_and_others_are_reached_over_sockets() {
+    // Hosts of two and one, of two and two, of three and one, and of one each.
+    for (seed, size, host_ranks_max) in [(41, 3, 2), (42, 4, 2), (43, 4, 3), (44, 3, 1)] {
+        let config = Config { device: DeviceChoice::ShmAndTcp, host_ranks_max, ..Config::default() };
+        let stats = run(size, &config, 40, seed);
+        let way = format!("{size} ranks, {host_ranks_max} on a host");
+        assert_eq!(sum(&stats, |stats| stats.refused_records), 0, "{way}");
+        for (rank, stats) in (0..).zip(&stats) {
+            let mates = (0..size).filter(|other| other / host_ranks_max == rank / host_ranks_max).count() as u64;
+            assert_eq!(stats.channels_opened, mates - 1, "{way}");
+            assert_eq!(stats.connections, u64::from(size) - mates, "{way}");
+        }
+    }
+}
+
+#[test]
+fn the_shorter_of_two_ways_says_how_long_an_eager_message_is() {
+    let config = Config {
+        device: DeviceChoice::ShmAndTcp,
+        host_ranks_max: 2,
+        channel_bytes: 8 << 10,
+        credits_initial: 1,
+        ..Config::default()
+    };
+    let stats = run(4, &config, 40, 51);
+    assert_eq!(sum(&stats, |stats| stats.refused_records), 0);
+    assert!(sum(&stats, |stats| stats.rendezvous_sent) > 0);
 }
 
 #[test]

@@ -50,6 +50,7 @@ struct Summary {
     library: String,
     says: String,
     cores: usize,
+    device: String,
 }
 
 /// Prints what the options ask for.
@@ -150,11 +151,13 @@ fn print_columns(names: &[String]) {
 
 fn summary() -> Result<Summary> {
     let library = Library::beside_this_program()?;
+    let (config, _) = Config::parse(std::env::vars())?;
     Ok(Summary {
         version: env!("CARGO_PKG_VERSION"),
         says: library.version()?,
         library: library.path.canonicalize().unwrap_or_else(|_| library.path.clone()).display().to_string(),
         cores: std::thread::available_parallelism().map_or(1, usize::from),
+        device: format!("{}: {}", config.device.name(), boot::ways(config.device)),
     })
 }
 
@@ -163,6 +166,7 @@ fn print_summary(summary: &Summary) {
     println!("library   {}", summary.library);
     println!("says      {}", summary.says);
     println!("cores     {}", summary.cores);
+    println!("device    {}", summary.device);
     println!("\nferrovia info --config    every setting");
     println!("ferrovia info --coverage  which procedures are implemented");
     println!("ferrovia info --fabric    which devices carry RDMA here");

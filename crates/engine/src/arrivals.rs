@@ -1,4 +1,9 @@
 //! What comes through the port, and who is lost there.
+//!
+//! A poll of a device between hosts is a system call. Where mapped peers stand beside it, a message between them would wait
+//! for several of these; so while they talk the port is polled by the clock, and in every turn otherwise.
+
+use std::time::Duration;
 
 use fabric::{CompletionOpcode, WcStatus, WorkCompletion};
 use lockfree::SlotMemory;
@@ -11,16 +16,51 @@ use crate::tuples::at_work;
 /// Polls of the completion queue in one turn, while they find it full.
 const POLLS_PER_TURN: u32 = 4;
 
+/// Turns in which nothing came from mapped peers until the port is polled in each again: a few microseconds.
+const QUIET_TURNS: u32 = 256;
+/// While they talk, the port is polled so often.
+const PERIOD: Duration = Duration::from_micros(10);
+
 /// Takes completions and shows what they bring to the rest of the engine, where it lies.
-#[derive(Default)]
 pub(crate) struct Inbox {
     completions: [WorkCompletion; COMPLETIONS_MAX],
     /// The bytes of the pool, as far as it had grown when this was asked for.
     memory: Option<SlotMemory>,
     chunk_count: usize,
+    /// Turns until the port is polled in each; 0 for ever where nobody is mapped.
+    turns_left: u32,
+    /// Set where mapped peers stand beside the port: when it is polled while they talk.
+    due: Option<Duration>,
 }
 
 impl Inbox {
+    /// `is_beside`: there are mapped peers, too.
+    pub(crate) fn new(is_beside: bool) -> Self {
+        Self {
+            completions: Default::default(),
+            memory: None,
+            chunk_count: 0,
+            turns_left: 0,
+            due: is_beside.then_some(Duration::ZERO),
+        }
+    }
+
+    /// True if the port is to be polled in this turn; `moved`: mapped peers have brought something in it.
+    #[inline]
+    pub(crate) fn is_due(&mut self, core: &Core, moved: bool) -> bool {
+        let (Some(due), Some(port)) = (&mut self.due, &core.port) else { return true };
+        self.turns_left = if moved { QUIET_TURNS } else { self.turns_left.saturating_sub(1) };
+        if self.turns_left == 0 || port.is_awaited() {
+            return true;
+        }
+        let now = port.now();
+        let is_due = *due <= now;
+        if is_due {
+            *due = now + PERIOD;
+        }
+        is_due
+    }
+
     /// Takes in what has come; true if anything has. If somebody is about to sleep and nothing came, the device is told
     /// to wake it, and is looked at once more.
     pub(crate) fn take_in(&mut self, core: &mut Core) -> bool {

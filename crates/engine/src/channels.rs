@@ -9,6 +9,7 @@ use protocol::wire::{self, Message};
 
 use crate::EngineError;
 use crate::core::{Core, Engine};
+use crate::inbound::Turn;
 use crate::request::PeerId;
 use crate::stats::Stats;
 
@@ -50,7 +51,7 @@ impl Core {
 
     fn announcements_of(&self, to: PeerId) -> Option<Announcements> {
         let memory = self.context.mapped(MappedArea::Announcements { owner: PeerIndex(to) })?;
-        Some(Announcements::new(memory, announced_places(self.size)))
+        Some(Announcements::new(memory, announced_places(self.mailbox_place)))
     }
 
     /// After a record was pushed: its receiver is woken if it sleeps, and told where to look if it does not poll.
@@ -70,8 +71,8 @@ impl Core {
         let Some(Some(peer)) = self.peers.get(to as usize) else { return };
         let place = match peer.link.announce() {
             Announce::Nothing => return,
-            Announce::Channel => self.me,
-            Announce::Mailbox => self.size,
+            Announce::Channel => self.place,
+            Announce::Mailbox => self.mailbox_place,
         };
         if let Some(theirs) = self.announcements_of(to) {
             theirs.announce(place);
@@ -108,7 +109,7 @@ impl Core {
         self.stats.channels_opened += 1;
         self.held_bytes += self.geometry.channel_bytes().1 as u64;
         // Whether its receiver polls the mailbox or not: the link does not know of that hint any more.
-        theirs.announce(self.size);
+        theirs.announce(self.mailbox_place);
         self.context.notify(PeerIndex(to));
     }
 
@@ -193,9 +194,7 @@ impl Core {
     /// A peer has written into a channel that may not be polled.
     #[cold]
     pub(crate) fn arrive_unpolled(&mut self, peer: PeerId) {
-        if let Some(ours) = self.announcements_of(self.me) {
-            ours.announce(peer);
-        }
+        self.turned.push((peer, Turn::Announced));
     }
 
     /// A record that came through the mailbox, from whom it says.
@@ -239,7 +238,7 @@ impl Engine {
     }
 }
 
-/// Places in the announcements to a process of a world: one for each channel, and one for the mailbox.
-pub(crate) fn announced_places(size: u32) -> usize {
-    size as usize + 1
+/// Places in the announcements to a process: one for the channel of each that is mapped, and then one for the mailbox.
+pub(crate) fn announced_places(mapped_count: u32) -> usize {
+    mapped_count as usize + 1
 }

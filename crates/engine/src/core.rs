@@ -18,7 +18,7 @@ use crate::EngineError;
 use crate::arrivals::Inbox;
 use crate::channels::announced_places;
 use crate::deliver::Unexpected;
-use crate::inbound::Inbound;
+use crate::inbound::{Inbound, Turn};
 use crate::layouts::{Layouts, PortLayouts};
 use crate::matching::{Pattern, PostedQueue, UnexpectedQueue};
 use crate::peer::{Peer, Unmapped};
@@ -55,6 +55,9 @@ pub(crate) struct Core {
     pub(crate) port: Option<Box<Port>>,
     pub(crate) me: PeerId,
     pub(crate) size: u32,
+    /// Where this process announces to mapped peers that there is something in its channel, or in their mailbox.
+    pub(crate) place: u32,
+    pub(crate) mailbox_place: u32,
     /// Sources below this are processes of the world; 0 as soon as one is lost, so that they are looked at more closely.
     pub(crate) sources_end: u32,
     /// What channels to mapped peers are like.
@@ -65,8 +68,8 @@ pub(crate) struct Core {
     pub(crate) idle_looks_max: u32,
     /// Bytes that senders of channels keep for themselves.
     pub(crate) held_bytes: u64,
-    /// Channels that peers have opened (true) or closed, in this turn.
-    pub(crate) turned: Vec<(PeerId, bool)>,
+    /// What peers said of their channels in this turn.
+    pub(crate) turned: Vec<(PeerId, Turn)>,
     pub(crate) thresholds: Thresholds,
     pub(crate) requests: Slab<Request>,
     pub(crate) posted: PostedQueue<SlabKey>,
@@ -108,9 +111,14 @@ pub(crate) struct Core {
     pub(crate) tuple_device: Option<Box<dyn fabric::Context>>,
 }
 
-/// The sizes at which protocols change, as configured.
-fn thresholds(config: &Config, geometry: &Geometry, port: Option<&Port>) -> Thresholds {
-    let record_max = port.map_or(geometry.payload_max_bytes(), |port| port.payload_max_bytes());
+/// The sizes at which protocols change, as configured; an eager message fits each of the ways there are.
+fn thresholds(config: &Config, geometry: &Geometry, context: &dyn MappedPeers, port: Option<&Port>) -> Thresholds {
+    let mapped_max = geometry.payload_max_bytes();
+    let record_max = match port.map(Port::payload_max_bytes) {
+        None => mapped_max,
+        Some(posted_max) if context.place_count() == 1 => posted_max,
+        Some(posted_max) => posted_max.min(mapped_max),
+    };
     Thresholds::configured(config, record_max)
 }
 
@@ -147,7 +155,7 @@ impl Engine {
         Self::assemble(Box::new(nobody), Some(Box::new(port)), wakeup, config, policy)
     }
 
-    fn assemble(
+    pub(crate) fn assemble(
         context: Box<dyn MappedPeers>,
         port: Option<Box<Port>>,
         wakeup: Arc<dyn Wakeup>,
@@ -159,23 +167,26 @@ impl Engine {
         let announcements = context
             .mapped(MappedArea::Announcements { owner: me })
             .ok_or(EngineError::NoMappedPeers(context.name()))?;
-        let announcements = Announcements::new(announcements, announced_places(size));
+        let mailbox_place = context.place_count();
+        let announcements = Announcements::new(announcements, announced_places(mailbox_place));
         let mailbox = context.mapped(MappedArea::Mailbox { owner: me });
         let geometry = Geometry::new(config);
         let channel_memory_bytes = config.channel_memory_bytes.unwrap_or(CHANNEL_MEMORY_MAX_BYTES);
         let limits = (config.channels_polled_min as usize, channel_memory_bytes);
-        let inbound = Inbound::new(geometry, limits, (me.0, size), announcements, mailbox);
+        let inbound = Inbound::new(geometry, limits, (me.0, size, mailbox_place), announcements, mailbox);
         let waiter = Arc::new(Waiter::new(wakeup, policy));
         let core = Core {
             me: me.0,
             size,
+            place: context.place(me).unwrap_or(mailbox_place),
+            mailbox_place,
             sources_end: size,
             geometry,
             channels_max: if geometry.design() == FastPath::Off { 0 } else { config.channels_max },
             idle_looks_max: config.channel_idle_looks.unwrap_or(u32::MAX),
             held_bytes: 0,
             turned: Vec::new(),
-            thresholds: thresholds(config, &geometry, port.as_deref()),
+            thresholds: thresholds(config, &geometry, &*context, port.as_deref()),
             requests: Slab::new(),
             posted: PostedQueue::new(),
             unexpected: UnexpectedQueue::new(),
@@ -205,7 +216,8 @@ impl Engine {
             context,
             port,
         };
-        let inbox = core.port.is_some().then(Box::default);
+        let is_beside = mailbox_place > 1;
+        let inbox = core.port.is_some().then(|| Box::new(Inbox::new(is_beside)));
         Ok(Self { inbox, inbound, turns_left: TURNS_PER_LOOK, looks: 0, core, waiter })
     }
 
@@ -301,7 +313,8 @@ impl Engine {
 
     /// Takes over the settings that can change while messages are under way: sizes, budget, who copies.
     pub fn adopt(&mut self, config: &Config) {
-        self.core.thresholds = thresholds(config, &self.core.geometry, self.core.port.as_deref());
+        let core = &mut self.core;
+        core.thresholds = thresholds(config, &core.geometry, &*core.context, core.port.as_deref());
         self.core.unexpected_max_bytes = config.unexpected_max_bytes;
         self.core.datatypes = config.datatypes;
     }

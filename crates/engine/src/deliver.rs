@@ -10,6 +10,7 @@ use protocol::wire::{self, Message};
 use protocol::{RendezvousOffer, SharedCopy, SourceLayout};
 
 use crate::core::{Core, match_key};
+use crate::inbound::Turn;
 use crate::progress::{Helping, Stream};
 use crate::request::{
     Completion, ContextId, Envelope, Incoming, IncomingWay, Outcome, OutgoingSend, PeerId, Request, RequestId, State,
@@ -87,8 +88,8 @@ impl Core {
             Some(Message::Finished { send } | Message::Acknowledge { send }) => self.arrive_finished(peer, send),
             Some(Message::Withdraw { key, send }) => self.arrive_withdraw(peer, key, send),
             Some(Message::Withdrawn { send }) => self.arrive_withdrawn(peer, send),
-            Some(Message::Open) => self.turned.push((peer, true)),
-            Some(Message::Close) => self.turned.push((peer, false)),
+            Some(Message::Open) => self.turned.push((peer, Turn::Opened)),
+            Some(Message::Close) => self.turned.push((peer, Turn::Closed)),
             Some(Message::Want { geometry, control }) => self.arrive_want(peer, geometry, control),
             Some(Message::Grant(memory)) => self.arrive_grant(peer, memory),
             None => self.arrive_other(peer, record, payload),

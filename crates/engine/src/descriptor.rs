@@ -3,20 +3,23 @@
 //! A thread that wants to sleep announces it; the engine arms the completion queue in the next poll, which finds nothing
 //! or sends the thread back to work; then the thread sleeps until the descriptor is readable. One thread at a time sleeps
 //! there, the others wait for it to come back. A bell beside the descriptor lets other threads of the process wake it.
-//! A second device that the engine polls may have a descriptor there, too.
+//! A second device that the engine polls may have a descriptor there, too. So have mapped peers, where a process has some
+//! beside its device: who announces that it will sleep tells them, and they make a bell of theirs readable.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use fabric::{FabricError, Ticket, Wakeup};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use smallvec::SmallVec;
 
 /// Where the threads of an engine over verbs sleep.
 pub(crate) struct DescriptorWakeup {
     descriptor: OwnedFd,
     second: OnceLock<OwnedFd>,
+    neighbours: OnceLock<NeighbourBell>,
     bell: OwnedFd,
     /// Somebody is about to sleep: the completion queue must be armed.
     announced: AtomicBool,
@@ -24,6 +27,13 @@ pub(crate) struct DescriptorWakeup {
     limit_ns: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
+}
+
+/// How mapped peers wake sleepers.
+struct NeighbourBell {
+    descriptor: OwnedFd,
+    /// Knows who sleeps; nobody sleeps there.
+    announcements: Arc<dyn Wakeup>,
 }
 
 #[derive(Default)]
@@ -41,6 +51,7 @@ impl DescriptorWakeup {
         Ok(Self {
             descriptor,
             second: OnceLock::new(),
+            neighbours: OnceLock::new(),
             bell,
             announced: AtomicBool::new(false),
             limit_ns: AtomicU64::new(u64::MAX),
@@ -54,11 +65,27 @@ impl DescriptorWakeup {
         let _ = self.second.set(descriptor);
     }
 
+    /// Mapped peers wake sleepers as well: told of them by `announcements`, they make `bell` readable.
+    pub(crate) fn join(&self, bell: BorrowedFd<'_>, announcements: Arc<dyn Wakeup>) -> Result<(), FabricError> {
+        let descriptor = bell.try_clone_to_owned().map_err(|why| FabricError::System {
+            operation: "duplicating the bell of mapped peers",
+            reason: why.to_string(),
+        })?;
+        let _ = self.neighbours.set(NeighbourBell { descriptor, announcements });
+        Ok(())
+    }
+
+    /// True if somebody has announced that it will sleep.
+    #[inline]
+    pub(crate) fn is_announced(&self) -> bool {
+        self.announced.load(Ordering::Relaxed)
+    }
+
     /// True, once, if somebody has announced that it will sleep.
     #[inline]
     pub(crate) fn take_announced(&self) -> bool {
         // A plain look first: this is asked in every poll that finds nothing.
-        self.announced.load(Ordering::Relaxed) && self.announced.swap(false, Ordering::Relaxed)
+        self.is_announced() && self.announced.swap(false, Ordering::Relaxed)
     }
 
     /// The next sleep is over after `limit`.
@@ -74,27 +101,24 @@ impl DescriptorWakeup {
     fn watch(&self, limit: Duration) {
         let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
         let readable = |descriptor| PollFd::new(descriptor, PollFlags::IN);
-        // Without a second one the first is looked at twice.
-        let second = self.second.get().unwrap_or(&self.descriptor);
-        let mut all = [readable(&self.descriptor), readable(&self.bell), readable(second)];
+        let others = self.second.get().into_iter().chain(self.neighbours.get().map(|bell| &bell.descriptor));
+        let all = [&self.descriptor, &self.bell].into_iter().chain(others).map(readable);
+        let mut all: SmallVec<[PollFd<'_>; 4]> = all.collect();
         // Ready, too late or interrupted: the caller looks for work in every case.
         let _ = poll(&mut all, Some(&limit));
-        // Nothing to read is nothing to forget.
-        let _ = rustix::io::read(self.bell.as_fd(), &mut [0u8; 8]);
-    }
-}
-
-impl Wakeup for DescriptorWakeup {
-    fn announce(&self) -> Ticket {
-        self.announced.store(true, Ordering::Relaxed);
-        Ticket::new(self.state().rings)
-    }
-
-    fn withdraw(&self) {
-        self.announced.store(false, Ordering::Relaxed);
+        let rang = |at: usize| !all[at].revents().is_empty();
+        if rang(1) {
+            let _ = rustix::io::read(self.bell.as_fd(), &mut [0u8; 8]);
+        }
+        if let Some(bell) = self.neighbours.get()
+            && rang(all.len() - 1)
+        {
+            let _ = rustix::io::read(&bell.descriptor, &mut [0u8; 8]);
+        }
     }
 
-    fn sleep(&self, ticket: Ticket, timeout: Duration) {
+    /// Sleeps until there may be work.
+    fn doze(&self, ticket: Ticket, timeout: Duration) {
         let timeout = timeout.min(Duration::from_nanos(self.limit_ns.load(Ordering::Relaxed)));
         let deadline = Instant::now() + timeout;
         let mut state = self.state();
@@ -119,6 +143,38 @@ impl Wakeup for DescriptorWakeup {
             return;
         }
     }
+}
+
+impl Wakeup for DescriptorWakeup {
+    fn announce(&self) -> Ticket {
+        self.announced.store(true, Ordering::Relaxed);
+        if let Some(bell) = self.neighbours.get() {
+            // Its bell stays readable, so nothing has to be remembered.
+            let _ = bell.announcements.announce();
+        }
+        Ticket::new(self.state().rings)
+    }
+
+    fn withdraw(&self) {
+        self.announced.store(false, Ordering::Relaxed);
+        if let Some(bell) = self.neighbours.get() {
+            bell.announcements.withdraw();
+        }
+    }
+
+    fn rest(&self) {
+        match self.neighbours.get() {
+            Some(bell) => bell.announcements.rest(),
+            None => std::thread::yield_now(),
+        }
+    }
+
+    fn sleep(&self, ticket: Ticket, timeout: Duration) {
+        self.doze(ticket, timeout);
+        if let Some(bell) = self.neighbours.get() {
+            bell.announcements.withdraw();
+        }
+    }
 
     fn wake_local(&self) {
         let mut state = self.state();
@@ -133,8 +189,6 @@ impl Wakeup for DescriptorWakeup {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     /// Longer than any machine keeps a runnable thread waiting.
@@ -175,6 +229,49 @@ mod tests {
         let start = Instant::now();
         wakeup.sleep(wakeup.announce(), LOST);
         assert!(start.elapsed() < LOST, "it was readable");
+    }
+
+    /// Counts who has announced and not withdrawn.
+    #[derive(Default)]
+    struct Announced(AtomicU64);
+
+    impl Wakeup for Announced {
+        fn announce(&self) -> Ticket {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Ticket::new(0)
+        }
+
+        fn withdraw(&self) {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+
+        fn sleep(&self, _ticket: Ticket, _timeout: Duration) {
+            panic!("nobody sleeps here");
+        }
+
+        fn wake_local(&self) {}
+    }
+
+    #[test]
+    fn neighbours_are_told_of_sleepers_and_wake_them() {
+        let (wakeup, _descriptor) = wakeup();
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("an eventfd");
+        let announced = Arc::new(Announced::default());
+        wakeup.join(bell.as_fd(), announced.clone()).expect("a descriptor");
+        let withdrawn = wakeup.announce();
+        assert_eq!((announced.0.load(Ordering::Relaxed), withdrawn), (1, wakeup.announce()));
+        wakeup.withdraw();
+        wakeup.withdraw();
+        for _ in 0..3 {
+            let ticket = wakeup.announce();
+            assert_eq!(announced.0.load(Ordering::Relaxed), 1);
+            rustix::io::write(&bell, &1u64.to_ne_bytes()).expect("room");
+            let start = Instant::now();
+            wakeup.sleep(ticket, LOST);
+            assert!(start.elapsed() < LOST, "a neighbour rang");
+            assert_eq!(announced.0.load(Ordering::Relaxed), 0, "whoever wakes has withdrawn");
+            assert!(rustix::io::read(&bell, &mut [0u8; 8]).is_err(), "what rang is forgotten");
+        }
     }
 
     #[test]

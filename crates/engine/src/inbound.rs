@@ -22,6 +22,17 @@ use crate::request::PeerId;
 /// Records taken from one channel before the next is looked at.
 const RECORDS_PER_TURN: usize = 64;
 
+/// What a peer says of its channel in a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turn {
+    /// It is used from now on.
+    Opened,
+    /// It was used for the last time.
+    Closed,
+    /// There is something in it, and it may not be polled.
+    Announced,
+}
+
 /// A channel, and what was seen of it.
 struct Polled<R> {
     peer: PeerId,
@@ -162,7 +173,8 @@ pub(crate) struct Inbound {
     /// Channels that are polled whether they are used or not: a few cost less than announcements.
     polled_min: usize,
     me: PeerId,
-    size: u32,
+    /// Where it is announced that there is mail.
+    mailbox_place: u32,
     announcements: Announcements,
     /// How much longer all blocks may be than in the beginning.
     allowance: Allowance,
@@ -181,7 +193,7 @@ impl Inbound {
     pub(crate) fn new(
         geometry: Geometry,
         (polled_min, allowance_bytes): (usize, usize),
-        (me, size): (PeerId, u32),
+        (me, size, mailbox_place): (PeerId, u32, u32),
         announcements: Announcements,
         mailbox: Option<SharedMemory>,
     ) -> Self {
@@ -199,7 +211,7 @@ impl Inbound {
             geometry,
             polled_min,
             me,
-            size,
+            mailbox_place,
             announcements,
             allowance,
             blocks,
@@ -221,7 +233,9 @@ impl Inbound {
             moved |= self.take_mail(core);
         }
         if !core.turned.is_empty() {
+            // What was announced lies in a channel that this turn has not polled.
             self.turn(core);
+            moved = true;
         }
         moved
     }
@@ -250,26 +264,31 @@ impl Inbound {
         let mut found = Vec::new();
         self.announcements.take(|place| found.push(place));
         for place in &found {
-            if *place == self.size {
+            if *place == self.mailbox_place {
                 if let Some(mailbox) = &mut self.mailbox {
                     mailbox.receiver.set_hint(self.hint);
                     (mailbox.is_hot, mailbox.cooling) = (true, false);
                     self.is_mixed = true;
                 }
-            } else if *place < self.size {
-                core.stats.announced += 1;
-                let is_first = self.met[*place as usize / 64] >> (*place % 64) & 1 == 0;
-                if is_first {
-                    self.discover(core, *place);
-                } else if !self.blocks.warm(*place, self.hint) {
-                    self.others.warm(*place, self.hint);
-                }
-                if let Some(port) = &mut core.port {
-                    port.warmed(*place);
-                }
+            } else if let Some(PeerIndex(peer)) = core.context.peer_at(*place) {
+                self.notice(core, peer);
             }
         }
         !found.is_empty()
+    }
+
+    /// A peer has something in its channel.
+    fn notice(&mut self, core: &mut Core, peer: PeerId) {
+        core.stats.announced += 1;
+        let is_first = self.met[peer as usize / 64] >> (peer % 64) & 1 == 0;
+        if is_first {
+            self.discover(core, peer);
+        } else if !self.blocks.warm(peer, self.hint) {
+            self.others.warm(peer, self.hint);
+        }
+        if let Some(port) = &mut core.port {
+            port.warmed(peer);
+        }
     }
 
     /// Polls the channel from `peer` from now on.
@@ -290,17 +309,18 @@ impl Inbound {
         }
     }
 
-    /// Opens and gives up the channels whose senders said so.
+    /// Opens, polls and gives up the channels whose senders said so.
     #[cold]
     #[inline(never)]
     fn turn(&mut self, core: &mut Core) {
-        for (peer, opens) in std::mem::take(&mut core.turned) {
-            if opens {
-                if !self.blocks.has(peer) && !self.others.has(peer) {
-                    self.discover(core, peer);
+        for (peer, turn) in std::mem::take(&mut core.turned) {
+            match turn {
+                Turn::Opened if !self.blocks.has(peer) && !self.others.has(peer) => self.discover(core, peer),
+                Turn::Closed if self.blocks.remove(peer) || self.others.remove(peer) => {
+                    core.retire_channel(peer, &self.announcements);
                 }
-            } else if self.blocks.remove(peer) || self.others.remove(peer) {
-                core.retire_channel(peer, &self.announcements);
+                Turn::Announced => self.notice(core, peer),
+                Turn::Opened | Turn::Closed => {}
             }
         }
     }

@@ -25,6 +25,7 @@ mod eager;
 mod inbound;
 mod layouts;
 mod matching;
+mod neighbours;
 mod peer;
 mod port;
 mod progress;

@@ -53,7 +53,7 @@ pub(crate) struct Unmapped {
 
 impl Unmapped {
     pub(crate) fn new(name: &'static str, me: PeerId, size: u32, wakeup: Arc<dyn Wakeup>) -> Self {
-        let announcements = SharedMemory::private(Announcements::footprint(announced_places(size)));
+        let announcements = SharedMemory::private(Announcements::footprint(announced_places(1)));
         Self { name, me: PeerIndex(me), size, wakeup, announcements }
     }
 }
@@ -69,6 +69,11 @@ impl MappedPeers for Unmapped {
 
     fn peer_count(&self) -> u32 {
         self.size
+    }
+
+    fn place_count(&self) -> u32 {
+        // This process alone.
+        1
     }
 
     fn direct_copies(&self) -> Result<(), String> {

@@ -53,7 +53,9 @@ impl Engine {
     /// Takes in what has arrived, sends what has room now, copies what is to be copied; true if anything moved.
     pub fn progress(&mut self) -> bool {
         let mut moved = self.inbound.take_in(&mut self.core);
-        if let Some(inbox) = &mut self.inbox {
+        if let Some(inbox) = &mut self.inbox
+            && inbox.is_due(&self.core, moved)
+        {
             moved |= inbox.take_in(&mut self.core);
         }
         if self.core.tuples.is_some() {

@@ -57,6 +57,34 @@ impl Pair {
     }
 }
 
+/// Rings that a bell has heard since this was asked last.
+fn heard(peers: &dyn MappedPeers) -> u64 {
+    let mut count = [0; 8];
+    match rustix::io::read(peers.bell().expect("a bell"), &mut count) {
+        Ok(8) => u64::from_ne_bytes(count),
+        _ => 0,
+    }
+}
+
+#[test]
+fn bells_ring_for_those_who_said_that_they_sleep() {
+    let shape = Shape { process_count: 3, channel_bytes: 8 << 10, arena_bytes: 0 };
+    let segment = Segment::create_with_bells(shape).expect("memory");
+    let join = |me| ShmPeers::join(segment.clone(), PeerIndex(me), probe_cross_memory()).expect("a place");
+    let all: Vec<_> = (0..3).map(join).collect();
+    all[0].notify(PeerIndex(1));
+    assert_eq!(heard(&all[1]), 0, "nobody sleeps");
+    let wakeup = all[1].wakeup();
+    let _ = wakeup.announce();
+    all[0].notify(PeerIndex(1));
+    all[2].notify(PeerIndex(1));
+    assert_eq!([0, 1, 2].map(|me| heard(&all[me])), [0, 2, 0]);
+    wakeup.withdraw();
+    all[2].notify(PeerIndex(1));
+    assert_eq!(heard(&all[1]), 0, "nobody sleeps any more");
+    assert!(peers(1)[0].bell().is_none(), "no bells unless they are asked for");
+}
+
 /// False, saying so, where this machine's kernel does not let processes copy from each other.
 fn allowed(pair: &Pair) -> bool {
     if let Err(why) = pair.initiator.direct_copies() {

@@ -3,6 +3,7 @@
 //! On one host a message needs no adapter: a peer's channel is stored to directly, and a large message is copied by
 //! whichever side gets to it. [`MappedPeers`] is what an engine asks of such a host.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,6 +88,21 @@ pub trait MappedPeers: Send {
     /// Number of peers, this process included.
     fn peer_count(&self) -> u32;
 
+    /// Number of those that are mapped, this process included: the places in [`MappedArea::Announcements`], counted from 0.
+    fn place_count(&self) -> u32 {
+        self.peer_count()
+    }
+
+    /// The place of a peer; `None` if it is not mapped.
+    fn place(&self, peer: PeerIndex) -> Option<u32> {
+        Some(peer.0).filter(|place| *place < self.place_count())
+    }
+
+    /// Whose place this is.
+    fn peer_at(&self, place: u32) -> Option<PeerIndex> {
+        Some(PeerIndex(place)).filter(|_| place < self.place_count())
+    }
+
     /// Whether private memory of peers can be copied to and from; the reason if it can not.
     fn direct_copies(&self) -> Result<(), String>;
 
@@ -129,6 +145,12 @@ pub trait MappedPeers: Send {
 
     /// How this process sleeps until a peer brings something.
     fn wakeup(&self) -> Arc<dyn Wakeup>;
+
+    /// A descriptor that is readable once a peer has rung for this process after an announcement to [`Self::wakeup`], for
+    /// those who sleep on other descriptors as well; reading 8 bytes empties it. `None`: peers wake sleepers of `wakeup` only.
+    fn bell(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// Tells `peer` that something was stored in its mapped memory; wakes it if it sleeps.
     fn notify(&self, peer: PeerIndex);

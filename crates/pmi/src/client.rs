@@ -52,6 +52,14 @@ pub struct World {
 }
 
 impl World {
+    /// The node of each rank; `None` if the launcher does not say.
+    pub fn nodes(&self) -> Option<Vec<u32>> {
+        if self.size == 1 {
+            return Some(vec![0]);
+        }
+        self.mapping.as_ref().map(|mapping| mapping.nodes(self.size))
+    }
+
     /// Ranks on this node in ascending order, this one included; `None` if the launcher does not say.
     pub fn node_local_ranks(&self) -> Option<Vec<u32>> {
         if self.size == 1 {

@@ -51,7 +51,15 @@ words!(
     VariableTop = "variable-top",
     Veloblock = "veloblock",
 );
-words!(DeviceChoice: Auto = "auto", Shm = "shm", ShmVerbs = "shm-verbs", Tcp = "tcp", Verbs = "verbs");
+words!(
+    DeviceChoice: Auto = "auto",
+    Shm = "shm",
+    ShmVerbs = "shm-verbs",
+    Tcp = "tcp",
+    Verbs = "verbs",
+    ShmAndTcp = "shm+tcp",
+    ShmAndVerbs = "shm+verbs",
+);
 words!(
     DatatypeScheme: Auto = "auto",
     Generic = "generic",
@@ -145,7 +153,7 @@ pub enum FastPath {
 /// Which device carries the messages of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DeviceChoice {
-    /// Shared memory if all processes are on one host, sockets if not.
+    /// Shared memory among the processes of a host, sockets between hosts.
     Auto,
     /// Mapped memory of one host.
     Shm,
@@ -155,6 +163,10 @@ pub enum DeviceChoice {
     Tcp,
     /// An adapter.
     Verbs,
+    /// Mapped memory on each host, sockets between hosts.
+    ShmAndTcp,
+    /// Mapped memory on each host, an adapter between hosts.
+    ShmAndVerbs,
 }
 
 /// How data that does not lie in one piece gets across.

@@ -126,8 +126,15 @@ pub const VARIABLES: &[Variable] = &[
     choice!(
         "FERROVIA_DEVICE",
         device: DeviceChoice,
-        "auto | shm | shm-verbs | tcp | verbs",
-        "Device that carries messages: auto takes shm where all processes are on one host, and tcp otherwise."
+        "auto | shm | shm-verbs | tcp | verbs | shm+tcp | shm+verbs",
+        "Device that carries messages: auto takes shm on each host and, if there are several, tcp between them (shm+tcp)."
+    ),
+    number!(
+        "FERROVIA_HOST_RANKS",
+        host_ranks_max,
+        "count, 0: no limit",
+        0..,
+        "Processes of one host beyond so many are treated as being on another one, to try a job of several hosts on one."
     ),
     size!(
         "FERROVIA_POOL_MAX",

@@ -11,7 +11,7 @@ mod world;
 use std::ops::Range;
 
 use base::Config;
-use base::config::{DatatypeScheme, DatatypeSettings, FastPath, LargeCopy, RegistrationScheme};
+use base::config::{DatatypeScheme, DatatypeSettings, DeviceChoice, FastPath, LargeCopy, RegistrationScheme};
 use fabric::Context;
 use fabric_soft::{SimNetwork, SimPlan, SoftContext};
 
@@ -21,6 +21,7 @@ use world::{Simulation, Totals};
 /// Seeds of an ordinary run, over mapped memory and over simulated networks.
 const MAPPED_SEEDS: Range<u64> = 0..200;
 const LATE_SEEDS: Range<u64> = 0..40;
+const MIXED_SEEDS: Range<u64> = 0..48;
 const FULL_SEEDS: Range<u64> = 0..40;
 const LOSSY_SEEDS: Range<u64> = 0..30;
 
@@ -108,8 +109,20 @@ fn lossy(seed: u64, random: &mut Random) -> SimPlan {
 }
 
 fn simulated(seed: u64, plan: fn(u64, &mut Random) -> SimPlan) -> Totals {
+    simulated_with(seed, plan, |_| {})
+}
+
+/// Ranks of one host share memory, and a network lies between hosts.
+fn mixed(seed: u64) -> Totals {
+    simulated_with(seed, late, |config| {
+        (config.device, config.host_ranks_max) = (DeviceChoice::ShmAndTcp, 2 + (seed % 3) as u32);
+    })
+}
+
+fn simulated_with(seed: u64, plan: fn(u64, &mut Random) -> SimPlan, set: impl Fn(&mut Config)) -> Totals {
     let mut random = Random::new(seed ^ 0x5151);
-    let config = config(&mut random);
+    let mut config = config(&mut random);
+    set(&mut config);
     let size = size(seed, &mut random, 32);
     let program = Program::draw(&mut random, size);
     let plan = plan(seed, &mut random);
@@ -145,6 +158,11 @@ fn over_mapped_memory() {
 #[test]
 fn over_a_late_network() {
     all("over_a_late_network", &LATE_SEEDS, |seed| simulated(seed, late));
+}
+
+#[test]
+fn over_mapped_memory_and_a_late_network() {
+    all("over_mapped_memory_and_a_late_network", &MIXED_SEEDS, mixed);
 }
 
 #[test]

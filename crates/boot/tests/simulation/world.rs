@@ -112,9 +112,12 @@ impl Totals {
             rows.extend([
                 ("a message read", self.read),
                 ("a message copied by both", self.shared),
-                ("a registration found", self.registrations_found),
                 ("a registration evicted", self.registrations_evicted),
             ]);
+        }
+        // Where only some are mapped, few buffers are used twice.
+        if self.read + self.shared > 0 && self.connections == 0 {
+            rows.push(("a registration found", self.registrations_found));
         }
         rows
     }

@@ -240,7 +240,7 @@ impl Port {
     }
 
     /// This process's number.
-    pub(crate) fn rank(&self) -> PeerId {
+    pub fn rank(&self) -> PeerId {
         self.me
     }
 
@@ -268,6 +268,17 @@ impl Port {
         Arc::clone(&self.wakeup)
     }
 
+    /// The time, as this port was told to tell it.
+    pub(crate) fn now(&self) -> Duration {
+        (self.clock)()
+    }
+
+    /// True if somebody has announced that it will sleep: a poll is awaited.
+    #[inline]
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.wakeup.is_announced()
+    }
+
     /// True, once, if somebody has announced that it will sleep.
     #[inline]
     pub(crate) fn wakeup_announced(&self) -> bool {
@@ -282,7 +293,7 @@ impl Port {
     /// Adds what happened here to `stats`.
     pub(crate) fn stats(&self, stats: Stats) -> Stats {
         let Stats { connections, credit_stalls, credits_alone, credits_granted, written_sent, .. } = self.counters;
-        let registrations = self.registrations.stats();
+        let registrations = self.registrations.stats() + stats.registrations;
         let pool_bytes = self.pool.held_bytes();
         let packed_peak_bytes = stats.packed_peak_bytes + self.packing.peak_bytes() + self.unpacking.peak_bytes();
         Stats {

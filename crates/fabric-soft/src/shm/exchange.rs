@@ -5,7 +5,9 @@
 //!   bind @ferrovia-…, publish the name
 //!   ─────────────── barrier of the process manager ───────────────
 //!   accept: same user? ── descriptor ──▶  map, close
+//!                      ── bells ───────▶  keep
 //! ```
+//! Bells, where the segment has some, come in further messages; the last of a row ends with another byte than the others.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -24,6 +26,10 @@ use super::segment::{Segment, Shape, system};
 /// How long a process waits for its peers while joining.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
 const PUBLISH: &str = "offering the shared segment (Unix socket)";
+/// Descriptors in one message; the system takes 253 at most.
+const DESCRIPTORS_MAX: usize = 128;
+const LAST: u8 = b'F';
+const MORE: u8 = b'M';
 const JOIN: &str = "fetching the shared segment (Unix socket)";
 
 /// Waits for the other processes of the host and hands each the segment.
@@ -69,12 +75,18 @@ impl SegmentServer {
     }
 
     fn hand_over(&self, peer: &OwnedFd) -> Result<(), FabricError> {
-        let fds = [self.segment.fd().expect("the server keeps the descriptor open until all are served")];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        control.push(SendAncillaryMessage::ScmRights(&fds));
-        rustix::net::sendmsg(peer, &[IoSlice::new(b"F")], &mut control, SendFlags::NOSIGNAL)
-            .map_err(|error| system(PUBLISH, error))?;
+        let segment = self.segment.fd().expect("the server keeps the descriptor open until all are served");
+        let bells = self.segment.bells().map_or(&[][..], |bells| bells);
+        let all: Vec<_> = std::iter::once(segment).chain(bells.iter().map(AsFd::as_fd)).collect();
+        let parts = all.chunks(DESCRIPTORS_MAX);
+        for (number, fds) in (1..=parts.len()).zip(parts.clone()) {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            control.push(SendAncillaryMessage::ScmRights(fds));
+            let end = [if number == parts.len() { LAST } else { MORE }];
+            rustix::net::sendmsg(peer, &[IoSlice::new(&end)], &mut control, SendFlags::NOSIGNAL)
+                .map_err(|error| system(PUBLISH, error))?;
+        }
         Ok(())
     }
 }
@@ -88,20 +100,41 @@ pub fn join(name: &str, shape: Shape) -> Result<Segment, FabricError> {
     rustix::net::connect(&socket, &abstract_name(name, JOIN)?).map_err(|error| system(JOIN, error))?;
     let server = rustix::net::sockopt::socket_peercred(&socket).map_err(|error| system(JOIN, error))?;
     if server.uid != rustix::process::geteuid() {
-        return Err(FabricError::System { operation: JOIN, reason: "it is offered by another user".into() });
+        return Err(refused("it is offered by another user"));
     }
-    wait_readable(&socket, Instant::now() + JOIN_TIMEOUT, JOIN)?;
-    let mut byte = [0u8; 1];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    rustix::net::recvmsg(&socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)
-        .map_err(|error| system(JOIN, error))?;
-    let fd = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    });
-    let fd = fd.ok_or(FabricError::System { operation: JOIN, reason: "no descriptor came with the answer".into() })?;
-    Segment::attach(fd, shape)
+    let mut fds = fetch(&socket, 1 + shape.process_count as usize)?.into_iter();
+    let segment = fds.next().ok_or_else(|| refused("no descriptor came with the answer"))?;
+    Segment::attach(segment, fds.collect(), shape)
+}
+
+/// The descriptors of a row of messages, of which there may be so many.
+fn fetch(socket: &OwnedFd, count_max: usize) -> Result<Vec<OwnedFd>, FabricError> {
+    let deadline = Instant::now() + JOIN_TIMEOUT;
+    let mut all = Vec::new();
+    loop {
+        wait_readable(socket, deadline, JOIN)?;
+        let mut end = [0u8; 1];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let message =
+            rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut end)], &mut control, RecvFlags::CMSG_CLOEXEC);
+        let received = message.map_err(|error| system(JOIN, error))?.bytes;
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = message {
+                all.extend(fds);
+            }
+        }
+        if received == 0 || all.len() > count_max {
+            return Err(refused("the answer makes no sense"));
+        }
+        if end[0] != MORE {
+            return Ok(all);
+        }
+    }
+}
+
+fn refused(reason: &str) -> FabricError {
+    FabricError::System { operation: JOIN, reason: reason.into() }
 }
 
 fn unix_socket(operation: &'static str) -> Result<OwnedFd, FabricError> {

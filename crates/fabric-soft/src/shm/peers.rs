@@ -1,5 +1,6 @@
 //! The processes of this host as mapped peers: copies are made by whoever asks for them.
 
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use base::sync::Ordering;
@@ -13,7 +14,7 @@ use super::cross_memory;
 use super::placement::Placement;
 use super::region_table::{self, RegionTable};
 use super::segment::Segment;
-use super::wakeup::{ShmWakeup, imposed_barrier, ring};
+use super::wakeup::{ShmWakeup, imposed_barrier, wake};
 
 /// Longest single copy, in bytes; longer ones are the protocol's to cut.
 const COPY_MAX_BYTES: u64 = 1 << 30;
@@ -25,6 +26,8 @@ pub struct ShmPeers {
     cross_memory: Result<(), String>,
     table: RegionTable,
     doorbells: Vec<Doorbell>,
+    /// Where its peers sleep on descriptors: a bell for each.
+    bells: Option<Arc<[OwnedFd]>>,
     wakeup: Arc<ShmWakeup>,
 }
 
@@ -45,11 +48,28 @@ impl ShmPeers {
         doorbells[me.0 as usize].own();
         let identities = (0..segment.shape().process_count).filter_map(|peer| segment.identity(peer)).collect();
         let wakeup = Arc::new(ShmWakeup::new(doorbells[me.0 as usize].clone(), Placement::new(me.0, identities)));
-        Ok(Self { segment, me, cross_memory, table, doorbells, wakeup })
+        let bells = segment.bells().cloned();
+        Ok(Self { segment, me, cross_memory, table, doorbells, bells, wakeup })
+    }
+
+    /// Says that others share the processors with these peers: nobody is moved out of another's way.
+    pub fn share_processors(&mut self) {
+        let doorbell = self.doorbells[self.me.0 as usize].clone();
+        self.wakeup = Arc::new(ShmWakeup::new(doorbell, Placement::new(self.me.0, Vec::new())));
     }
 
     fn allowed(&self, peer: PeerIndex, remote: &RemoteMemory, len: u64, write: bool) -> bool {
         len <= COPY_MAX_BYTES && region_table_allows(&self.segment, peer, remote, len, write)
+    }
+
+    /// Wakes a peer that sleeps.
+    #[cold]
+    fn wake(&self, peer: PeerIndex, doorbell: &Doorbell) {
+        match &self.bells {
+            None => wake(doorbell),
+            // One whose count is full is readable already.
+            Some(bells) => drop(rustix::io::write(&bells[peer.0 as usize], &1u64.to_ne_bytes())),
+        }
     }
 
     fn process_id(&self, peer: PeerIndex) -> Option<i32> {
@@ -148,10 +168,16 @@ impl MappedPeers for ShmPeers {
         self.wakeup.clone()
     }
 
+    fn bell(&self) -> Option<BorrowedFd<'_>> {
+        self.bells.as_ref().map(|bells| bells[self.me.0 as usize].as_fd())
+    }
+
     #[inline]
     fn notify(&self, peer: PeerIndex) {
-        if let Some(doorbell) = self.doorbells.get(peer.0 as usize) {
-            ring(doorbell);
+        if let Some(doorbell) = self.doorbells.get(peer.0 as usize)
+            && doorbell.must_ring()
+        {
+            self.wake(peer, doorbell);
         }
     }
 }

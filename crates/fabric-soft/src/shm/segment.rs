@@ -10,6 +10,7 @@ use lockfree::{
     Announcements, Barrier, BlockSender, Board, CACHE_LINE_BYTES, ClaimCell, Doorbell, Engagement, Meeting,
     PublishedTable, mailbox,
 };
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
@@ -107,6 +108,7 @@ pub struct Segment {
     shape: Shape,
     memory: SharedMemory,
     fd: Option<Arc<OwnedFd>>,
+    bells: Option<Arc<[OwnedFd]>>,
 }
 
 struct Mapping {
@@ -146,15 +148,30 @@ impl Segment {
         memory.word(ARENA_BYTES).store(shape.arena_bytes as u64, Relaxed);
         memory.word(ID).store(std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0), Relaxed);
         memory.word(0).store(MAGIC, base::sync::Ordering::Release);
-        Ok(Self { shape, memory, fd: Some(Arc::new(fd)) })
+        Ok(Self { shape, memory, fd: Some(Arc::new(fd)), bells: None })
     }
 
-    /// Maps a segment that another process made.
+    /// As [`Segment::create`], for processes that sleep on other descriptors as well: a descriptor for each of them, by
+    /// which all others wake it.
+    ///
+    /// # Errors
+    /// As [`Segment::create`].
+    pub fn create_with_bells(shape: Shape) -> Result<Self, FabricError> {
+        let bell = |_| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let bells: Result<Arc<[OwnedFd]>, _> = (0..shape.process_count).map(bell).collect();
+        let bells = bells.map_err(|error| system("making bells for the processes of a host (eventfd)", error))?;
+        Ok(Self { bells: Some(bells), ..Self::create(shape)? })
+    }
+
+    /// Maps a segment that another process made; `bells`: none, or one for each process.
     ///
     /// # Errors
     /// When it is not sealed, or was made by another build or with another shape.
-    pub fn attach(fd: OwnedFd, shape: Shape) -> Result<Self, FabricError> {
+    pub fn attach(fd: OwnedFd, bells: Vec<OwnedFd>, shape: Shape) -> Result<Self, FabricError> {
         let refuse = |reason: String| FabricError::System { operation: "joining the shared segment", reason };
+        if !bells.is_empty() && bells.len() != shape.process_count as usize {
+            return Err(refuse(format!("expected {} bells, found {}", shape.process_count, bells.len())));
+        }
         let seals = rustix::fs::fcntl_get_seals(&fd).map_err(|error| refuse(error.to_string()))?;
         let len = rustix::fs::fstat(&fd).map_err(|error| refuse(error.to_string()))?.st_size;
         if !seals.contains(SealFlags::SHRINK) || len != shape.segment_bytes() as i64 {
@@ -167,7 +184,8 @@ impl Segment {
         if found != [MAGIC, LAYOUT_VERSION, shape.process_count.into(), sizes[0], sizes[1]] {
             return Err(refuse("the processes of this job run different builds or settings of Ferrovia".into()));
         }
-        Ok(Self { shape, memory, fd: None })
+        let bells = if bells.is_empty() { None } else { Some(bells.into()) };
+        Ok(Self { shape, memory, fd: None, bells })
     }
 
     /// What the processes agreed on.
@@ -235,6 +253,11 @@ impl Segment {
     /// The descriptor, while this process hands it out.
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.fd.as_ref().map(|fd| fd.as_fd())
+    }
+
+    /// A bell for each process, if there are any.
+    pub(super) fn bells(&self) -> Option<&Arc<[OwnedFd]>> {
+        self.bells.as_ref()
     }
 
     /// Closes the descriptor; the mapping stays.

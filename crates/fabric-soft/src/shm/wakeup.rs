@@ -65,8 +65,13 @@ pub(super) fn imposed_barrier() -> Barrier {
 #[inline]
 pub(super) fn ring(doorbell: &Doorbell) {
     if doorbell.must_ring() {
-        let _ = futex::wake(doorbell.futex_word(), futex::Flags::empty(), i32::MAX as u32);
+        wake(doorbell);
     }
+}
+
+/// Wakes everybody who sleeps on the word of `doorbell`, which has rung.
+pub(super) fn wake(doorbell: &Doorbell) {
+    let _ = futex::wake(doorbell.futex_word(), futex::Flags::empty(), i32::MAX as u32);
 }
 
 #[cfg(test)]

@@ -138,6 +138,22 @@ pub struct CacheStats {
     pub peak_bytes: u64,
 }
 
+/// Of two caches together; their peaks need not have been at the same time, so the sum is a bound.
+impl std::ops::Add for CacheStats {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            hits: self.hits + other.hits,
+            misses: self.misses + other.misses,
+            evictions: self.evictions + other.evictions,
+            changes: self.changes + other.changes,
+            bytes: self.bytes + other.bytes,
+            peak_bytes: self.peak_bytes + other.peak_bytes,
+        }
+    }
+}
+
 /// Memory that is registered as long as this is held: it goes back by [`RegistrationCache::release`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Registration {

@@ -74,14 +74,18 @@ fn two_hosts(workshop: &Workshop) -> Result<Verdict> {
         let program = script.arg(&hydra).arg("2").args(command).env("LD_LIBRARY_PATH", &library);
         Job::launched(program.env("FERROVIA_LOG", "info").env("FERROVIA_TCP_INTERFACES", interfaces)).run()
     };
-    for name in ["hello", "random", "coll_random", "threads", "cancel"] {
+    for name in ["hello", "random", "coll_random", "threads", "cancel", "wildcards", "probe"] {
         let finished = hosts(&[workshop.program(name)?.as_os_str()], "auto")?;
         if finished.code() == Some(NO_HOSTS) {
             return Ok(Verdict::Skipped(finished.stderr.trim().to_owned()));
         }
         let said = finished.said();
-        if !finished.success() || !said.contains("No Errors") || !said.contains("device tcp, 4 processes") {
-            return Err(finished.complain("expected a successful end, \"No Errors\" and sockets between the hosts"));
+        let ways = |ranks| format!("device shm+tcp, 4 processes: shm among ranks {ranks}, tcp to the others");
+        let is_mixed = said.contains(&ways("0-1")) && said.contains(&ways("2-3"));
+        if !finished.success() || !said.contains("No Errors") || !is_mixed {
+            let expected =
+                "expected a successful end, \"No Errors\", shared memory on the hosts and sockets between them";
+            return Err(finished.complain(expected));
         }
     }
     // Hydra may drop what ranks say when one of them fails.

@@ -55,6 +55,8 @@ fn folder() -> PathBuf {
 
 /// Devices beside the usual one that lines with `over` are run on.
 const DEVICES: [&str; 2] = ["shm-verbs", "tcp"];
+/// The device that lines with `hosts` are run on, where two ranks at a time are treated as a host.
+const BETWEEN_HOSTS: (&str, &str) = ("shm+tcp", "2");
 
 /// Around what a program says that others run beside.
 const BEGIN: &str = "begin of program";
@@ -72,9 +74,11 @@ pub fn cases() -> Result<Vec<Case>> {
             .join("-");
         let alone = entry.has("alone").then_some(None);
         let over = entry.last("over").map(str::parse::<u32>).transpose()?;
+        let hosts = entry.last("hosts").map(str::parse::<u32>).transpose()?;
         let runs = entry.ranks().into_iter().map(Some).chain(alone).map(|ranks| (None, ranks));
         let over = DEVICES.into_iter().filter_map(|device| Some((Some(device), Some(over?))));
-        for (device, ranks) in runs.chain(over) {
+        let hosts = hosts.map(|ranks| (Some(BETWEEN_HOSTS.0), Some(ranks)));
+        for (device, ranks) in runs.chain(over).chain(hosts) {
             let place = device.map_or_else(|| "c".to_owned(), |device| format!("c/{device}"));
             let name = match ranks {
                 Some(ranks) => format!("{place}/{title}-{ranks}"),
@@ -82,6 +86,9 @@ pub fn cases() -> Result<Vec<Case>> {
             };
             let mut variables = variables.clone();
             variables.extend(device.map(|device| ("FERROVIA_DEVICE".to_owned(), device.to_owned())));
+            if device == Some(BETWEEN_HOSTS.0) {
+                variables.push(("FERROVIA_HOST_RANKS".to_owned(), BETWEEN_HOSTS.1.to_owned()));
+            }
             let (program, arguments, expected) = (entry.name.clone(), arguments.clone(), expected.clone());
             let case = Case::new(name, move |workshop| {
                 let program = workshop.program(&program)?;
