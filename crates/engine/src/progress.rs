@@ -57,6 +57,10 @@ impl Engine {
             && inbox.is_due(&self.core, moved)
         {
             moved |= inbox.take_in(&mut self.core);
+            // A device that works while it is polled has filled channels by that, and nothing else tells of it.
+            if !moved && self.core.port.as_ref().is_some_and(|port| port.has_granted()) {
+                moved = self.inbound.take_in(&mut self.core);
+            }
         }
         if self.core.tuples.is_some() {
             moved |= self.core.poll_tuples();

@@ -135,6 +135,17 @@ impl Port {
         pair.is_some_and(|pair| matches!(pair.outward, Outward::Open(_)))
     }
 
+    /// Peers that are to be told that something lies in their channel.
+    pub(super) fn unannounced(&self) -> usize {
+        self.channels.as_ref().map_or(0, |channels| channels.to_announce.len())
+    }
+
+    /// True if peers write into channels here.
+    #[inline]
+    pub(crate) fn has_granted(&self) -> bool {
+        self.channels.as_ref().is_some_and(|channels| channels.granted > 0)
+    }
+
     /// Bytes of the copy kept for the channel to a peer.
     pub(crate) fn copy_bytes_to(&self, to: PeerId) -> u64 {
         self.geometry().filter(|_| self.is_fast(to)).map_or(0, |geometry| geometry.channel_bytes().1 as u64)
@@ -379,7 +390,7 @@ impl Port {
     /// This process will sleep: whoever has a channel to it is told. When that has been done for certain, there is a
     /// completion, which wakes it to look once more.
     pub(super) fn mark_all_cold(&mut self) {
-        if self.channels.as_ref().is_none_or(|channels| channels.granted == 0) {
+        if !self.has_granted() {
             return;
         }
         for peer in 0..self.connections.len() as PeerId {

@@ -287,7 +287,7 @@ impl Port {
 
     /// Records on their way whose arrival is not certain yet.
     pub(crate) fn in_flight(&self) -> usize {
-        self.in_flight
+        self.in_flight + self.unannounced()
     }
 
     /// Adds what happened here to `stats`.

@@ -466,4 +466,50 @@ mod tests {
         }
         assert_eq!(connection.control.len(), SHORT_BYTES);
     }
+
+    /// Memory of a process that polls it.
+    struct Polled {
+        words: Box<[u64; 6]>,
+        finished: u32,
+    }
+
+    impl Responder for Polled {
+        fn begin(&mut self, _: LinkPeer, _: &[u8; HEADER_BYTES], len: u64) -> Placement {
+            // SAFETY: the box outlives every packet of this test.
+            let range = unsafe { WriteRange::new(self.words.as_mut_ptr().cast(), len as usize) };
+            Placement { ranges: [range].into_iter().collect() }
+        }
+        fn finish(&mut self, _: LinkPeer) {
+            self.finished += 1;
+        }
+        fn lost(&mut self, _: LinkPeer) {}
+    }
+
+    #[test]
+    fn the_last_word_of_a_payload_is_put_down_whole_and_last() {
+        let payload: Vec<u8> = (1..=48).collect();
+        for step in [1, 3, 7, 8, 13, 47] {
+            let (mut far, near) = UnixStream::pair().expect("a pair");
+            let at = At { peer: 0, lane: 0 };
+            let mut connection = Connection::new(near.into(), Stage::Live(at), Duration::ZERO);
+            connection.trust(at);
+            connection.stage = Stage::Live(at);
+            let mut peer = Peer::new([1; 16], Vec::new());
+            let mut memory = Polled { words: Box::new([0; 6]), finished: 0 };
+            let header = [0; HEADER_BYTES];
+            let kind = Kind::Packet { sequence: 0, header, payload_bytes: 48, part_count: 1, is_checked: false };
+            let (head, len) = Head { kind, received: 0 }.to_bytes();
+            far.write_all(&head[..len]).expect("there is room");
+            for part in payload.chunks(step) {
+                far.write_all(part).expect("there is room");
+                assert!(connection.fill(Some(&mut peer)).is_ok());
+                assert!(connection.deliver(at, &mut peer, &mut memory).is_ok());
+                let is_over = memory.finished > 0;
+                let last = if is_over { u64::from_ne_bytes(payload[40..].try_into().expect("eight")) } else { 0 };
+                assert_eq!(memory.words[5], last, "in steps of {step}");
+                assert!(!is_over || memory.words[0] == u64::from_ne_bytes(payload[..8].try_into().expect("eight")));
+            }
+            assert_eq!(memory.finished, 1, "in steps of {step}");
+        }
+    }
 }
