@@ -199,7 +199,7 @@ impl Geometry {
 }
 
 /// The design over a device where none was asked for. Over shared memory a write is done while it is posted, and a message
-/// of 8 bytes takes two thirds of the time. Over sockets a frame is a frame, whatever it does at its end, and the control
+/// of 8 bytes takes half of the time. Over sockets a frame is a frame, whatever it does at its end, and the control
 /// lines are frames on top. Adapters of their own have not been measured: Soft-RoCE alone says little about them.
 fn automatic(kind: DeviceKind) -> FastPath {
     match kind {
