@@ -113,7 +113,7 @@ impl Default for Config {
             channel_memory_bytes: None,
             eager_max_bytes: 16 << 10,
             unexpected_max_bytes: 64 << 20,
-            large_copy: LargeCopy::Both,
+            large_copy: LargeCopy::Auto,
             cross_memory_min_bytes: 32 << 10,
             staged_near_max_bytes: 512 << 10,
             shared_copy_min_bytes: 64 << 10,
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(kind("FERROVIA_EAGER_MAX"), Some(Kind::Bytes));
         assert_eq!(kind("FERROVIA_SPIN"), Some(Kind::Number));
         assert_eq!(kind("FERROVIA_STATS"), Some(Kind::Choice(vec!["0", "1"])));
-        assert_eq!(kind("FERROVIA_LARGE_COPY"), Some(Kind::Choice(vec!["both", "read", "staged"])));
+        assert_eq!(kind("FERROVIA_LARGE_COPY"), Some(Kind::Choice(vec!["auto", "both", "read", "staged"])));
         assert_eq!(kind("FERROVIA_COLLECTIVES"), Some(Kind::Text));
     }
 

@@ -93,9 +93,10 @@ impl Job {
         if manager.size() > 1 && manager.rank() == 0 {
             manager.put(CORES_KEY, &core_count().to_string())?;
         }
-        let engine = start_engine(&manager, &config)?;
+        let mut engine = start_engine(&manager, &config)?;
         let mut selection = Selection::default();
         selection.oversubscribed = manager.hosts().ranks_at_most() > agreed_core_count(&manager)?;
+        engine.set_crowded(selection.oversubscribed);
         selection.reproducible = config.reproducible;
         selection.shared = config.shared_collectives;
         selection.apply(&config.collectives)?;

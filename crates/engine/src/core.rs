@@ -311,10 +311,17 @@ impl Engine {
         self.core.thresholds
     }
 
+    /// Says whether processes outnumber processors, which decides who copies long messages.
+    pub fn set_crowded(&mut self, is_crowded: bool) {
+        self.core.thresholds.is_crowded = is_crowded;
+    }
+
     /// Takes over the settings that can change while messages are under way: sizes, budget, who copies.
     pub fn adopt(&mut self, config: &Config) {
         let core = &mut self.core;
-        core.thresholds = thresholds(config, &core.geometry, &*core.context, core.port.as_deref());
+        let is_crowded = core.thresholds.is_crowded;
+        let adopted = thresholds(config, &core.geometry, &*core.context, core.port.as_deref());
+        core.thresholds = Thresholds { is_crowded, ..adopted };
         self.core.unexpected_max_bytes = config.unexpected_max_bytes;
         self.core.datatypes = config.datatypes;
     }

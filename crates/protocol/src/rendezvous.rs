@@ -30,6 +30,8 @@ pub struct Thresholds {
     pub read_step_bytes: usize,
     /// Who moves large messages.
     pub large_copy: LargeCopy,
+    /// Processes outnumber processors: whoever helps to copy keeps somebody else from running.
+    pub is_crowded: bool,
     /// How long messages cross verbs.
     pub rendezvous: Rendezvous,
 }
@@ -81,6 +83,7 @@ impl Thresholds {
             shared_min_bytes: config.shared_copy_min_bytes as u64,
             read_step_bytes: 256 << 10,
             large_copy: config.large_copy,
+            is_crowded: false,
             rendezvous: config.rendezvous,
         }
     }
@@ -95,7 +98,8 @@ impl Thresholds {
             return CopyPlan::Staged;
         }
         // The first read from a peer is made alone: should the kernel refuse, nothing has been shared out yet.
-        if self.large_copy == LargeCopy::Both && len_bytes >= self.shared_min_bytes && reach == Reach::Works {
+        let both = self.large_copy == LargeCopy::Both || self.large_copy == LargeCopy::Auto && !self.is_crowded;
+        if both && len_bytes >= self.shared_min_bytes && reach == Reach::Works {
             return CopyPlan::Shared { chunk_bytes: Chunks::bytes_for(len_bytes) };
         }
         CopyPlan::Read
@@ -169,7 +173,8 @@ mod tests {
         staged_near_max_bytes: 0,
         shared_min_bytes: 128 << 10,
         read_step_bytes: 256 << 10,
-        large_copy: LargeCopy::Both,
+        large_copy: LargeCopy::Auto,
+        is_crowded: false,
         rendezvous: Rendezvous::Auto,
     };
 
@@ -185,6 +190,19 @@ mod tests {
         ];
         for (len, in_one_piece, reach, expected) in cases {
             assert_eq!(THRESHOLDS.plan(len, in_one_piece, reach), expected, "{len} {in_one_piece} {reach:?}");
+        }
+    }
+
+    #[test]
+    fn senders_help_where_they_have_a_processor_or_were_told_to() {
+        for (large_copy, is_crowded, helps) in [
+            (LargeCopy::Auto, false, true),
+            (LargeCopy::Auto, true, false),
+            (LargeCopy::Both, true, true),
+            (LargeCopy::Read, false, false),
+        ] {
+            let plan = Thresholds { large_copy, is_crowded, ..THRESHOLDS }.plan(1 << 20, true, Reach::Works);
+            assert_eq!(plan != CopyPlan::Read, helps, "{large_copy:?} {is_crowded}");
         }
     }
 

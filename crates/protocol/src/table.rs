@@ -148,7 +148,7 @@ mod tests {
             eager in 0u64..40,
             cross in 0u64..40,
             shared in 0u64..40,
-            copy in prop::sample::select(vec![LargeCopy::Both, LargeCopy::Read, LargeCopy::Staged]),
+            copy in prop::sample::select(vec![LargeCopy::Auto, LargeCopy::Both, LargeCopy::Read, LargeCopy::Staged]),
             between in prop::sample::select(vec![
                 Between::Mapped(Reach::Works),
                 Between::Mapped(Reach::Refused),
@@ -164,6 +164,7 @@ mod tests {
                 shared_min_bytes: shared,
                 read_step_bytes: 1,
                 large_copy: copy,
+                is_crowded: false,
                 rendezvous,
             };
             let rows = rows(&thresholds, between);

@@ -27,7 +27,7 @@ macro_rules! words {
 }
 
 words!(CrossMemory: Auto = "auto", Off = "off");
-words!(LargeCopy: Both = "both", Read = "read", Staged = "staged");
+words!(LargeCopy: Auto = "auto", Both = "both", Read = "read", Staged = "staged");
 words!(
     Rendezvous: Auto = "auto",
     Rput = "rput",
@@ -83,6 +83,8 @@ pub enum CrossMemory {
 /// Who moves the bytes of a large message on shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LargeCopy {
+    /// Both sides where there is a processor for each process, the receiver alone where there is not.
+    Auto,
     /// Both sides copy chunks when both are in the library.
     Both,
     /// The receiver reads alone.

@@ -246,8 +246,8 @@ pub const VARIABLES: &[Variable] = &[
     choice!(
         "FERROVIA_LARGE_COPY",
         large_copy: LargeCopy,
-        "both | read | staged",
-        "Who moves a large message between two processes of one host."
+        "auto | both | read | staged",
+        "Who moves a large message between two processes of one host: sender and receiver together, the receiver alone, or both through the channel. By itself the receiver alone where ranks outnumber cores, and otherwise both."
     ),
     size!(
         "FERROVIA_CROSS_MEMORY_MIN",
