@@ -197,7 +197,9 @@ fn over_verbs_every_scheme_brings_the_same_bytes_and_does_what_it_is_called_afte
                 let total =
                     counts.generic + counts.bc_spup + counts.rwg_up + counts.p_rrs + counts.multi_w + counts.direct;
                 let (counted, proofs) = match scheme {
-                    DatatypeScheme::Auto => (total, vec![sender.block_writes]),
+                    DatatypeScheme::Auto => {
+                        (counts.generic, vec![sender.packed_peak_bytes, receiver.packed_peak_bytes])
+                    }
                     DatatypeScheme::Generic => (counts.generic, vec![receiver.get_received + receiver.put_received]),
                     DatatypeScheme::BcSpup => {
                         (counts.bc_spup, vec![sender.segments_packed, receiver.segments_unpacked])

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use base::SlabKey;
 use base::config::{DatatypeScheme, Rendezvous};
 use datatype::{Group, Grouping, Layout, RecvBuf, SendBuf};
-use fabric::{Access, Lkey, LocalMemory, RemoteMemory};
+use fabric::{Access, Lkey, LocalMemory, RemoteMemory, Translation};
 use protocol::blocks::{REGIONS_MAX, RemoteBlocks, RemoteRegion};
 use protocol::registration::{Registration, group_gaps};
 use protocol::schemes::{self, PortFacts, Side};
@@ -144,8 +144,13 @@ impl Core {
             target,
             is_long: offer.len_bytes >= self.thresholds.cross_memory_min_bytes
                 && self.thresholds.rendezvous != Rendezvous::Staged,
-            entries_max: self.port.as_ref().map_or(1, |port| port.entries_max() as u64),
+            by_adapter: self.moves_by_adapter(),
         }
+    }
+
+    /// True if an adapter moves what goes over the port.
+    pub(crate) fn moves_by_adapter(&self) -> bool {
+        self.port.as_ref().is_some_and(|port| port.translation() == Translation::Pinned)
     }
 
     /// The request is a receive that goes its way.
@@ -163,8 +168,14 @@ impl Core {
         remote: Option<RemoteMemory>,
     ) -> Option<Incoming> {
         let Envelope { peer, len_bytes, .. } = incoming.envelope;
-        let mut incoming =
-            if incoming.buf.as_contiguous().is_some() { incoming } else { with_packed_form(incoming, None) };
+        let is_chosen = self.datatypes.scheme == DatatypeScheme::Auto;
+        let mut incoming = match is_chosen.then(|| self.room_for(len_bytes)) {
+            _ if incoming.buf.as_contiguous().is_some() => incoming,
+            // Who asks for this scheme gets memory made each time.
+            None => with_packed_form(incoming, None),
+            Some(None) => return Some(incoming),
+            Some(room) => with_packed_form(incoming, room),
+        };
         let range = incoming.buf.range().and_then(|range| range.part(0, len_bytes as usize));
         match self.start_rdma(peer, receive, incoming.send, range, remote) {
             Some(way) => self.set_incoming(receive, Incoming { way, ..incoming }),

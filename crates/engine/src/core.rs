@@ -638,7 +638,7 @@ impl Core {
         let holds_back = holds_back || self.port.as_ref().is_some_and(|port| port.holds_back(to));
         let short = envelope.len_bytes as usize <= self.thresholds.eager_max_bytes.min(record_max);
         let eager = short && (!holds_back || envelope.len_bytes == 0);
-        let (buf, room) = if eager { (buf, None) } else { self.packed_first(buf) };
+        let (buf, room) = if eager { (buf, None) } else { self.packed_first(is_port, buf) };
         let (region, layout) = match () {
             () if eager => (None, SourceLayout::InOnePiece),
             () if is_port && buf.as_contiguous().is_some() => {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::SlabKey;
-use base::config::DatatypeScheme;
+use base::config::{DatatypeScheme, Rendezvous};
 use datatype::{Layout, RecvBuf, ScatteredData, Segment, SendBuf};
 use fabric::{
     Access, DirectCopy, DirectCopyError, LocalMemory, LocalPieces, PeerIndex, PieceCopy, RemoteMemory, RemotePiece,
@@ -117,8 +117,11 @@ impl Place {
 
 impl Core {
     /// A buffer to be sent by rendezvous: packed first where the scheme wants that.
-    pub(crate) fn packed_first(&mut self, buf: SendBuf) -> (SendBuf, Option<PackedRoom>) {
-        let packs = matches!(self.datatypes.scheme, DatatypeScheme::Generic | DatatypeScheme::PRrs);
+    pub(crate) fn packed_first(&mut self, is_port: bool, buf: SendBuf) -> (SendBuf, Option<PackedRoom>) {
+        // Without a port nothing is packed that nobody asked to be packed.
+        let by_adapter = !is_port || self.moves_by_adapter();
+        let packs = schemes::packs_first(self.datatypes.scheme, buf.len_bytes(), by_adapter)
+            && !(self.datatypes.scheme == DatatypeScheme::Auto && self.thresholds.rendezvous == Rendezvous::Staged);
         if !packs || buf.as_contiguous().is_some() {
             return (buf, None);
         }
@@ -136,7 +139,7 @@ impl Core {
     }
 
     /// Room for a packed form in the pool; `None`, and counted, if there is none.
-    fn room_for(&mut self, len_bytes: u64) -> Option<PackedRoom> {
+    pub(crate) fn room_for(&mut self, len_bytes: u64) -> Option<PackedRoom> {
         let held = self.packed_held.load(Ordering::Relaxed).checked_add(len_bytes)?;
         if held > self.datatypes.pool_max_bytes as u64 {
             self.stats.packed_refused += 1;

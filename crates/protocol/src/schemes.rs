@@ -26,6 +26,9 @@ const STAGED_KIB_NS: u64 = 118;
 const PACK_BLOCK_NS: u64 = 2;
 /// Shortest average block that is gathered by a device, in bytes; shorter ones are packed faster than they are listed.
 const GATHER_MIN_BYTES: u64 = 512;
+/// Longest message that is packed as a whole where a processor moves it, in bytes: past it, packing, moving and unpacking are
+/// worth overlapping.
+const PACK_WHOLE_MAX_BYTES: u64 = 1 << 20;
 /// Shortest average block that gets a write of its own, in bytes.
 const BLOCK_WRITE_MIN_BYTES: u64 = 8 << 10;
 /// Segments of a packed form are between these; of one longer than the shorter, there are at least two. Paper: datatypes §7.2
@@ -117,8 +120,8 @@ pub struct PortFacts {
     pub target: Side,
     /// RDMA pays at all.
     pub is_long: bool,
-    /// Pieces that one operation gathers or scatters.
-    pub entries_max: u64,
+    /// An adapter moves the data, not a processor: each block that it gathers is one that nobody copies.
+    pub by_adapter: bool,
 }
 
 impl PortFacts {
@@ -143,6 +146,10 @@ impl PortFacts {
     /// The way whose work for the processors is least.
     fn choose(&self) -> Scheme {
         let (source, target) = (self.source.block_count, self.target.block_count);
+        if !self.by_adapter {
+            // Whoever gathers copies block by block; what is packed goes as one long message.
+            return if self.source.is_reachable { Scheme::Generic } else { Scheme::BcSpup };
+        }
         let gathers = self.block_bytes(source) >= GATHER_MIN_BYTES;
         if target == 1 || self.target.is_reachable && self.block_bytes(target) >= BLOCK_WRITE_MIN_BYTES {
             return if gathers { Scheme::MultiW } else { Scheme::BcSpup };
@@ -152,6 +159,15 @@ impl PortFacts {
 
     fn block_bytes(&self, block_count: u64) -> u64 {
         self.len_bytes / block_count.max(1)
+    }
+}
+
+/// Whether a sender packs all of a message of `len_bytes` before it offers it over a device.
+pub fn packs_first(asked: Scheme, len_bytes: u64, by_adapter: bool) -> bool {
+    match asked {
+        Scheme::Generic | Scheme::PRrs => true,
+        Scheme::Auto => !by_adapter && len_bytes <= PACK_WHOLE_MAX_BYTES,
+        Scheme::BcSpup | Scheme::RwgUp | Scheme::MultiW | Scheme::Direct => false,
     }
 }
 
@@ -229,6 +245,32 @@ mod tests {
         }
         assert!(!facts(1 << 20, 1 << 20, 64).is_shared(), "the sender would be far slower than the receiver");
         assert!(facts(1 << 20, 8192, 8192).is_shared());
+    }
+
+    #[test]
+    fn over_a_device_an_adapter_gets_blocks_and_a_processor_packed_data() {
+        let facts = |source: u64, target: u64, by_adapter: bool| {
+            let len_bytes = 1 << 20;
+            let source = Side { block_count: len_bytes / source, is_reachable: source == len_bytes };
+            let target = Side { block_count: len_bytes / target, is_reachable: true };
+            PortFacts { len_bytes, source, target, is_long: true, by_adapter }
+        };
+        let whole = 1 << 20;
+        for (source, target, by_adapter, expected) in [
+            (8192, 8192, true, Scheme::MultiW),
+            (8192, 64, true, Scheme::RwgUp),
+            (64, 8192, true, Scheme::BcSpup),
+            (1024, whole, true, Scheme::MultiW),
+            (8192, 8192, false, Scheme::BcSpup),
+            (whole, 64, false, Scheme::Generic),
+        ] {
+            let facts = facts(source, target, by_adapter);
+            assert_eq!(facts.scheme(Scheme::Auto), Some(expected), "{facts:?}");
+            assert_eq!(facts.scheme(Scheme::Direct), Some(Scheme::MultiW));
+            assert_eq!(PortFacts { is_long: false, ..facts }.scheme(Scheme::RwgUp), None);
+        }
+        assert!(packs_first(Scheme::Auto, 1 << 20, false) && !packs_first(Scheme::Auto, (1 << 20) + 1, false));
+        assert!(!packs_first(Scheme::Auto, 1 << 17, true) && packs_first(Scheme::PRrs, 1 << 30, true));
     }
 
     #[test]
