@@ -26,10 +26,12 @@ pub fn protocols(config: &Config) -> Vec<ProtocolReport> {
         }
         Err(why) => (Reach::Refused, format!("nothing is copied straight between processes: {why}")),
     };
-    let over_verbs = |device, prefers_reads| ProtocolReport {
+    let over_verbs = |device, prefers_reads| {
+        ProtocolReport {
         device,
-        note: "peers are reached over connections, and channels are buffers of one pool".into(),
+        note: "peers are reached over connections, and channels are buffers of one pool; data in pieces goes by FERROVIA_DATATYPE_SCHEME".into(),
         rows: rows(&thresholds, Between::Verbs { prefers_reads }),
+    }
     };
     vec![
         ProtocolReport { device: "shm", note, rows: rows(&thresholds, Between::Mapped(reach)) },

@@ -136,8 +136,9 @@ impl OverAdapter {
         let (mut script, mpiexec) = (String::new(), workshop.installation()?.join("bin/mpiexec"));
         for (index, (entry, ranks)) in self.entries.iter().enumerate() {
             let program = workshop.program(&entry.name)?;
-            let settings = variables(entry).into_iter().map(|(name, value)| format!("{name}={value}"));
-            let settings: Vec<String> = settings.chain(["FERROVIA_DEVICE=verbs".to_owned()]).collect();
+            let own = variables(entry).into_iter().map(|(name, value)| format!("{name}={value}"));
+            // Of two for one name the last counts.
+            let settings: Vec<String> = ["FERROVIA_DEVICE=verbs".to_owned()].into_iter().chain(own).collect();
             let (settings, arguments) = (settings.join(" "), arguments(entry).join(" "));
             let (mpiexec, program) = (mpiexec.display(), program.display());
             writeln!(script, "echo '{BEGIN} {index}'")?;
