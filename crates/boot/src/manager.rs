@@ -84,7 +84,8 @@ impl Manager {
 impl ProcessManager for Manager {
     fn abort(&self, code: i32, message: &str) -> ! {
         if !message.is_empty() {
-            eprintln!("{message}");
+            // One write: whoever is killed meanwhile has said all of it or nothing.
+            eprint!("{}", message.to_owned() + "\n");
         }
         // An error while the launcher is being asked something: the wire is busy, but our end tells it enough.
         if let Ok(mut client) = self.client.try_borrow_mut()

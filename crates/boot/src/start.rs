@@ -84,22 +84,17 @@ impl Job {
     ///
     /// # Errors
     /// One line that says what is in the way.
-    pub fn start(self, thread_level: ThreadLevel, overrides: &[(String, String)]) -> Result<World, BootError> {
-        let Job { mut config, mut manager } = self;
-        if !overrides.is_empty() {
-            config = configuration_with(overrides)?;
-            manager.limit_hosts(config.host_ranks_max);
-        }
-        if manager.size() > 1 && manager.rank() == 0 {
-            manager.put(CORES_KEY, &core_count().to_string())?;
-        }
-        let mut engine = start_engine(&manager, &config)?;
-        let mut selection = Selection::default();
-        selection.oversubscribed = manager.hosts().ranks_at_most() > agreed_core_count(&manager)?;
-        engine.set_crowded(selection.oversubscribed);
-        selection.reproducible = config.reproducible;
-        selection.shared = config.shared_collectives;
-        selection.apply(&config.collectives)?;
+    pub fn start(mut self, thread_level: ThreadLevel, overrides: &[(String, String)]) -> Result<World, BootError> {
+        let (engine, selection) = match self.prepare(overrides) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                // For a launcher the end of this connection is the death of the process, and of the job with it: it lasts
+                // until the process has said why.
+                std::mem::forget(self.manager);
+                return Err(error);
+            }
+        };
+        let Job { config, manager } = self;
         let world = World::new(engine, Box::new(manager), thread_level, selection);
         world.limit_context_ids(config.context_ids_max);
         world.set_initial_error_handler(match config.initial_errors {
@@ -108,6 +103,25 @@ impl Job {
             InitialErrors::Return => Predefined::Return,
         });
         Ok(world)
+    }
+
+    fn prepare(&mut self, overrides: &[(String, String)]) -> Result<(Engine, Selection), BootError> {
+        let Job { config, manager } = self;
+        if !overrides.is_empty() {
+            *config = configuration_with(overrides)?;
+            manager.limit_hosts(config.host_ranks_max);
+        }
+        if manager.size() > 1 && manager.rank() == 0 {
+            manager.put(CORES_KEY, &core_count().to_string())?;
+        }
+        let mut engine = start_engine(manager, config)?;
+        let mut selection = Selection::default();
+        selection.oversubscribed = manager.hosts().ranks_at_most() > agreed_core_count(manager)?;
+        engine.set_crowded(selection.oversubscribed);
+        selection.reproducible = config.reproducible;
+        selection.shared = config.shared_collectives;
+        selection.apply(&config.collectives)?;
+        Ok((engine, selection))
     }
 }
 

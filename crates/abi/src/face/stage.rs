@@ -144,7 +144,8 @@ impl Process {
         if let Some(job) = &*self.stage.job() {
             job.process_manager().abort(code, message)
         }
-        eprintln!("{message}");
+        // One write: whoever is killed meanwhile has said all of it or nothing.
+        eprint!("{}", message.to_owned() + "\n");
         std::process::exit(code)
     }
 
