@@ -438,6 +438,10 @@ impl BlockSender {
             traffic.laps_watched = (traffic.laps_watched * 4).min(LAPS_WATCHED_MAX);
         }
         if (LINES_MIN..=lines_that_fit(&self.memory)).contains(&lines) && lines.is_multiple_of(4) {
+            if lines > self.lines {
+                // The receiver has had the pages made; here they are only mapped.
+                self.memory.populate(CONTROL_BYTES, lines * CACHE_LINE_BYTES);
+            }
             self.lines = lines;
         }
         traffic.pace = Pace::default();
@@ -553,6 +557,9 @@ impl BlockReceiver {
             true => wanted,
             false => before.max(self.first_lines),
         };
+        if self.lines > before {
+            self.memory.populate(CONTROL_BYTES, self.lines * CACHE_LINE_BYTES);
+        }
         if self.lines < before {
             self.spare_from = Some(CONTROL_BYTES + self.lines * CACHE_LINE_BYTES);
         }

@@ -118,6 +118,26 @@ mod real {
             unsafe { self.start.add(offset).cast::<AtomicU32>().as_ref() }
         }
 
+        /// Has the system provide the whole pages of a range in one go, which are met one by one otherwise, at the cost of
+        /// a fault each; nothing else happens, and nothing at all where the system knows no such wish.
+        pub(crate) fn populate(&self, offset: usize, len_bytes: usize) {
+            let len_bytes = len_bytes.min(self.len_bytes.saturating_sub(offset));
+            let page_bytes = rustix::param::page_size();
+            let skipped = (self.start.as_ptr() as usize + offset).wrapping_neg() % page_bytes;
+            let len_bytes = len_bytes.saturating_sub(skipped) / page_bytes * page_bytes;
+            if len_bytes == 0 {
+                return;
+            }
+            let advice = rustix::mm::Advice::LinuxPopulateWrite;
+            // SAFETY: the pages lie inside the range, which stays mapped, and what they hold does not change.
+            let populated = unsafe {
+                let first = self.start.as_ptr().add(offset + skipped);
+                rustix::mm::madvise(first.cast(), len_bytes, advice)
+            };
+            // Older systems provide pages when they are met.
+            let _ = populated;
+        }
+
         /// Asks the processor for the cache line at `offset`, which will be written; nothing else happens.
         #[inline]
         pub(crate) fn prefetch_to_write(&self, offset: usize) {
@@ -224,6 +244,9 @@ mod model {
         pub fn word(&self, offset: usize) -> &AtomicU64 {
             &self.cells.words[(self.start + offset) / 8]
         }
+
+        /// There are no pages here.
+        pub(crate) fn populate(&self, _offset: usize, _len_bytes: usize) {}
 
         /// No hints are taken here.
         pub(crate) fn prefetch_to_write(&self, _offset: usize) {}
