@@ -81,6 +81,14 @@ impl Manager {
     }
 }
 
+impl Drop for Manager {
+    fn drop(&mut self) {
+        // For a launcher the end of the connection is the death of the process, and of the job with it. One that could not
+        // start has yet to say why; what is not over lasts as long as the process.
+        std::mem::forget(self.client.take());
+    }
+}
+
 impl ProcessManager for Manager {
     fn abort(&self, code: i32, message: &str) -> ! {
         if !message.is_empty() {

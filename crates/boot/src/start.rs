@@ -84,17 +84,22 @@ impl Job {
     ///
     /// # Errors
     /// One line that says what is in the way.
-    pub fn start(mut self, thread_level: ThreadLevel, overrides: &[(String, String)]) -> Result<World, BootError> {
-        let (engine, selection) = match self.prepare(overrides) {
-            Ok(prepared) => prepared,
-            Err(error) => {
-                // For a launcher the end of this connection is the death of the process, and of the job with it: it lasts
-                // until the process has said why.
-                std::mem::forget(self.manager);
-                return Err(error);
-            }
-        };
-        let Job { config, manager } = self;
+    pub fn start(self, thread_level: ThreadLevel, overrides: &[(String, String)]) -> Result<World, BootError> {
+        let Job { mut config, mut manager } = self;
+        if !overrides.is_empty() {
+            config = configuration_with(overrides)?;
+            manager.limit_hosts(config.host_ranks_max);
+        }
+        if manager.size() > 1 && manager.rank() == 0 {
+            manager.put(CORES_KEY, &core_count().to_string())?;
+        }
+        let mut engine = start_engine(&manager, &config)?;
+        let mut selection = Selection::default();
+        selection.oversubscribed = manager.hosts().ranks_at_most() > agreed_core_count(&manager)?;
+        engine.set_crowded(selection.oversubscribed);
+        selection.reproducible = config.reproducible;
+        selection.shared = config.shared_collectives;
+        selection.apply(&config.collectives)?;
         let world = World::new(engine, Box::new(manager), thread_level, selection);
         world.limit_context_ids(config.context_ids_max);
         world.set_initial_error_handler(match config.initial_errors {
@@ -104,31 +109,15 @@ impl Job {
         });
         Ok(world)
     }
-
-    fn prepare(&mut self, overrides: &[(String, String)]) -> Result<(Engine, Selection), BootError> {
-        let Job { config, manager } = self;
-        if !overrides.is_empty() {
-            *config = configuration_with(overrides)?;
-            manager.limit_hosts(config.host_ranks_max);
-        }
-        if manager.size() > 1 && manager.rank() == 0 {
-            manager.put(CORES_KEY, &core_count().to_string())?;
-        }
-        let mut engine = start_engine(manager, config)?;
-        let mut selection = Selection::default();
-        selection.oversubscribed = manager.hosts().ranks_at_most() > agreed_core_count(manager)?;
-        engine.set_crowded(selection.oversubscribed);
-        selection.reproducible = config.reproducible;
-        selection.shared = config.shared_collectives;
-        selection.apply(&config.collectives)?;
-        Ok((engine, selection))
-    }
 }
 
 fn start_engine(manager: &Manager, config: &Config) -> Result<Engine, BootError> {
     let (rank, size) = (manager.rank(), manager.size());
     let log = Log::new(config.log, Some(rank));
-    let policy = wait_policy(manager.hosts().ranks_beside(rank), config);
+    let beside = manager.hosts().ranks_beside(rank);
+    let policy = wait_policy(beside, config);
+    let channel_memory_bytes = config.channel_memory_bytes.or_else(|| channel_memory(beside));
+    let config = &Config { channel_memory_bytes, ..config.clone() };
     let device = ways::device(config.device, manager.hosts(), rank)?;
     manager.use_device(device);
     // A process alone sends to nobody but itself.
@@ -142,8 +131,7 @@ fn start_engine(manager: &Manager, config: &Config) -> Result<Engine, BootError>
     let copies = copies(&cross_memory);
     log.say(Level::Info, format_args!("device shm, {size} processes, {copies}"));
     let peers = ShmPeers::join(segment, PeerIndex(rank), cross_memory)?;
-    let channel_memory_bytes = config.channel_memory_bytes.or_else(|| channel_memory(size));
-    let mut engine = Engine::new(Box::new(peers), &Config { channel_memory_bytes, ..config.clone() }, policy)?;
+    let mut engine = Engine::new(Box::new(peers), config, policy)?;
     crate::tuples::use_if_wanted(&mut engine, manager, device, config, &log)?;
     Ok(engine)
 }

@@ -10,7 +10,7 @@ use crate::hosts::Hosts;
 /// # Errors
 /// [`BootError::OtherHost`] if it does not reach all hosts.
 pub(crate) fn device(asked: DeviceChoice, hosts: &Hosts, rank: u32) -> Result<DeviceChoice, BootError> {
-    let asked = if asked == DeviceChoice::Auto { DeviceChoice::ShmAndTcp } else { asked };
+    let asked = named(asked);
     match (asked, hosts.first_elsewhere(rank)) {
         (DeviceChoice::Shm | DeviceChoice::ShmVerbs, Some(rank)) => {
             Err(BootError::OtherHost { rank, device: asked.name() })
@@ -18,6 +18,11 @@ pub(crate) fn device(asked: DeviceChoice, hosts: &Hosts, rank: u32) -> Result<De
         _ if is_mixed(asked) && !hosts.are_several() => Ok(DeviceChoice::Shm),
         _ => Ok(asked),
     }
+}
+
+/// What is meant where nothing is asked for.
+fn named(asked: DeviceChoice) -> DeviceChoice {
+    if asked == DeviceChoice::Auto { DeviceChoice::ShmAndTcp } else { asked }
 }
 
 /// True if processes of a host share memory beside the device between hosts.
@@ -42,7 +47,7 @@ pub(crate) fn way(device: DeviceChoice, hosts: &Hosts, one: u32, other: u32) -> 
 
 /// What goes which way under a setting, in a few words.
 pub fn ways(asked: DeviceChoice) -> String {
-    let device = if asked == DeviceChoice::Auto { DeviceChoice::ShmAndTcp } else { asked };
+    let device = named(asked);
     match device {
         DeviceChoice::Shm | DeviceChoice::ShmVerbs => format!("{} (one host only)", device.name()),
         _ if is_mixed(device) => {

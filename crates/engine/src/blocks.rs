@@ -103,10 +103,6 @@ impl Core {
         send: u64,
         offer: RendezvousOffer,
     ) {
-        if let Ok(entry) = self.peer(envelope.peer) {
-            entry.traffic.rendezvous_received += 1;
-            entry.traffic.rendezvous_received_bytes += envelope.len_bytes;
-        }
         let facts = self.port_facts(&buf, offer);
         let incoming = Incoming { buf, unpack_into: None, envelope, send, way: IncomingWay::Staged { received: 0 } };
         let Some(scheme) = facts.scheme(self.datatypes.scheme) else {

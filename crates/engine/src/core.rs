@@ -126,6 +126,7 @@ fn thresholds(config: &Config, geometry: &Geometry, context: &dyn MappedPeers, p
 pub const CHANNEL_MEMORY_MAX_BYTES: usize = 16 << 20;
 /// Bytes packed at a time on their way into shared memory.
 const PACK_BYTES: usize = 4096;
+
 /// The match key on the wire: context and tag. The source is whose channel it came through.
 #[inline]
 pub(crate) fn match_key(context: ContextId, tag: Tag) -> u64 {

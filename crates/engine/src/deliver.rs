@@ -246,17 +246,18 @@ impl Core {
             let outcome = outcome(offer.len_bytes, capacity_bytes);
             return self.complete(receive, Completion { envelope, outcome });
         }
-        if offer.layout != SourceLayout::InOnePiece || buf.as_contiguous().is_none() {
-            if self.is_over_port(envelope.peer) {
-                return self.start_blocks(receive, buf, envelope, send, offer);
-            }
-            return self.start_scattered(receive, buf, envelope, send, offer);
-        }
-        let range = buf.range().and_then(|range| range.part(0, offer.len_bytes as usize));
         let Ok(peer) = self.peer(envelope.peer) else { return };
         peer.traffic.rendezvous_received += 1;
         peer.traffic.rendezvous_received_bytes += offer.len_bytes;
-        let (reach, is_port, has_range) = (peer.reach, peer.link.is_port(), range.is_some());
+        let (reach, is_port) = (peer.reach, peer.link.is_port());
+        if offer.layout != SourceLayout::InOnePiece || buf.as_contiguous().is_none() {
+            return match is_port {
+                true => self.start_blocks(receive, buf, envelope, send, offer),
+                false => self.start_scattered(receive, buf, envelope, send, offer, reach),
+            };
+        }
+        let range = buf.range().and_then(|range| range.part(0, offer.len_bytes as usize));
+        let has_range = range.is_some();
         if is_port && let Some(way) = self.start_rdma(envelope.peer, receive, send, range, offer.memory) {
             if let Some(request) = self.requests.get_mut(receive) {
                 request.state = State::Incoming(Box::new(Incoming { buf, unpack_into: None, envelope, send, way }));

@@ -231,11 +231,6 @@ impl Core {
         Some(Place::Scattered(Arc::new(ScatteredPlace { rkey: memory.rkey, origin, count, layout })))
     }
 
-    /// True if a peer is reached through the port.
-    pub(crate) fn is_over_port(&mut self, peer: PeerId) -> bool {
-        self.peer(peer).is_ok_and(|peer| peer.link.is_port())
-    }
-
     /// A long message of which one side at least is scattered has met its receive.
     pub(crate) fn start_scattered(
         &mut self,
@@ -244,12 +239,9 @@ impl Core {
         envelope: Envelope,
         send: u64,
         offer: RendezvousOffer,
+        reach: Reach,
     ) {
         let peer = envelope.peer;
-        let Ok(entry) = self.peer(peer) else { return };
-        entry.traffic.rendezvous_received += 1;
-        entry.traffic.rendezvous_received_bytes += offer.len_bytes;
-        let reach = entry.reach;
         let source = match (offer.layout, offer.memory) {
             (SourceLayout::Described(scattered), Some(memory)) => {
                 self.scattered_place(peer, memory, scattered, offer.len_bytes)

@@ -140,94 +140,66 @@ pub struct Holdings {
     pub cancellations: usize,
 }
 
-/// Counts of one process towards one of its peers since it started.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct PeerStats {
-    /// Messages sent to it eagerly.
-    pub eager_sent: u64,
-    /// Their bytes.
-    pub eager_sent_bytes: u64,
-    /// Eager messages that waited for room in the channel, or for a credit.
-    pub eager_waited: u64,
-    /// Eager messages for which there was no channel to it.
-    pub slow_sent: u64,
-    /// Messages sent to it by rendezvous.
-    pub rendezvous_sent: u64,
-    /// Their bytes.
-    pub rendezvous_sent_bytes: u64,
-    /// Messages taken from it by rendezvous.
-    pub rendezvous_received: u64,
-    /// Their bytes.
-    pub rendezvous_received_bytes: u64,
-    /// Buffers of long messages to or from it that were registered already.
-    pub registrations_found: u64,
-    /// Messages sent to queues of their tuples there.
-    pub tuple_sent: u64,
-    /// Those among them that found their receive.
-    pub tuple_hits: u64,
-    /// Messages of its tuples that met a receive outside their queue.
-    pub tuple_fallbacks: u64,
-    /// Bytes of the channel from it, and of the copy kept for the channel to it, now.
-    pub held_bytes: u64,
+/// A type of counts, and the row of numbers as which they travel.
+macro_rules! counts {
+    ($(#[$about:meta])* $name:ident { $($(#[$each:meta])* $field:ident,)+ }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct $name {
+            $($(#[$each])* pub $field: u64,)+
+        }
+
+        impl $name {
+            /// Counts in one.
+            pub const WORDS: usize = [$(stringify!($field)),+].len();
+
+            /// All counts, to be sent to another process.
+            pub fn to_words(self) -> [u64; Self::WORDS] {
+                [$(self.$field),+]
+            }
+
+            /// And back.
+            pub fn from_words(words: [u64; Self::WORDS]) -> Self {
+                let [$($field),+] = words;
+                Self { $($field),+ }
+            }
+        }
+    };
 }
 
+counts!(
+    /// Counts of one process towards one of its peers since it started.
+    PeerStats {
+        /// Messages sent to it eagerly.
+        eager_sent,
+        /// Their bytes.
+        eager_sent_bytes,
+        /// Eager messages that waited for room in the channel, or for a credit.
+        eager_waited,
+        /// Eager messages for which there was no channel to it.
+        slow_sent,
+        /// Messages sent to it by rendezvous.
+        rendezvous_sent,
+        /// Their bytes.
+        rendezvous_sent_bytes,
+        /// Messages taken from it by rendezvous.
+        rendezvous_received,
+        /// Their bytes.
+        rendezvous_received_bytes,
+        /// Buffers of long messages to or from it that were registered already.
+        registrations_found,
+        /// Messages sent to queues of their tuples there.
+        tuple_sent,
+        /// Those among them that found their receive.
+        tuple_hits,
+        /// Messages of its tuples that met a receive outside their queue.
+        tuple_fallbacks,
+        /// Bytes of the channel from it, and of the copy kept for the channel to it, now.
+        held_bytes,
+    }
+);
+
 impl PeerStats {
-    /// Counts in one.
-    pub const WORDS: usize = 13;
-
-    /// All counts, to be sent to another process.
-    pub fn to_words(self) -> [u64; Self::WORDS] {
-        [
-            self.eager_sent,
-            self.eager_sent_bytes,
-            self.eager_waited,
-            self.slow_sent,
-            self.rendezvous_sent,
-            self.rendezvous_sent_bytes,
-            self.rendezvous_received,
-            self.rendezvous_received_bytes,
-            self.registrations_found,
-            self.tuple_sent,
-            self.tuple_hits,
-            self.tuple_fallbacks,
-            self.held_bytes,
-        ]
-    }
-
-    /// And back.
-    pub fn from_words(words: [u64; Self::WORDS]) -> Self {
-        let [
-            eager_sent,
-            eager_sent_bytes,
-            eager_waited,
-            slow_sent,
-            rendezvous_sent,
-            rendezvous_sent_bytes,
-            rendezvous_received,
-            rendezvous_received_bytes,
-            registrations_found,
-            tuple_sent,
-            tuple_hits,
-            tuple_fallbacks,
-            held_bytes,
-        ] = words;
-        Self {
-            eager_sent,
-            eager_sent_bytes,
-            eager_waited,
-            slow_sent,
-            rendezvous_sent,
-            rendezvous_sent_bytes,
-            rendezvous_received,
-            rendezvous_received_bytes,
-            registrations_found,
-            tuple_sent,
-            tuple_hits,
-            tuple_fallbacks,
-            held_bytes,
-        }
-    }
-
     /// Both counts together.
     pub fn plus(self, other: Self) -> Self {
         let (ours, theirs) = (self.to_words(), other.to_words());

@@ -356,14 +356,11 @@ impl Context for VerbsContext {
         memory: LocalMemory,
         access: Access,
     ) -> Result<MemoryRegion, FabricError> {
-        let writable = match memory {
-            _ if !memory.is_target() && access.changes() => {
-                let reason = "peers may not change memory that is only a source";
-                return Err(FabricError::InvalidRequest { operation: "register", reason });
-            }
-            _ if memory.is_target() => access::LOCAL_WRITE,
-            _ => 0,
-        };
+        if access.changes() && !memory.is_target() {
+            let reason = "peers may not change memory that is only a source";
+            return Err(FabricError::InvalidRequest { operation: "register", reason });
+        }
+        let writable = if memory.is_target() { access::LOCAL_WRITE } else { 0 };
         self.register_bytes(domain, memory.address(), memory.len_bytes(), writable | self.remote_access(access), None)
     }
 

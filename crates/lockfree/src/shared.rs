@@ -129,13 +129,10 @@ mod real {
                 return;
             }
             let advice = rustix::mm::Advice::LinuxPopulateWrite;
-            // SAFETY: the pages lie inside the range, which stays mapped, and what they hold does not change.
-            let populated = unsafe {
-                let first = self.start.as_ptr().add(offset + skipped);
-                rustix::mm::madvise(first.cast(), len_bytes, advice)
-            };
+            let first = self.start.as_ptr().wrapping_add(offset + skipped).cast();
             // Older systems provide pages when they are met.
-            let _ = populated;
+            // SAFETY: the pages lie inside the range, which stays mapped, and what they hold does not change.
+            let _ = unsafe { rustix::mm::madvise(first, len_bytes, advice) };
         }
 
         /// Asks the processor for the cache line at `offset`, which will be written; nothing else happens.

@@ -85,6 +85,22 @@ macro_rules! number {
     };
 }
 
+/// A number, or that the library decides.
+macro_rules! automatic {
+    ($name:literal, $($field:ident).+, $values:literal, $help:literal) => {
+        Variable {
+            name: $name,
+            values: $values,
+            help: $help,
+            set: |config, text| {
+                config.$($field).+ = auto(text)?;
+                Some(())
+            },
+            show: |config| config.$($field).+.map_or("auto".into(), |count| count.to_string()),
+        }
+    };
+}
+
 /// One of a few words.
 macro_rules! choice {
     ($name:literal, $($field:ident).+: $type:ident, $values:literal, $help:literal) => {
@@ -361,16 +377,12 @@ pub const VARIABLES: &[Variable] = &[
             (None, _) => "auto".into(),
         },
     },
-    Variable {
-        name: "FERROVIA_VERBS_GID",
-        values: "auto | index, as ibv_devinfo -v lists them",
-        help: "Entry of the port's GID table to use for RDMA.",
-        set: |config, text| {
-            config.verbs.gid_index = auto(text)?;
-            Some(())
-        },
-        show: |config| config.verbs.gid_index.map_or("auto".into(), |n| n.to_string()),
-    },
+    automatic!(
+        "FERROVIA_VERBS_GID",
+        verbs.gid_index,
+        "auto | index, as ibv_devinfo -v lists them",
+        "Entry of the port's GID table to use for RDMA."
+    ),
     Variable {
         name: "FERROVIA_VERBS_PARTITION",
         values: "auto | key, such as 0x8001",
@@ -449,26 +461,18 @@ pub const VARIABLES: &[Variable] = &[
         "thread",
         "Whether what comes through sockets is worked on inside calls of the library only, or by a thread, too."
     ),
-    Variable {
-        name: "FERROVIA_SPIN",
-        values: "auto | count",
-        help: "Empty polls before a waiting thread yields the processor.",
-        set: |config, text| {
-            config.spin_count = auto(text)?;
-            Some(())
-        },
-        show: |config| config.spin_count.map_or("auto".into(), |n| n.to_string()),
-    },
-    Variable {
-        name: "FERROVIA_YIELD",
-        values: "auto | count",
-        help: "Yields before a waiting thread sleeps; auto: it sleeps at once where yields cost time slices.",
-        set: |config, text| {
-            config.yield_count = auto(text)?;
-            Some(())
-        },
-        show: |config| config.yield_count.map_or("auto".into(), |n| n.to_string()),
-    },
+    automatic!(
+        "FERROVIA_SPIN",
+        spin_count,
+        "auto | count",
+        "Empty polls before a waiting thread yields the processor."
+    ),
+    automatic!(
+        "FERROVIA_YIELD",
+        yield_count,
+        "auto | count",
+        "Yields before a waiting thread sleeps; auto: it sleeps at once where yields cost time slices."
+    ),
     Variable {
         name: "FERROVIA_COLLECTIVES",
         values: "collective=algorithm, separated by commas",

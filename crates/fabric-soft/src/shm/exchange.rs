@@ -25,11 +25,12 @@ use super::segment::{Segment, Shape, system};
 
 /// How long a process waits for its peers while joining.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
-const PUBLISH: &str = "offering the shared segment (Unix socket)";
 /// Descriptors in one message; the system takes 253 at most.
 const DESCRIPTORS_MAX: usize = 128;
+/// What the last message of a row says, and those before it.
 const LAST: u8 = b'F';
 const MORE: u8 = b'M';
+const PUBLISH: &str = "offering the shared segment (Unix socket)";
 const JOIN: &str = "fetching the shared segment (Unix socket)";
 
 /// Waits for the other processes of the host and hands each the segment.

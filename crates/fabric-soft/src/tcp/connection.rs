@@ -450,19 +450,25 @@ mod tests {
         fn lost(&mut self, _: LinkPeer) {}
     }
 
+    const AT: At = At { peer: 0, lane: 0 };
+
+    /// The far end of a connection, the connection, and its peer.
+    fn live() -> (UnixStream, Connection, Peer) {
+        let (far, near) = UnixStream::pair().expect("a pair");
+        let mut connection = Connection::new(near.into(), Stage::Live(AT), Duration::ZERO);
+        connection.trust(AT);
+        connection.stage = Stage::Live(AT);
+        (far, connection, Peer::new([1; 16], Vec::new()))
+    }
+
     #[test]
     fn a_peer_that_asks_and_does_not_read_is_kept_one_answer() {
-        let (mut far, near) = UnixStream::pair().expect("a pair");
-        let at = At { peer: 0, lane: 0 };
-        let mut connection = Connection::new(near.into(), Stage::Live(at), Duration::ZERO);
-        connection.trust(at);
-        connection.stage = Stage::Live(at);
-        let mut peer = Peer::new([1; 16], Vec::new());
+        let (mut far, mut connection, mut peer) = live();
         for _ in 0..100 {
             let (ask, len) = Head { kind: Kind::Ask, received: 0 }.to_bytes();
             far.write_all(&ask[..len]).expect("there is room");
             assert!(connection.fill(None).is_ok());
-            assert!(matches!(connection.deliver(at, &mut peer, &mut Nobody), Ok(Step::NeedInput)));
+            assert!(matches!(connection.deliver(AT, &mut peer, &mut Nobody), Ok(Step::NeedInput)));
         }
         assert_eq!(connection.control.len(), SHORT_BYTES);
     }
@@ -489,12 +495,7 @@ mod tests {
     fn the_last_word_of_a_payload_is_put_down_whole_and_last() {
         let payload: Vec<u8> = (1..=48).collect();
         for step in [1, 3, 7, 8, 13, 47] {
-            let (mut far, near) = UnixStream::pair().expect("a pair");
-            let at = At { peer: 0, lane: 0 };
-            let mut connection = Connection::new(near.into(), Stage::Live(at), Duration::ZERO);
-            connection.trust(at);
-            connection.stage = Stage::Live(at);
-            let mut peer = Peer::new([1; 16], Vec::new());
+            let (mut far, mut connection, mut peer) = live();
             let mut memory = Polled { words: Box::new([0; 6]), finished: 0 };
             let header = [0; HEADER_BYTES];
             let kind = Kind::Packet { sequence: 0, header, payload_bytes: 48, part_count: 1, is_checked: false };
@@ -503,7 +504,7 @@ mod tests {
             for part in payload.chunks(step) {
                 far.write_all(part).expect("there is room");
                 assert!(connection.fill(Some(&mut peer)).is_ok());
-                assert!(connection.deliver(at, &mut peer, &mut memory).is_ok());
+                assert!(connection.deliver(AT, &mut peer, &mut memory).is_ok());
                 let is_over = memory.finished > 0;
                 let last = if is_over { u64::from_ne_bytes(payload[40..].try_into().expect("eight")) } else { 0 };
                 assert_eq!(memory.words[5], last, "in steps of {step}");
