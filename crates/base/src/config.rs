@@ -30,6 +30,8 @@ pub struct Config {
     pub channels_max: u32,
     /// Channels that a process polls whether they are used or not, at least.
     pub channels_polled_min: u32,
+    /// Turns of progress from one look after channels to the next.
+    pub channel_look_turns: u32,
     /// How often a sender finds its channel unused before it gives it up; `None`: it never does.
     pub channel_idle_looks: Option<u32>,
     /// Bytes of one fast-path channel (a Veloblock) from one process to another, in the beginning.
@@ -105,6 +107,7 @@ impl Default for Config {
             fastpath: FastPath::Auto,
             channels_max: 256,
             channels_polled_min: 4,
+            channel_look_turns: 4096,
             channel_idle_looks: Some(64),
             channel_bytes: 64 << 10,
             channel_min_bytes: 16 << 10,

@@ -1,8 +1,10 @@
 //! Channels between engines of one process, under every design: on demand, under a limit, given up and made again, cold
 //! and announced. Every message is checked for its bytes and its order.
 
+use std::time::{Duration, Instant};
+
 use base::Config;
-use base::config::{DeviceChoice, FastPath};
+use base::config::{DeviceChoice, FastPath, TcpChoice};
 use boot::local_engines;
 use datatype::{RecvBuf, SendBuf};
 use engine::{ContextId, Engine, PeerStats, SendMode, Source, Stats, TagPattern};
@@ -277,6 +279,159 @@ fn unused_channels_are_given_up_and_made_again() {
         assert!((1..3).all(|rank| world.stats(rank).fast_sent() > 0), "{fastpath:?}: both had the place");
         assert_eq!(world.sum(|stats| stats.refused_records), 0);
     }
+}
+
+/// The same over verbs, and whoever sends again gets its channel again.
+#[test]
+fn unused_channels_over_verbs_are_given_up_and_made_again() {
+    for device in [DeviceChoice::Tcp, DeviceChoice::ShmVerbs] {
+        for fastpath in DESIGNS.into_iter().filter(|design| *design != FastPath::Off) {
+            let base = Config { device, fastpath, channels_max: 1, ..Config::default() };
+            let config = Config { channel_look_turns: 16, channel_idle_looks: Some(4), ..base };
+            let mut world = World::new(3, &config);
+            for round in 0..4 {
+                // One of the two others is busy, the other silent.
+                let busy = 1 + round % 2;
+                for _ in 0..10 {
+                    for _ in 0..20 {
+                        world.send(busy, 0);
+                    }
+                    world.take_all();
+                }
+                assert_eq!(world.stats(0).channels_live, 1, "{device:?} {fastpath:?}, round {round}");
+                assert!(world.stats(0).channel_bytes > 0);
+                let is_given_back = |world: &World| {
+                    let closed = world.sum(|stats| stats.channels_closed);
+                    (closed, world.sum(|stats| stats.channels_retired)) == (round as u64 + 1, round as u64 + 1)
+                };
+                let mut turns = 0;
+                while !is_given_back(&world) {
+                    world.turn(16);
+                    turns += 16;
+                    assert!(turns < 1_000_000, "{device:?} {fastpath:?}, round {round}: it was not used");
+                }
+                world.turn(100 * 16);
+                assert_eq!(world.stats(0).channels_live, 0, "{device:?} {fastpath:?}, round {round}");
+                assert_eq!(world.sum(|stats| stats.channel_bytes), 0, "{device:?} {fastpath:?}, round {round}");
+            }
+            assert_eq!(world.sum(|stats| stats.channels_opened), 4, "{device:?} {fastpath:?}");
+            assert!((1..3).all(|rank| world.stats(rank).fast_sent() > 0), "{fastpath:?}: both had the place");
+            assert_eq!(world.sum(|stats| stats.refused_records), 0);
+        }
+    }
+}
+
+/// A block over verbs is followed by a longer one while it is full, as far as its receiver may spend memory.
+#[test]
+fn blocks_over_verbs_grow_with_their_traffic() {
+    for device in [DeviceChoice::Tcp, DeviceChoice::ShmVerbs] {
+        for (channel_memory_bytes, longest) in [(1 << 20, 256 << 10), (40 << 10, 96 << 10), (0, 64 << 10)] {
+            let base = Config { device, fastpath: FastPath::Veloblock, channel_bytes: 64 << 10, ..Config::default() };
+            let config = Config { channel_memory_bytes: Some(channel_memory_bytes), ..base };
+            let mut world = World::new(2, &config);
+            for _ in 0..60 {
+                for _ in 0..300 {
+                    world.send(1, 0);
+                }
+                world.take_all();
+            }
+            let stats = world.stats(0);
+            assert_eq!(stats.channel_bytes, longest, "{device:?}, {channel_memory_bytes} bytes: {stats:?}");
+            assert_eq!(world.stats(1).blocks_resized > 0, channel_memory_bytes > 0, "{device:?}");
+            assert_eq!(world.sum(|stats| stats.refused_records), 0);
+        }
+    }
+}
+
+/// And by shorter ones where little comes, until a record is too long for those.
+#[test]
+fn blocks_over_verbs_shrink_with_their_traffic() {
+    for device in [DeviceChoice::Tcp, DeviceChoice::ShmVerbs] {
+        let config = Config { device, fastpath: FastPath::Veloblock, channel_bytes: 64 << 10, ..Config::default() };
+        let mut world = World::new(2, &config);
+        let mut buf = RecvBuf::from_owned(vec![0; 40].into());
+        for number in 0..25_000u32 {
+            let send = SendBuf::from_owned(vec![number as u8; 40].into());
+            while !world.engines[1].try_send(0, CONTEXT, 2, &send) {
+                world.turn(1);
+            }
+            let window = buf.slice(0, 40);
+            let request = world.engines[0].recv(Source::Peer(1), CONTEXT, TagPattern::Exact(2), window).expect("it");
+            while !world.engines[0].is_complete(request) {
+                world.turn(1);
+            }
+            world.engines[0].take(request);
+            assert_eq!(buf.as_contiguous().expect("in one piece"), [number as u8; 40]);
+        }
+        assert_eq!(world.stats(0).channel_bytes, 16 << 10, "{device:?}: {:?}", world.stats(0));
+        assert_eq!(world.stats(1).blocks_resized, 4, "{device:?}: 48, 32, 24, 16 KiB");
+        let long = (0..23).find(|number| message(1, 0, *number).len() == 8000).expect("one");
+        (world.sent[1][0], world.taken[1][0]) = (long, long);
+        world.send(1, 0);
+        world.take_all();
+        assert_eq!(world.stats(0).channel_bytes, 24 << 10, "{device:?}: {:?}", world.stats(0));
+        assert_eq!(world.sum(|stats| stats.refused_records), 0);
+    }
+}
+
+/// Longer than any machine keeps a process waiting for word of a death.
+const LOST: Duration = Duration::from_secs(20);
+
+/// Peers that die while their channels are opened, grow, are full or are given up: what they had written is received, in
+/// order, and all memory comes back.
+#[test]
+fn channels_over_verbs_from_the_dead_are_emptied_and_given_back() {
+    for device in [DeviceChoice::Tcp, DeviceChoice::ShmVerbs] {
+        let tcp = TcpChoice { patience: Duration::from_millis(100), ..TcpChoice::default() };
+        let base = Config { device, tcp, fastpath: FastPath::Veloblock, channel_bytes: 32 << 10, ..Config::default() };
+        let base = Config { channel_look_turns: 3, channel_idle_looks: Some(2), eager_max_bytes: 8000, ..base };
+        let mut world = World::new(9, &Config { channel_min_bytes: 8 << 10, channel_max_bytes: 64 << 10, ..base });
+        for from in 1..9 {
+            for _ in 0..from * from * 20 {
+                world.send(from, 0);
+                world.engines[from].progress();
+                for _ in 0..1 + from % 3 {
+                    world.engines[0].progress();
+                }
+            }
+        }
+        let written: Vec<u64> = world.engines[1..].iter().map(|engine| engine.stats().written_sent).collect();
+        let mut survivor = std::mem::take(&mut world.engines).swap_remove(0);
+        let start = Instant::now();
+        let mut missed: Vec<u32> = (1..9).collect();
+        while !missed.is_empty() {
+            survivor.progress();
+            let tag = TagPattern::Exact(9);
+            missed.retain(|peer| survivor.recv(Source::Peer(*peer), CONTEXT, tag, nothing()).is_ok());
+            std::thread::sleep(Duration::from_millis(1));
+            assert!(start.elapsed() < LOST, "{device:?}: nobody misses {missed:?}");
+        }
+        let stats = survivor.stats();
+        assert_eq!((stats.channels_live, stats.channel_bytes, stats.refused_records), (0, 0, 0), "{device:?}");
+        assert!(stats.channels_retired >= 5 && written.iter().sum::<u64>() > 500, "{device:?}: {written:?}, {stats:?}");
+        let mut received = 0;
+        for from in 1..9 {
+            for number in 0.. {
+                let tag = TagPattern::Exact(1);
+                if survivor.probe(Source::Peer(from as u32), CONTEXT, tag).is_none() {
+                    break;
+                }
+                let mut buf = RecvBuf::from_owned(vec![0; 10_000].into());
+                let window = buf.slice(0, 10_000);
+                let request = survivor.recv(Source::Peer(from as u32), CONTEXT, tag, window).expect("it is here");
+                let envelope = survivor.take(request).map(|completion| completion.envelope);
+                let Some(envelope) = envelope else { break };
+                let bytes = buf.as_contiguous().expect("in one piece");
+                assert_eq!(bytes[..envelope.len_bytes as usize], message(from, 0, number), "from {from}");
+                received += 1;
+            }
+        }
+        assert!(received > 500, "{device:?}: {received} received");
+    }
+}
+
+fn nothing() -> RecvBuf {
+    RecvBuf::from_owned([0u8; 0].into())
 }
 
 /// What is polled does not grow with those who have nothing to say.

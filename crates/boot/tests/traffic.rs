@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base::Config;
-use base::config::{DeviceChoice, FastPath, LargeCopy, Rendezvous};
+use base::config::{DeviceChoice, FastPath, LargeCopy, Rendezvous, TcpChoice};
 use boot::local_engines;
 use datatype::{RecvBuf, SendBuf};
 use engine::{Completion, ContextId, Engine, Outcome, Pause, RequestId, SendMode, Source, Stats, TagPattern};
@@ -215,12 +215,17 @@ fn wait_asleep(engine: &mut Engine, request: RequestId, asleep: &AtomicU32) {
     }
 }
 
-/// A write into a channel wakes nobody by itself: whoever sleeps is sent an announcement.
+/// Longer than any machine keeps a runnable thread waiting, and far shorter than as many sleeps that nobody ends.
+const LOST: Duration = Duration::from_secs(20);
+
+/// Where a write into a channel wakes nobody by itself, whoever sleeps is sent an announcement.
 #[test]
 fn records_in_channels_over_verbs_wake_a_sleeper() {
     const ROUNDS: u64 = 30;
-    for device in OVER_VERBS {
-        let config = Config { device, fastpath: FastPath::Veloblock, ..Config::default() };
+    for (device, wakes) in [(DeviceChoice::ShmVerbs, true), (DeviceChoice::Tcp, true), (DeviceChoice::Tcp, false)] {
+        // The thread of an adapter moves what comes, and its process sleeps on.
+        let tcp = TcpChoice { thread: !wakes, ..TcpChoice::default() };
+        let config = Config { device, tcp, fastpath: FastPath::Veloblock, ..Config::default() };
         let mut engines = local_engines(2, &config).expect("a device");
         let (mut there, mut here) = (engines.pop().expect("two"), engines.pop().expect("two"));
         let ball = || SendBuf::from_owned([5u8; 8].into());
@@ -262,7 +267,119 @@ fn records_in_channels_over_verbs_wake_a_sleeper() {
         let there = partner.join().expect("it sends back");
         let (announced, written) = (here.stats().announced, there.stats().written_sent);
         assert!(written >= ROUNDS - 3, "{device:?}: {written} records by RDMA");
-        assert!(announced >= ROUNDS / 2, "{device:?}: {announced} announcements");
+        match wakes {
+            true => assert_eq!(announced, 0, "{device:?}: nothing has to be announced"),
+            false => assert!(announced >= ROUNDS / 2, "{device:?}: {announced} announcements"),
+        }
+    }
+}
+
+fn progress_all(engines: &mut [Engine]) {
+    for engine in engines {
+        engine.progress();
+    }
+}
+
+/// A receiver's mark waits behind a message that its sender, who computes, does not acknowledge: the record that the
+/// sender writes meanwhile is found all the same.
+#[test]
+fn a_record_in_a_channel_wakes_a_sleeper_who_could_not_say_that_it_sleeps() {
+    for device in OVER_VERBS {
+        // The one channel that the sender grants is another's, so the receiver sends it messages by its queue pair.
+        let config = Config { device, fastpath: FastPath::Veloblock, channels_max: 1, ..Config::default() };
+        let mut engines = local_engines(3, &config).expect("a device");
+        let ball = || SendBuf::from_owned([5u8; 8].into());
+        let window = || RecvBuf::from_owned([0u8; 8].into());
+        let all = |engines: &mut Vec<Engine>, from: usize, to: usize| {
+            let send = engines[from].send(SendMode::Standard, to as u32, CONTEXT, 1, ball()).expect("a peer");
+            let source = Source::Peer(from as u32);
+            let receive = engines[to].recv(source, CONTEXT, TagPattern::Any, window()).expect("a peer");
+            while !engines[from].is_complete(send) || !engines[to].is_complete(receive) {
+                progress_all(engines);
+            }
+            (engines[from].take(send), engines[to].take(receive))
+        };
+        (0..4).for_each(|_| drop((all(&mut engines, 2, 0), all(&mut engines, 0, 1))));
+        let start = Instant::now();
+        for round in 0..200 {
+            while engines.iter_mut().any(Engine::progress) {}
+            let written = engines[0].stats().written_sent;
+            let receive = engines[1].recv(Source::Peer(0), CONTEXT, TagPattern::Any, window()).expect("a peer");
+            assert!(engines[1].try_send(0, CONTEXT, 1, &ball()), "there is a credit");
+            let waiter = engines[1].waiter();
+            let mut ticket = waiter.announce();
+            while engines[1].progress() {
+                waiter.withdraw(ticket);
+                ticket = waiter.announce();
+            }
+            // Without any progress of its own, before or afterwards.
+            assert!(engines[0].try_send(1, CONTEXT, 1, &ball()), "there is room");
+            assert_eq!(engines[0].stats().written_sent, written + 1, "{device:?}: it goes through the channel");
+            waiter.sleep(ticket);
+            while engines[1].take(receive).is_none() {
+                if !engines[1].progress() {
+                    let ticket = waiter.announce();
+                    if !engines[1].progress() {
+                        waiter.sleep(ticket);
+                    }
+                }
+            }
+            let receive = engines[0].recv(Source::Peer(1), CONTEXT, TagPattern::Any, window()).expect("a peer");
+            while engines[0].take(receive).is_none() {
+                progress_all(&mut engines);
+            }
+            assert!(start.elapsed() < LOST, "{device:?}: nobody woke it in {round} rounds");
+        }
+    }
+}
+
+/// A sender that sleeps until there is room in its channel is woken, or wakes, when there is some.
+#[test]
+fn room_in_a_channel_over_verbs_is_found_by_a_sleeper() {
+    const MESSAGES: u32 = 20_000;
+    for (device, thread) in [(DeviceChoice::ShmVerbs, false), (DeviceChoice::Tcp, false), (DeviceChoice::Tcp, true)] {
+        let tcp = TcpChoice { thread, ..TcpChoice::default() };
+        let sizes = Config {
+            channel_bytes: 8 << 10,
+            channel_min_bytes: 8 << 10,
+            channel_max_bytes: 8 << 10,
+            ..Config::default()
+        };
+        let mut config = Config { device, tcp, fastpath: FastPath::Veloblock, ..sizes };
+        config.bound();
+        let mut engines = local_engines(2, &config).expect("a device");
+        let (mut there, mut here) = (engines.pop().expect("two"), engines.pop().expect("two"));
+        let asleep = Arc::new(AtomicU32::new(0));
+        let seen = Arc::clone(&asleep);
+        let start = Instant::now();
+        let receiver = std::thread::spawn(move || {
+            for number in 0..MESSAGES {
+                let window = RecvBuf::from_owned([0u8; 8].into());
+                let receive = there.recv(Source::Peer(0), CONTEXT, TagPattern::Any, window).expect("a peer");
+                wait(&mut there, receive);
+                // Now and then it computes until the other one has filled the channel and sleeps.
+                if number % 500 == 499 && number + 200 < MESSAGES {
+                    let before = seen.load(Ordering::Relaxed);
+                    while seen.load(Ordering::Relaxed) < before + 1 {
+                        std::thread::sleep(Duration::from_micros(100));
+                    }
+                }
+            }
+            there
+        });
+        for _ in 0..MESSAGES {
+            let ball = SendBuf::from_owned([5u8; 8].into());
+            let send = here.send(SendMode::Standard, 1, CONTEXT, 1, ball).expect("a peer");
+            wait_asleep(&mut here, send, &asleep);
+        }
+        while !receiver.is_finished() {
+            if !here.progress() {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
+        receiver.join().expect("it receives");
+        assert!(start.elapsed() < LOST, "{device:?}, thread {thread}: {} sleeps", asleep.load(Ordering::Relaxed) / 2);
+        assert!(asleep.load(Ordering::Relaxed) >= 2 * 30, "{device:?}, thread {thread}: it hardly slept");
     }
 }
 

@@ -9,6 +9,7 @@ use fabric::{CompletionOpcode, WcStatus, WorkCompletion};
 use lockfree::SlotMemory;
 
 use crate::core::Core;
+use crate::inbound::{Inbound, Turn};
 use crate::port::{COMPLETIONS_MAX, Loss, Work};
 use crate::request::{Completion, Envelope, Outcome, Request, State};
 use crate::tuples::at_work;
@@ -63,8 +64,8 @@ impl Inbox {
 
     /// Takes in what has come; true if anything has. If somebody is about to sleep and nothing came, the device is told
     /// to wake it, and is looked at once more.
-    pub(crate) fn take_in(&mut self, core: &mut Core) -> bool {
-        let mut moved = self.take_turn(core);
+    pub(crate) fn take_in(&mut self, inbound: &mut Inbound, core: &mut Core) -> bool {
+        let mut moved = self.take_turn(inbound, core);
         if !moved
             && let Some(port) = &mut core.port
             && port.wakeup_announced()
@@ -73,12 +74,12 @@ impl Inbox {
             if let Some((tuples, device)) = at_work(&mut core.tuples, &mut core.tuple_device, &mut core.port) {
                 tuples.arm(device);
             }
-            moved = self.take_turn(core);
+            moved = self.take_turn(inbound, core);
         }
         moved
     }
 
-    fn take_turn(&mut self, core: &mut Core) -> bool {
+    fn take_turn(&mut self, inbound: &mut Inbound, core: &mut Core) -> bool {
         let mut moved = false;
         for _ in 0..POLLS_PER_TURN {
             let Some(port) = &mut core.port else { return moved };
@@ -95,6 +96,10 @@ impl Inbox {
             }
             for completion in &self.completions[..count] {
                 core.end_work(self.memory.as_ref(), completion);
+                if !core.turned.is_empty() {
+                    // What was written into a channel that is closed comes before what follows here.
+                    inbound.turn(core);
+                }
             }
             if let Some(port) = &mut core.port {
                 port.settle();
@@ -110,7 +115,7 @@ impl Inbox {
         if !moved && !core.posting.is_empty() {
             moved = core.post_transfers();
         }
-        moved | core.mourn()
+        moved | core.mourn(inbound)
     }
 }
 
@@ -161,9 +166,12 @@ impl Core {
     }
 
     /// Ends what was to be done with peers that are lost; true if there are any.
-    fn mourn(&mut self) -> bool {
+    fn mourn(&mut self, inbound: &mut Inbound) -> bool {
         let mut any = false;
         while let Some(loss) = self.port.as_mut().and_then(|port| port.next_loss()) {
+            // What it had written before is received.
+            self.turned.push((loss.peer, Turn::Closed));
+            inbound.turn(self);
             self.end_all_with(&loss);
             any = true;
         }

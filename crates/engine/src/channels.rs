@@ -4,6 +4,7 @@ use fabric::{FabricError, MappedArea, PeerIndex, RemoteMemory};
 use lockfree::fastpath::{RecordReceiver, retire};
 use lockfree::{Announcements, MailboxSender, Record};
 use protocol::Link;
+use protocol::fastpath::RECORDS_PER_REQUEST;
 use protocol::link::Announce;
 use protocol::wire::{self, Message};
 
@@ -12,9 +13,6 @@ use crate::core::{Core, Engine};
 use crate::inbound::Turn;
 use crate::request::PeerId;
 use crate::stats::Stats;
-
-/// Records through the mailbox between two requests for a channel.
-const RECORDS_PER_REQUEST: u64 = 64;
 
 impl Core {
     /// A link to a mapped peer: through a channel if it grants one, or else through its mailbox.
@@ -117,6 +115,10 @@ impl Core {
     #[cold]
     pub(crate) fn close_idle(&mut self) {
         for to in 0..self.size {
+            if let Some(port) = self.port.as_mut().filter(|port| port.reaches(to)) {
+                port.close_idle(to, self.idle_looks_max);
+                continue;
+            }
             let Some(Some(peer)) = self.peers.get_mut(to as usize) else { continue };
             if !peer.link.is_idle(self.idle_looks_max) {
                 continue;
@@ -177,17 +179,46 @@ impl Core {
     /// A peer wants to write into a channel here.
     #[cold]
     pub(crate) fn arrive_want(&mut self, peer: PeerId, geometry: u64, control: RemoteMemory) {
-        let Some(port) = &mut self.port else { return self.refuse() };
-        let memory = port.grant(peer, geometry, control);
+        let (Some(ours), channels_max) = (self.announcements_of(self.me), self.channels_max) else {
+            return self.refuse();
+        };
+        let Some(port) = self.port.as_mut().filter(|port| port.reaches(peer)) else { return self.refuse() };
+        // One that follows another takes its place.
+        let takes_place = !port.has_inward(peer);
+        let may = !takes_place || ours.take_place(channels_max);
+        let memory = if may { port.grant(peer, geometry, control) } else { None };
+        if may && takes_place && memory.is_none() {
+            ours.give_place_back();
+        }
         self.send_control(peer, Message::Grant(memory));
+    }
+
+    /// The channel from a peer over the port has been given up, or its sender is lost: its memory is given back.
+    pub(crate) fn close_inward(&mut self, peer: PeerId, ours: &Announcements) {
+        let closed = self.port.as_mut().is_some_and(|port| port.close_inward(peer));
+        if !closed {
+            return;
+        }
+        ours.give_place_back();
+        self.stats.channels_retired += 1;
+        if self.lost(peer).is_none() {
+            self.send_control(peer, Message::Closed);
+        }
     }
 
     /// What a peer says to our wish for a channel.
     #[cold]
     pub(crate) fn arrive_grant(&mut self, peer: PeerId, memory: Option<RemoteMemory>) {
-        match &mut self.port {
-            Some(port) => port.granted(peer, memory),
-            None => self.refuse(),
+        if !self.port.as_mut().is_some_and(|port| port.granted(peer, memory)) {
+            self.refuse();
+        }
+    }
+
+    /// A peer is through with the channel that we have given up.
+    #[cold]
+    pub(crate) fn arrive_closed(&mut self, peer: PeerId) {
+        if !self.port.as_mut().is_some_and(|port| port.closed(peer)) {
+            self.refuse();
         }
     }
 

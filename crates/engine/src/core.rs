@@ -8,7 +8,7 @@ use base::config::{DatatypeSettings, FastPath};
 use base::{Config, Slab, SlabKey};
 use datatype::{RecvBuf, SendBuf};
 use fabric::{FabricError, MappedArea, MappedPeers, Wakeup};
-use lockfree::{Announcements, Stores};
+use lockfree::{Allowance, Announcements, Stores};
 use protocol::fastpath::Geometry;
 use protocol::registration::RegistrationCache;
 use protocol::wire::{self, Message};
@@ -23,7 +23,7 @@ use crate::layouts::{Layouts, PortLayouts};
 use crate::matching::{Pattern, PostedQueue, UnexpectedQueue};
 use crate::peer::{Peer, Unmapped};
 use crate::port::Port;
-use crate::progress::{Helping, Stream, TURNS_PER_LOOK};
+use crate::progress::{Helping, Stream};
 use crate::request::{
     Completion, ContextId, Envelope, MessageId, Outcome, OutgoingSend, PeerId, Request, RequestId, SendMode, Source,
     State, Tag, TagPattern,
@@ -64,7 +64,8 @@ pub(crate) struct Core {
     pub(crate) geometry: Geometry,
     /// Channels that a peer grants at most.
     pub(crate) channels_max: u32,
-    /// Looks after which an unused channel is given up.
+    /// Turns of progress from one look after channels to the next, and looks after which an unused one is given up.
+    pub(crate) look_turns: u32,
     pub(crate) idle_looks_max: u32,
     /// Bytes that senders of channels keep for themselves.
     pub(crate) held_bytes: u64,
@@ -173,7 +174,10 @@ impl Engine {
         let mailbox = context.mapped(MappedArea::Mailbox { owner: me });
         let geometry = Geometry::new(config);
         let channel_memory_bytes = config.channel_memory_bytes.unwrap_or(CHANNEL_MEMORY_MAX_BYTES);
-        let limits = (config.channels_polled_min as usize, channel_memory_bytes);
+        let allowance = Allowance::new(channel_memory_bytes as u64);
+        let mut port = port;
+        port.iter_mut().for_each(|port| port.spend_from(&allowance));
+        let limits = (config.channels_polled_min as usize, allowance);
         let inbound = Inbound::new(geometry, limits, (me.0, size, mailbox_place), announcements, mailbox);
         let waiter = Arc::new(Waiter::new(wakeup, policy));
         let core = Core {
@@ -184,6 +188,7 @@ impl Engine {
             sources_end: size,
             geometry,
             channels_max: if geometry.design() == FastPath::Off { 0 } else { config.channels_max },
+            look_turns: config.channel_look_turns.max(1),
             idle_looks_max: config.channel_idle_looks.unwrap_or(u32::MAX),
             held_bytes: 0,
             turned: Vec::new(),
@@ -219,7 +224,7 @@ impl Engine {
         };
         let is_beside = mailbox_place > 1;
         let inbox = core.port.is_some().then(|| Box::new(Inbox::new(is_beside)));
-        Ok(Self { inbox, inbound, turns_left: TURNS_PER_LOOK, looks: 0, core, waiter })
+        Ok(Self { inbox, inbound, turns_left: core.look_turns, looks: 0, core, waiter })
     }
 
     /// From now on messages go to queues of their tuples, once their receivers have granted some: on `device`, which
@@ -271,7 +276,7 @@ impl Engine {
     /// What went to and came from each peer that was sent something, in order of their numbers.
     pub fn peer_stats(&self) -> impl Iterator<Item = (PeerId, PeerStats)> {
         (0..).zip(&self.core.peers).filter_map(|(id, peer)| {
-            let held_bytes = self.inbound.held_from(&self.core, id) + self.core.copy_bytes_to(id);
+            let held_bytes = self.inbound.held_from(id) + self.core.copy_bytes_to(id);
             Some((id, PeerStats { held_bytes, ..peer.as_ref()?.traffic }))
         })
     }

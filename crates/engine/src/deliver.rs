@@ -92,6 +92,7 @@ impl Core {
             Some(Message::Close) => self.turned.push((peer, Turn::Closed)),
             Some(Message::Want { geometry, control }) => self.arrive_want(peer, geometry, control),
             Some(Message::Grant(memory)) => self.arrive_grant(peer, memory),
+            Some(Message::Closed) => self.arrive_closed(peer),
             None => self.arrive_other(peer, record, payload),
         }
     }

@@ -15,12 +15,15 @@ use fabric::{PeerIndex, SharedMemory};
 use lockfree::fastpath::RecordReceiver;
 use lockfree::{Allowance, Announcements, BlockReceiver, MailboxReceiver};
 use protocol::fastpath::{COLD, Geometry, HOLD_BACK, OtherReceiver, Receiver};
+use protocol::wire::Message;
 
 use crate::core::Core;
 use crate::request::PeerId;
 
 /// Records taken from one channel before the next is looked at.
 const RECORDS_PER_TURN: usize = 64;
+/// Such turns in which a channel that was given up is emptied, at most: more than the longest block has lines.
+const LAST_TURNS_MAX: usize = 1024;
 
 /// What a peer says of its channel in a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,6 +80,12 @@ impl<R: RecordReceiver> Polls<R> {
         polled.cooling = false;
         self.hot.push(polled);
         true
+    }
+
+    /// Takes what has arrived from one peer, polled or not; true if anything moved.
+    fn take_from(&mut self, core: &mut Core, peer: PeerId) -> bool {
+        let polled = self.hot.iter_mut().chain(&mut self.cold).find(|polled| polled.peer == peer);
+        polled.is_some_and(|polled| polled.take_in(core))
     }
 
     fn has(&self, peer: PeerId) -> bool {
@@ -192,7 +201,7 @@ pub(crate) struct Inbound {
 impl Inbound {
     pub(crate) fn new(
         geometry: Geometry,
-        (polled_min, allowance_bytes): (usize, usize),
+        (polled_min, allowance): (usize, Allowance),
         (me, size, mailbox_place): (PeerId, u32, u32),
         announcements: Announcements,
         mailbox: Option<SharedMemory>,
@@ -206,7 +215,6 @@ impl Inbound {
         let is_mixed = mailbox.is_some();
         let met = vec![0; (size as usize).div_ceil(64)];
         let (blocks, others) = (Polls::new(), Polls::new());
-        let allowance = Allowance::new(allowance_bytes as u64);
         Self {
             geometry,
             polled_min,
@@ -296,10 +304,10 @@ impl Inbound {
         self.met[peer as usize / 64] |= 1 << (peer % 64);
         let area = MappedArea::Channel { from: PeerIndex(peer), to: PeerIndex(self.me) };
         let receiver = match core.port.as_ref().filter(|port| port.reaches(peer)) {
-            Some(port) => port.geometry().zip(port.channel_memory(peer)),
-            None => core.context.mapped(area).map(|memory| (self.geometry, memory)),
+            Some(port) => port.receiver(peer, &self.allowance),
+            None => core.context.mapped(area).and_then(|memory| self.geometry.receiver(memory, &self.allowance)),
         };
-        match receiver.and_then(|(geometry, memory)| geometry.receiver(memory, &self.allowance)) {
+        match receiver {
             Some(Receiver::Block(channel)) => self.blocks.add(peer, channel, self.hint),
             Some(Receiver::Other(channel)) => {
                 self.others.add(peer, channel, self.hint);
@@ -312,9 +320,12 @@ impl Inbound {
     /// Opens, polls and gives up the channels whose senders said so.
     #[cold]
     #[inline(never)]
-    fn turn(&mut self, core: &mut Core) {
+    pub(crate) fn turn(&mut self, core: &mut Core) {
         for (peer, turn) in std::mem::take(&mut core.turned) {
+            let is_posted = core.port.as_ref().is_some_and(|port| port.reaches(peer));
             match turn {
+                Turn::Opened if is_posted => self.follow(core, peer),
+                Turn::Closed if is_posted => self.end(core, peer),
                 Turn::Opened if !self.blocks.has(peer) && !self.others.has(peer) => self.discover(core, peer),
                 Turn::Closed if self.blocks.remove(peer) || self.others.remove(peer) => {
                     core.retire_channel(peer, &self.announcements);
@@ -323,6 +334,30 @@ impl Inbound {
                 Turn::Opened | Turn::Closed => {}
             }
         }
+    }
+
+    /// A peer's next records come through the channel that the port granted it last; the one before has been emptied, for
+    /// what says so is the last record in it.
+    fn follow(&mut self, core: &mut Core, peer: PeerId) {
+        if !core.port.as_mut().is_some_and(|port| port.open_inward(peer)) {
+            return core.refuse();
+        }
+        let had_one = self.blocks.remove(peer) || self.others.remove(peer);
+        self.discover(core, peer);
+        if had_one {
+            core.send_control(peer, Message::Closed);
+        }
+    }
+
+    /// A peer writes no more into its channel through the port. What it wrote before is all there.
+    fn end(&mut self, core: &mut Core, peer: PeerId) {
+        for _ in 0..LAST_TURNS_MAX {
+            if !self.blocks.take_from(core, peer) && !self.others.take_from(core, peer) {
+                break;
+            }
+        }
+        let _ = self.blocks.remove(peer) || self.others.remove(peer);
+        core.close_inward(peer, &self.announcements);
     }
 
     /// Looks after channels that are not used.
@@ -377,18 +412,18 @@ impl Inbound {
     pub(crate) fn held(&self) -> (u64, u64) {
         let blocks = self.blocks.hot.iter().chain(&self.blocks.cold);
         let block_bytes: usize = blocks.map(|polled| polled.channel.block_bytes()).sum();
-        let other_bytes = self.others.count() * self.geometry.channel_bytes().0;
+        let others = self.others.hot.iter().chain(&self.others.cold);
+        let other_bytes: usize = others.map(|polled| polled.channel.channel_bytes()).sum();
         ((self.blocks.count() + self.others.count()) as u64, (block_bytes + other_bytes) as u64)
     }
 
     /// Bytes of the channel from one peer.
-    pub(crate) fn held_from(&self, core: &Core, peer: PeerId) -> u64 {
+    pub(crate) fn held_from(&self, peer: PeerId) -> u64 {
         let block = self.blocks.hot.iter().chain(&self.blocks.cold).find(|polled| polled.peer == peer);
-        let geometry = || core.port.as_ref().and_then(|port| port.geometry()).unwrap_or(self.geometry);
+        let other = || self.others.hot.iter().chain(&self.others.cold).find(|polled| polled.peer == peer);
         match block {
             Some(polled) => polled.channel.block_bytes() as u64,
-            None if self.others.has(peer) => geometry().channel_bytes().0 as u64,
-            None => 0,
+            None => other().map_or(0, |polled| polled.channel.channel_bytes() as u64),
         }
     }
 

@@ -12,9 +12,7 @@ use crate::request::{Completion, IncomingWay, Outcome, PeerId, Request, State};
 use crate::scattered::{Local, Place};
 use crate::watch::EventKind;
 
-/// Turns of progress from one look after channels that are not polled, or should not be, to the next.
-pub(crate) const TURNS_PER_LOOK: u32 = 4096;
-/// Of so many of these looks, one is for channels of ours that we do not use.
+/// Of so many looks after channels that are not polled, or should not be, one is for channels of ours that we do not use.
 const LOOKS_PER_SWEEP: u32 = 16;
 
 /// Longest piece of a staged message: short enough that the receiver copies one while the next is written.
@@ -56,7 +54,7 @@ impl Engine {
         if let Some(inbox) = &mut self.inbox
             && inbox.is_due(&self.core, moved)
         {
-            moved |= inbox.take_in(&mut self.core);
+            moved |= inbox.take_in(&mut self.inbound, &mut self.core);
             // A device that works while it is polled has filled channels by that, and nothing else tells of it.
             if !moved && self.core.port.as_ref().is_some_and(|port| port.has_granted()) {
                 moved = self.inbound.take_in(&mut self.core);
@@ -85,7 +83,7 @@ impl Engine {
     #[cold]
     #[inline(never)]
     fn look_around(&mut self) {
-        self.turns_left = TURNS_PER_LOOK;
+        self.turns_left = self.core.look_turns;
         self.looks = self.looks.wrapping_add(1);
         self.inbound.look_around(&mut self.core);
         if self.looks.is_multiple_of(LOOKS_PER_SWEEP) {
@@ -166,9 +164,20 @@ impl Core {
                 }
             };
             if !pushed {
+                self.announce_refused(to);
                 return moved;
             }
             moved = true;
+        }
+    }
+
+    /// A record found no room in a channel. If that is because the sender asked for another length of it, nobody has told
+    /// the receiver yet: it may not poll the channel, or sleep.
+    fn announce_refused(&mut self, to: PeerId) {
+        if let Some(Some(peer)) = self.peers.get(to as usize)
+            && !peer.link.is_port()
+        {
+            self.announce_record(to);
         }
     }
 
@@ -218,6 +227,7 @@ impl Core {
                 }),
             };
             if !pushed {
+                self.announce_refused(stream.to);
                 break;
             }
             stream.next += len;

@@ -65,6 +65,8 @@ pub struct LinkProperties {
     pub answers_ride: bool,
     /// In which order writes are seen.
     pub write_order: WriteOrder,
+    /// A write makes the descriptor readable while the link is prepared for sleep.
+    pub writes_wake: bool,
     /// Memory a peer costs, in bytes.
     pub peer_bytes: u64,
 }

@@ -69,6 +69,7 @@ impl LoopbackHub {
             mapped_memory: false,
             answers_ride: false,
             write_order: WriteOrder::ByWord,
+            writes_wake: false,
             peer_bytes: 0,
         };
         Ok(LoopbackLink { hub: Arc::clone(&self.hub), me, bell, properties, lost: Vec::new(), start: Instant::now() })

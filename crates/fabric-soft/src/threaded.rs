@@ -75,7 +75,7 @@ impl<L: Link + 'static> ThreadedContext<L> {
         };
         let link = link.try_clone_to_owned().map_err(refused)?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|why| refused(why.into()))?;
-        let capabilities = Capabilities { asynchronous: Ok(()), ..adapter.capabilities().clone() };
+        let capabilities = Capabilities { asynchronous: Ok(()), writes_wake: false, ..adapter.capabilities().clone() };
         let shared = Arc::new(Shared {
             adapter: Mutex::new(adapter),
             bell,

@@ -123,6 +123,7 @@ fn victim() -> Victim {
         mapped_memory: false,
         answers_ride: false,
         write_order: WriteOrder::ByWord,
+        writes_wake: false,
         peer_bytes: 0,
     };
     let mut adapter = SoftContext::new(HostileLink { wire: Arc::clone(&wire), properties });

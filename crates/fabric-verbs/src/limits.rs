@@ -54,6 +54,7 @@ pub(crate) fn capabilities(adapter: &Arc<Adapter>, offer: &PortOffer) -> Result<
         single_copy: Ok(()),
         // Many adapters put the last bytes down last; the specification does not ask them to.
         write_order: WriteOrder::ByWrite,
+        writes_wake: false,
         limits: limits(&attributes, u64::from(port.max_msg_sz), offer, inline_max(adapter)?),
     })
 }

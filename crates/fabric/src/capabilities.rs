@@ -36,6 +36,9 @@ pub struct Capabilities {
     pub single_copy: Result<(), String>,
     /// What a process that polls its memory may conclude from what an RDMA write has put there.
     pub write_order: WriteOrder,
+    /// An RDMA write makes the descriptor of an armed completion queue readable, though nothing completes there: whoever
+    /// sleeps on it may poll memory.
+    pub writes_wake: bool,
     /// How much.
     pub limits: Limits,
 }

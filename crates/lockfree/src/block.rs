@@ -29,14 +29,14 @@
 //!
 //! Cost of a message up to 40 bytes: one cache-line transfer. Memory: the block and one control line.
 
-use std::sync::Arc;
 use std::time::Instant;
 
-use base::sync::{AtomicU64, Ordering};
+use base::sync::Ordering;
 
 use crate::fastpath::{CONSUMED, CONTROL_BYTES, HINT, RecordReceiver, RecordSender, Returns, begun, newer};
+use crate::growth::{Growth, LINES_MIN};
 use crate::pace::Pace;
-use crate::{CACHE_LINE_BYTES, STREAMING_MIN_BYTES, SharedMemory, Stores};
+use crate::{Allowance, Bounds, CACHE_LINE_BYTES, STREAMING_MIN_BYTES, SharedMemory, Stores};
 
 const HEADER_BYTES: usize = 24;
 /// How far ahead of itself a sender asks for the line it will write: a line that the receiver has read has to be taken
@@ -48,8 +48,6 @@ const RESIZED: usize = 16;
 pub(crate) const WRAP: u8 = 0xff;
 /// The kind that changes the block's length, in place of [`WRAP`].
 const RESIZE: u8 = 0xfe;
-/// Shortest block.
-const LINES_MIN: usize = 16;
 /// Produced lines while a resize is not answered: more than any count of the receiver allows.
 const NEVER: u64 = 1 << 62;
 
@@ -114,77 +112,15 @@ pub struct BlockReceiver {
     spare_from: Option<usize>,
 }
 
-/// How much longer than in the beginning the blocks that share this may be, in bytes all together.
-#[derive(Clone)]
-pub struct Allowance(Arc<AtomicU64>);
-
-impl Allowance {
-    /// Of so many bytes.
-    pub fn new(bytes: u64) -> Self {
-        Self(Arc::new(AtomicU64::new(bytes)))
-    }
-
-    /// Bytes that are left.
-    pub fn left_bytes(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// A block that had `from` lines more than in the beginning gets `to`; false if there is not enough left.
-    fn change(&self, from: usize, to: usize) -> bool {
-        let [from, to] = [from, to].map(|lines| (lines * CACHE_LINE_BYTES) as u64);
-        let mut left = self.left_bytes();
-        // Relaxed: a count, which orders nothing.
-        while let Some(rest) = (left + from).checked_sub(to) {
-            match self.0.compare_exchange_weak(left, rest, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return true,
-                Err(now) => left = now,
-            }
-        }
-        false
-    }
-}
-
-/// Within which lengths a block follows its traffic, in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Bounds {
-    /// It does not shrink below this.
-    pub min_bytes: usize,
-    /// It does not grow beyond this, nor beyond its memory, because it is full.
-    pub max_bytes: usize,
-    /// Its length while its records are long; shorter than it was in the beginning for none of its own.
-    pub long_bytes: usize,
-}
-
-/// Laps after which the length of a block is thought over.
-const LAPS_WATCHED: u16 = 8;
-/// At most, after lengths could not be granted or were not needed for long.
-const LAPS_WATCHED_MAX: u16 = 1024;
-
-/// What a sender knows of its traffic; touched once per lap, and when there is no room.
+/// What a sender knows of its block besides the place of the next record; touched once per lap, and when there is no room.
 struct Traffic {
-    min_lines: u32,
-    max_lines: u32,
-    /// Most lines outstanding when the receiver's count was last asked for.
-    peak_lines: u32,
+    growth: Growth,
     /// The length that was asked for, until it is answered; 0 if none was.
     asked_lines: u32,
     /// What had been produced then.
     asked_at: u64,
     /// How often the block was resized.
     resized: u32,
-    /// A push of this lap found no room.
-    lap_refused: bool,
-    laps: u16,
-    refused_laps: u16,
-    /// Of these laps, how many were mostly long records.
-    long_laps: u16,
-    /// Laps after which all this is thought over.
-    laps_watched: u16,
-    /// Lines of long records in this lap.
-    lap_long_lines: u32,
-    /// The length in the beginning, and that for long records.
-    first_lines: u32,
-    long_lines: u32,
     pace: Pace,
 }
 
@@ -220,21 +156,11 @@ impl BlockSender {
         let room = lines_that_fit(&memory);
         let resized = (memory.word(RESIZED).load(Ordering::Acquire) >> 32) as u32;
         let traffic = Traffic {
-            min_lines: (bounds.min_bytes / CACHE_LINE_BYTES).clamp(LINES_MIN, lines) as u32,
-            max_lines: (bounds.max_bytes / CACHE_LINE_BYTES).clamp(lines, room) as u32,
-            long_lines: (bounds.long_bytes / CACHE_LINE_BYTES).clamp(lines, room) as u32,
-            first_lines: lines as u32,
-            long_laps: 0,
-            laps_watched: LAPS_WATCHED,
-            lap_long_lines: 0,
+            growth: Growth::new(lines, bounds, room),
             pace: Pace::default(),
-            peak_lines: 0,
             asked_lines: 0,
             asked_at: 0,
             resized,
-            lap_refused: false,
-            laps: 0,
-            refused_laps: 0,
         };
         let count = begun(memory.word(CONSUMED).load(Ordering::Relaxed));
         let traffic = Box::new(traffic);
@@ -243,12 +169,12 @@ impl BlockSender {
 
     /// Longest payload a record may have, in bytes; the block grows for it.
     pub fn payload_max_bytes(&self) -> usize {
-        payload_max_bytes(self.traffic.max_lines as usize * CACHE_LINE_BYTES)
+        payload_max_bytes(self.traffic.growth.max_lines() * CACHE_LINE_BYTES)
     }
 
     /// Longest payload in a block as long as it was in the beginning, in bytes.
     pub fn first_payload_max_bytes(&self) -> usize {
-        payload_max_bytes(self.traffic.first_lines as usize * CACHE_LINE_BYTES)
+        payload_max_bytes(self.traffic.growth.first_lines() * CACHE_LINE_BYTES)
     }
 
     /// Bytes of the block now.
@@ -334,7 +260,7 @@ impl BlockSender {
             }
         });
         if pushed {
-            self.traffic.lap_long_lines += lines_of(len_bytes) as u32;
+            self.traffic.growth.note_long(lines_of(len_bytes));
             if timed {
                 self.traffic.pace.note(len_bytes, ns);
             }
@@ -371,7 +297,7 @@ impl BlockSender {
         if self.traffic.asked_lines > 0 {
             self.take_up_resize();
         } else {
-            self.traffic.lap_refused = true;
+            self.traffic.growth.refused();
         }
         false
     }
@@ -379,11 +305,10 @@ impl BlockSender {
     /// A lap is over: begins the next, or asks for another length and sends nothing until it is answered (false).
     fn turn(&mut self) -> bool {
         self.consumed = newer(self.consumed, self.produced, self.memory.word(CONSUMED).load(Ordering::Acquire));
-        let outstanding = (self.produced - self.consumed) as u32;
-        let lines = self.lines as u32;
-        let wanted = self.traffic.turn(lines, outstanding);
-        if wanted != lines {
-            self.ask_for(wanted);
+        self.traffic.pace.turn();
+        let wanted = self.traffic.growth.turn(self.lines, self.produced - self.consumed);
+        if wanted != self.lines {
+            self.ask_for(wanted as u32);
             return false;
         }
         self.wrap();
@@ -397,16 +322,13 @@ impl BlockSender {
     #[cold]
     #[inline(never)]
     fn ask_for_longer(&mut self, count: usize) -> bool {
-        assert!(count <= record_lines_max(self.traffic.max_lines as usize), "a record takes three eighths at most");
+        let longest = self.traffic.growth.max_lines();
+        assert!(count <= record_lines_max(longest), "a record takes three eighths at most");
         if self.traffic.asked_lines > 0 {
             self.take_up_resize();
         } else if self.has_room(2) {
-            let mut wanted = self.lines as u32;
-            while record_lines_max(wanted as usize) < count {
-                wanted = longer(wanted).min(self.traffic.max_lines);
-            }
-            self.traffic.min_lines = wanted;
-            self.ask_for(wanted);
+            let wanted = self.traffic.growth.need(self.lines, |lines| count <= record_lines_max(lines));
+            self.ask_for(wanted as u32);
         }
         false
     }
@@ -435,7 +357,7 @@ impl BlockSender {
         let traffic = &mut *self.traffic;
         if lines < traffic.asked_lines as usize {
             // There is no more memory for this now.
-            traffic.laps_watched = (traffic.laps_watched * 4).min(LAPS_WATCHED_MAX);
+            traffic.growth.declined();
         }
         if (LINES_MIN..=lines_that_fit(&self.memory)).contains(&lines) && lines.is_multiple_of(4) {
             if lines > self.lines {
@@ -552,7 +474,7 @@ impl BlockReceiver {
     fn resize(&mut self, wanted: usize) {
         let before = self.lines;
         let wanted = wanted.clamp(LINES_MIN, lines_that_fit(&self.memory)) & !3;
-        let beyond_first = |lines: usize| lines.saturating_sub(self.first_lines);
+        let beyond_first = |lines: usize| bytes_beyond(self.first_lines, lines);
         self.lines = match self.allowance.change(beyond_first(before), beyond_first(wanted)) {
             true => wanted,
             false => before.max(self.first_lines),
@@ -592,40 +514,7 @@ impl BlockReceiver {
 
 impl Drop for BlockReceiver {
     fn drop(&mut self) {
-        self.allowance.change(self.lines.saturating_sub(self.first_lines), 0);
-    }
-}
-
-impl Traffic {
-    /// A lap of a block of `lines` is over, of which `outstanding` are not consumed; how long it should be now.
-    fn turn(&mut self, lines: u32, outstanding: u32) -> u32 {
-        self.pace.turn();
-        let long = std::mem::take(&mut self.lap_long_lines);
-        self.laps += 1;
-        self.refused_laps += u16::from(std::mem::take(&mut self.lap_refused));
-        self.long_laps += u16::from(long >= lines / 2);
-        self.peak_lines = self.peak_lines.max(outstanding);
-        if lines > self.max_lines && long < lines / 8 {
-            // It is as long as this for long records, and there are none.
-            (self.laps, self.refused_laps, self.long_laps, self.peak_lines) = (0, 0, 0, 0);
-            // Should they come again, that is thought over for longer: memory given back has to be touched anew.
-            self.laps_watched = (self.laps_watched * 2).min(LAPS_WATCHED_MAX);
-            return self.first_lines.max(self.min_lines);
-        }
-        if self.laps < self.laps_watched {
-            return lines;
-        }
-        let (refused_laps, long_laps, peak_lines) = (self.refused_laps, self.long_laps, self.peak_lines);
-        (self.laps, self.refused_laps, self.long_laps, self.peak_lines) = (0, 0, 0, 0);
-        if long_laps / 3 >= self.laps_watched / 4 {
-            self.long_lines.max(lines)
-        } else if refused_laps >= self.laps_watched / 2 {
-            longer(lines).min(self.max_lines).max(lines)
-        } else if refused_laps == 0 && long_laps == 0 && peak_lines <= lines / 8 * 3 {
-            shorter(lines).max(self.min_lines)
-        } else {
-            lines
-        }
+        self.allowance.change(bytes_beyond(self.first_lines, self.lines), 0);
     }
 }
 
@@ -682,16 +571,9 @@ impl RecordReceiver for BlockReceiver {
     }
 }
 
-/// The next longer length: 16, 24, 32, 48, 64, 96 … KiB, in lines.
-fn longer(lines: u32) -> u32 {
-    let below = 1 << lines.ilog2();
-    if lines == below { below / 2 * 3 } else { below * 2 }
-}
-
-/// The next shorter length.
-fn shorter(lines: u32) -> u32 {
-    let below = 1 << lines.ilog2();
-    if lines == below { below / 4 * 3 } else { below }
+/// Bytes of a block of `lines` beyond those of one of `first`.
+fn bytes_beyond(first: usize, lines: usize) -> u64 {
+    (lines.saturating_sub(first) * CACHE_LINE_BYTES) as u64
 }
 
 /// Lines of the longest block in this memory.

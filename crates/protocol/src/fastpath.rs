@@ -3,21 +3,30 @@
 use base::Config;
 use base::config::FastPath;
 use fabric::{DeviceKind, SharedMemory};
-use lockfree::block::{self, Allowance, BlockReceiver, BlockSender, Bounds};
+use lockfree::block;
 use lockfree::fastpath::fixed::{self, Fill, FixedReceiver, FixedSender};
 use lockfree::fastpath::variable_top::{self, VariableTopReceiver, VariableTopSender};
 use lockfree::fastpath::{CONTROL_BYTES, Carried, Mapped, RecordReceiver, RecordSender, Target, VariableBottomSender};
-use lockfree::{Record, mailbox};
+use lockfree::{Allowance, BlockReceiver, BlockSender, Bounds, CACHE_LINE_BYTES, Record, mailbox};
 
 /// In a hint: the receiver asks for no eager data now.
 pub const HOLD_BACK: u64 = 1;
 /// In a hint: the receiver does not poll this channel; records are announced.
 pub const COLD: u64 = 2;
 
+/// Records the slow way between two requests for a channel, where the peer grants none.
+pub const RECORDS_PER_REQUEST: u64 = 64;
+
 /// Slots of the original design. Paper: veloblock §5.4.
 const SLOT_COUNT: usize = 32;
 /// Slots of the original design reduced to 32 KiB, the sender's copy included. Paper: veloblock §6.2.
 const SLOT_COUNT_REDUCED: usize = 2;
+
+/// In the number of a geometry: where the design stands, and what is below.
+const DESIGN_SHIFT: u32 = 56;
+const LENGTH_MASK: u64 = (1 << DESIGN_SHIFT) - 1;
+/// Blocks are multiples of this.
+const BLOCK_STEP_BYTES: usize = 4 * CACHE_LINE_BYTES;
 
 /// The design of all channels of a job, and how long they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,16 +81,40 @@ impl Geometry {
         Self { design, block_bytes, bounds }
     }
 
-    /// The geometry of channels that are written by RDMA over a device of this kind, if there are any. They stay as long as
-    /// they are: registered memory is spent whether it is used or not.
+    /// The geometry of channels that are written by RDMA over a device of this kind, if there are any. A block that is to
+    /// have another length is another channel: registered memory is spent whether it is used or not. There is none for
+    /// long records, whose sender writes to memory of its own first.
     pub fn by_rdma(config: &Config, kind: DeviceKind) -> Option<Self> {
         let design = match config.fastpath {
             FastPath::Auto => automatic(kind),
             design => design,
         };
-        let block_bytes = config.channel_bytes;
-        let bounds = Bounds { min_bytes: block_bytes, max_bytes: block_bytes, long_bytes: 0 };
-        (design != FastPath::Off).then_some(Self { design, block_bytes, bounds })
+        let geometry = Self::new(config);
+        let bounds = Bounds { long_bytes: 0, ..geometry.bounds };
+        (design != FastPath::Off).then_some(Self { design, bounds, ..geometry })
+    }
+
+    /// The same design, with blocks of another length.
+    pub fn with_block(self, block_bytes: usize) -> Self {
+        Self { block_bytes, ..self }
+    }
+
+    /// The geometry of a channel that a peer asks for by its number: the same design, with a block of any length within
+    /// the bounds; `None` if it is not that.
+    pub fn asked(&self, number: u64) -> Option<Self> {
+        let len = usize::try_from(number & LENGTH_MASK).ok()?;
+        let asked = if self.slots().is_some() { *self } else { self.with_block(len) };
+        let longest = self.bounds.max_bytes.max(self.block_bytes);
+        let shortest = self.bounds.min_bytes.min(self.block_bytes);
+        let follows = self.design == FastPath::Veloblock
+            && (shortest..=longest).contains(&len)
+            && len.is_multiple_of(BLOCK_STEP_BYTES);
+        (asked.number() == number && (asked == *self || follows)).then_some(asked)
+    }
+
+    /// Bytes that a channel of this geometry takes beyond one as it is in the beginning.
+    pub fn beyond(&self, first: &Self) -> u64 {
+        self.block_bytes.saturating_sub(first.block_bytes) as u64
     }
 
     /// Design and length as a number, the same at both ends of a channel.
@@ -95,12 +128,12 @@ impl Geometry {
             FastPath::Veloblock => 5,
         };
         let len = if self.slots().is_some() { 0 } else { self.block_bytes as u64 };
-        design << 56 | len
+        design << DESIGN_SHIFT | len
     }
 
-    /// Bytes of the receiver's memory, with the control line.
+    /// Bytes of the receiver's memory for a channel that is written by RDMA, with the control line.
     pub fn footprint(&self) -> usize {
-        CONTROL_BYTES + self.reserved_bytes()
+        CONTROL_BYTES + self.channel_bytes().0
     }
 
     /// Bytes of a sender's copy, with the control line; 0 if it keeps none.
@@ -111,12 +144,16 @@ impl Geometry {
         }
     }
 
-    /// The sending end that writes by RDMA to `target`.
-    pub fn by_rdma_to(&self, target: Carried) -> AnySender<Carried> {
-        match (self.design, self.slots()) {
-            (_, Some((fill, count))) => AnySender::Fixed(FixedSender::new(target, fill, count)),
-            (FastPath::VariableTop, None) => AnySender::VariableTop(VariableTopSender::new(target, self.block_bytes)),
-            _ => AnySender::VariableBottom(VariableBottomSender::new(target, self.block_bytes)),
+    /// The sending end that writes by RDMA to `target`; of a channel that comes after `before`, if there is one.
+    pub fn by_rdma_to(&self, target: Carried, before: Option<&AnySender<Carried>>) -> AnySender<Carried> {
+        let len = self.block_bytes;
+        match (self.design, self.slots(), before) {
+            (_, Some((fill, count)), _) => AnySender::Fixed(FixedSender::new(target, fill, count)),
+            (FastPath::VariableTop, None, _) => AnySender::VariableTop(VariableTopSender::new(target, len)),
+            (_, None, Some(AnySender::VariableBottom(before))) => {
+                AnySender::VariableBottom(VariableBottomSender::after(before, target, len))
+            }
+            _ => AnySender::VariableBottom(VariableBottomSender::new(target, len, self.bounds)),
         }
     }
 
@@ -259,6 +296,51 @@ impl AnySender<Carried> {
             Self::VariableBottom(sender) => sender.target(),
         }
     }
+
+    /// How long the block should be instead, in bytes, if it is known that it should.
+    #[inline]
+    pub fn wanted_bytes(&self) -> Option<usize> {
+        match self {
+            Self::VariableBottom(sender) => sender.wanted_bytes(),
+            Self::Fixed(_) | Self::VariableTop(_) => None,
+        }
+    }
+
+    /// There will be no block of the length that was asked for; true if a record waits that this one is too short for.
+    pub fn declined(&mut self) -> bool {
+        match self {
+            Self::VariableBottom(sender) => sender.declined(),
+            Self::Fixed(_) | Self::VariableTop(_) => false,
+        }
+    }
+}
+
+/// Whether a channel is used, found out by looking now and then what was sent through it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Idleness {
+    /// What had been sent at the last look.
+    seen: u64,
+    /// Looks since which that has not changed.
+    looks: u32,
+}
+
+impl Idleness {
+    /// Notes what has been sent so far, in units of the design; true if that has not changed for `looks_max` looks.
+    pub fn look(&mut self, produced: u64, looks_max: u32) -> bool {
+        self.looks = if produced == self.seen { self.looks.saturating_add(1) } else { 0 };
+        self.seen = produced;
+        self.looks >= looks_max
+    }
+}
+
+impl OtherReceiver {
+    /// Bytes of the channel in the receiver's memory, but for the control line.
+    pub fn channel_bytes(&self) -> usize {
+        match self {
+            Self::Fixed(receiver) => receiver.channel_bytes(),
+            Self::VariableTop(receiver) => receiver.channel_bytes(),
+        }
+    }
 }
 
 impl RecordReceiver for OtherReceiver {
@@ -295,5 +377,46 @@ impl RecordReceiver for OtherReceiver {
             Self::Fixed(receiver) => receiver.consumed(),
             Self::VariableTop(receiver) => receiver.consumed(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_channel_is_granted_within_the_bounds_of_whoever_grants_it() {
+        let config = Config { fastpath: FastPath::Veloblock, channel_bytes: 64 << 10, ..Config::default() };
+        let ours = Geometry::by_rdma(&config, DeviceKind::Tcp).expect("asked for");
+        for (block_bytes, granted) in [
+            (0, false),
+            (8 << 10, false),
+            (16 << 10, true),
+            (24 << 10, true),
+            (64 << 10, true),
+            (256 << 10, true),
+            (384 << 10, false),
+            ((16 << 10) + 64, false),
+        ] {
+            let asked = ours.asked(ours.with_block(block_bytes).number());
+            assert_eq!(asked, granted.then_some(ours.with_block(block_bytes)), "{block_bytes} bytes");
+        }
+        let beyond = [16, 64, 96].map(|kib| ours.with_block(kib << 10).beyond(&ours));
+        assert_eq!(beyond, [0, 0, 32 << 10]);
+        for fastpath in [FastPath::FixedTop, FastPath::FixedBottom, FastPath::VariableTop] {
+            let other = Geometry::by_rdma(&Config { fastpath, ..config.clone() }, DeviceKind::Tcp).expect("asked for");
+            assert_eq!(other.asked(other.number()), Some(other));
+            assert_eq!(ours.asked(other.number()), None, "{fastpath:?}");
+            assert_eq!(other.asked(ours.number()), None, "{fastpath:?}");
+            assert_eq!(other.asked(other.number() + 256), None, "{fastpath:?}: it has one length");
+        }
+        assert_eq!(ours.asked(u64::MAX), None);
+    }
+
+    #[test]
+    fn a_channel_is_idle_after_looks_without_a_record() {
+        let mut idleness = Idleness::default();
+        let looks = [1, 1, 1, 5, 5, 5, 5].map(|produced| idleness.look(produced, 2));
+        assert_eq!(looks, [false, false, true, false, false, true, true]);
     }
 }

@@ -16,7 +16,7 @@ use fabric::SharedMemory;
 use lockfree::fastpath::{RecordSender, Retired};
 use lockfree::{BlockSender, MailboxSender, Record, STREAMING_MIN_BYTES, Stores, mailbox};
 
-use crate::fastpath::{COLD, Geometry, HOLD_BACK, OtherSender};
+use crate::fastpath::{COLD, Geometry, HOLD_BACK, Idleness, OtherSender};
 use crate::wire::{self, Control, Message};
 
 /// Something that found no room.
@@ -69,9 +69,7 @@ pub struct Link {
     slow_records: u64,
     /// When the peer is asked for a channel, counted in these.
     request_at: u64,
-    /// Where the channel stood when its use was last looked at, and how often that had not changed.
-    seen: u64,
-    idle: u32,
+    idleness: Idleness,
 }
 
 impl Link {
@@ -101,8 +99,7 @@ impl Link {
             credits: None,
             slow_records: 0,
             request_at: 0,
-            seen: 0,
-            idle: 0,
+            idleness: Idleness::default(),
         }
     }
 
@@ -305,7 +302,7 @@ impl Link {
             Some(way) => self.way = way,
             None => return false,
         }
-        (self.seen, self.idle) = (0, 0);
+        self.idleness = Idleness::default();
         true
     }
 
@@ -316,9 +313,7 @@ impl Link {
             Way::Other(channel) => channel.produced(),
             Way::Mailbox(_) | Way::Closing(_) | Way::Port { .. } => return false,
         };
-        self.idle = if produced == self.seen { self.idle.saturating_add(1) } else { 0 };
-        self.seen = produced;
-        self.idle >= looks_max
+        self.idleness.look(produced, looks_max)
     }
 
     /// Gives the channel in `memory` up, if nothing waits for it: the peer is told in the channel. Once that

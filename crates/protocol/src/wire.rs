@@ -18,11 +18,13 @@
 //!                                                                                short bit 0: packed in segments
 //!   clear-segment  send id, 0                 as clear-write, and length         the same for the next bytes of it
 //!   clear-blocks   send id, receive id        see `crate::blocks`                write each block where it belongs
-//!   open           0                          —                                  in a mailbox: the channel is next
-//!   close          0                          —                                  in a channel: the mailbox is next
+//!   open           0                          —                                  the next records come through a channel
+//!   close          0                          —                                  and those after this one do not
 //!   want           design, length             address, rkey                      a channel that is written there; the
 //!                                                                                place for what its receiver shows
 //!   grant          0                          [address, rkey]                    its memory; empty: none
+//!   closed         0                          —                                  nobody writes to the place for what the
+//!                                                                                receiver of the channel before showed
 //! ```
 //! *scattered* is origin, count, and a reference to a layout: index, version, address, rkey and length of its wire form.
 
@@ -46,6 +48,7 @@ const OPEN: u8 = 48;
 const CLOSE: u8 = 49;
 const WANT: u8 = 50;
 const GRANT: u8 = 51;
+const CLOSED: u8 = 52;
 /// Set in the kind of a record that credits go along with, behind its payload.
 const WITH_CREDITS: u8 = 0x40;
 /// What credits add to the payload of a record.
@@ -231,9 +234,9 @@ pub enum Message<'a> {
         /// The sender's request.
         send: u64,
     },
-    /// The sender's next records come through its channel.
+    /// The sender's next records come through its channel, or through the one granted last.
     Open,
-    /// The sender has given its channel up: this is the last record in it.
+    /// The sender has given its channel up: its next records do not come through it.
     Close,
     /// The sender asks for a channel that it writes by RDMA.
     Want {
@@ -244,6 +247,8 @@ pub enum Message<'a> {
     },
     /// The answer: where the channel is; `None`: there is none for it now.
     Grant(Option<RemoteMemory>),
+    /// The receiver of a channel that is written by RDMA is through with it, given up or followed by another.
+    Closed,
 }
 
 /// A record's header and, for control records, its payload.
@@ -269,6 +274,11 @@ pub fn control_of(record: Record, payload: [u8; CONTROL_MAX_BYTES], len: usize) 
 
 fn record(kind: u8, first: u64, second: u64) -> Record {
     Record { kind, short: 0, long: u128::from(second) << 64 | u128::from(first) }
+}
+
+/// True for records by which two processes make and give up channels: who sends nothing else needs none.
+pub fn is_about_channels(record: Record) -> bool {
+    (OPEN..=CLOSED).contains(&(record.kind & !WITH_CREDITS))
 }
 
 /// Header of an eager message; with `send`, one that is acknowledged.
@@ -367,6 +377,7 @@ pub fn control(message: Message<'_>) -> Control {
         Message::Close => (record(CLOSE, 0, 0), 0),
         Message::Want { geometry, control } => (record(WANT, geometry, 0), put_memory(&mut payload, control)),
         Message::Grant(memory) => (record(GRANT, 0, 0), memory.map_or(0, |memory| put_memory(&mut payload, memory))),
+        Message::Closed => (record(CLOSED, 0, 0), 0),
         Message::Eager { .. } | Message::EagerSync { .. } | Message::Data { .. } | Message::ClearBlocks { .. } => {
             unreachable!("user data and lists of blocks are not control records")
         }
@@ -426,6 +437,7 @@ pub fn parse<'a>(record: Record, payload: &'a [u8]) -> Option<Message<'a>> {
         WANT => Message::Want { geometry: first, control: memory(payload)? },
         GRANT if payload.is_empty() => Message::Grant(None),
         GRANT => Message::Grant(Some(memory(payload)?)),
+        CLOSED => Message::Closed,
         _ => return None,
     })
 }
@@ -515,10 +527,16 @@ mod tests {
             Message::Want { geometry: u64::MAX - 2, control: memory },
             Message::Grant(Some(memory)),
             Message::Grant(None),
+            Message::Closed,
         ];
         for case in cases {
             let control = control(case);
             assert_eq!(parse(control.record, control.payload()), Some(case));
+            let is_about_channels = matches!(
+                case,
+                Message::Open | Message::Close | Message::Want { .. } | Message::Grant(_) | Message::Closed
+            );
+            assert_eq!(is_about_channels, super::is_about_channels(control.record));
             let carried = with_credits(control.record);
             let mut payload = vec![0; control.payload().len() + CREDITS_BYTES];
             put_credits(&mut payload, 0xabcd_ef01_2345, |space| space.copy_from_slice(control.payload()));

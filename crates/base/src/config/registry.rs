@@ -187,10 +187,18 @@ pub const VARIABLES: &[Variable] = &[
         0..,
         "Channels polled whether they are used or not; unused ones beyond announce what they bring."
     ),
+    number!(
+        "FERROVIA_FASTPATH_LOOK",
+        channel_look_turns,
+        "count, 1 to 4294967295",
+        1..,
+        "Turns of progress from one look after the channels to the next: which are polled, and, every sixteenth time, \
+         which are used."
+    ),
     Variable {
         name: "FERROVIA_FASTPATH_IDLE",
         values: "never | count, 1 to 4294967295",
-        help: "A sender looks after its channels every 65536 turns of progress; one unused for so many looks is given up.",
+        help: "A sender looks every sixteenth time whether its channels are used; one unused for so many of these looks is given up.",
         set: |config, text| {
             config.channel_idle_looks = match text {
                 "never" => None,

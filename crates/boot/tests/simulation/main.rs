@@ -56,6 +56,10 @@ fn config(random: &mut Random) -> Config {
         fastpath: random.one_of(FastPath::ALL).1,
         channels_max: *random.one_of(&[0, 1, 3, 256, 256]),
         channels_polled_min: *random.one_of(&[0, 4]),
+        channel_look_turns: *random.one_of(&[1, 5, 4096]),
+        channel_idle_looks: *random.one_of(&[Some(1), Some(3), None]),
+        channel_min_bytes: *random.one_of(&[8 << 10, 16 << 10]),
+        channel_memory_bytes: *random.one_of(&[None, Some(20 << 10)]),
         datatypes: DatatypeSettings {
             scheme: random.one_of(DatatypeScheme::ALL).1,
             segment_unpack: !random.chance(4),

@@ -77,6 +77,8 @@ pub struct Totals {
     connections: u64,
     credit_stalls: u64,
     written: u64,
+    closed: u64,
+    resized: u64,
     block_writes: u64,
     block_reads: u64,
     segments: u64,
@@ -108,6 +110,7 @@ impl Totals {
                 ("a record by RDMA write", self.written),
             ]);
         }
+        rows.push(("a channel that was given up", self.closed));
         if self.read + self.shared > 0 {
             rows.extend([
                 ("a message read", self.read),
@@ -142,6 +145,8 @@ impl Totals {
         self.connections += other.connections;
         self.credit_stalls += other.credit_stalls;
         self.written += other.written;
+        self.closed += other.closed;
+        self.resized += other.resized;
         self.block_writes += other.block_writes;
         self.block_reads += other.block_reads;
         self.segments += other.segments;
@@ -283,6 +288,8 @@ impl Simulation {
             self.totals.connections += stats.connections;
             self.totals.credit_stalls += stats.credit_stalls;
             self.totals.written += stats.written_sent;
+            self.totals.closed += stats.channels_retired;
+            self.totals.resized += stats.blocks_resized;
             self.totals.block_writes += stats.block_writes;
             self.totals.block_reads += stats.block_reads;
             self.totals.segments += stats.segments_packed;

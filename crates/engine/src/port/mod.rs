@@ -173,7 +173,7 @@ impl Port {
         let limits = context.capabilities().limits;
         let domain = context.allocate_protection_domain()?;
         let (kind, order) = (context.capabilities().kind, context.capabilities().write_order);
-        let channels = Channels::new(Geometry::by_rdma(config, kind), order, config.channels_max);
+        let channels = Channels::new(Geometry::by_rdma(config, kind), order);
         let payload_max_bytes = config.eager_max_bytes.max(PAYLOAD_MIN_BYTES);
         let (payload_max_bytes, extra_bytes) = match &channels {
             Some(channels) => (channels.payload_max_bytes().min(payload_max_bytes), carried::STAGING_EXTRA_BYTES),
@@ -306,6 +306,8 @@ impl Port {
             packed_peak_bytes,
             registrations,
             channels_opened: stats.channels_opened + self.counters.channels_opened,
+            channels_closed: stats.channels_closed + self.counters.channels_closed,
+            blocks_resized: stats.blocks_resized + self.counters.blocks_resized,
             channel_bytes: stats.channel_bytes + self.counters.channel_bytes,
             ..stats
         }
@@ -348,7 +350,7 @@ impl Port {
         if self.channels.is_none() {
             return self.post_with_credit(to, record, len_bytes, fill);
         }
-        if !self.advance_way(to) {
+        if !self.advance_way(to, record) {
             return false;
         }
         let credits = self.take_credits(to, len_bytes);
@@ -657,7 +659,7 @@ impl Port {
 
     /// Whoever wants to sleep has said so: the descriptor tells of what comes from now on.
     pub(crate) fn arm(&mut self) {
-        self.mark_all_cold();
+        let nap = if self.context.capabilities().writes_wake { None } else { self.prepare_nap() };
         let armed =
             self.context.acknowledge(self.completions).and_then(|()| self.context.arm(self.completions, NotifyOn::Any));
         if let Err(error) = armed {
@@ -665,7 +667,8 @@ impl Port {
         }
         let now = (self.clock)();
         let next = self.losses.iter().map(|loss| loss.due).chain(self.next_hello()).min();
-        self.wakeup.limit(next.map(|next| next.saturating_sub(now)));
+        let next = next.map(|next| next.saturating_sub(now));
+        self.wakeup.limit([next, nap].into_iter().flatten().min());
     }
 
     /// What happened to queue pairs by themselves.
@@ -702,6 +705,7 @@ impl Port {
         {
             *told = true;
         }
+        self.forget_outward(loss.peer);
         Some(loss)
     }
 

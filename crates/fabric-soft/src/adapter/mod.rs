@@ -178,6 +178,7 @@ fn capabilities(link: &LinkProperties, completion_descriptor: bool) -> Capabilit
         asynchronous: link.asynchronous.clone(),
         single_copy: link.single_copy.clone(),
         write_order: link.write_order,
+        writes_wake: link.writes_wake,
         limits: Limits {
             queue_pairs_max: QUEUE_PAIRS_MAX,
             completion_queues_max: OBJECTS_MAX,

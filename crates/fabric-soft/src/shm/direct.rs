@@ -16,6 +16,7 @@ use fabric::{Access, DirectCopyError, MemoryRegion, Operation};
 use super::cross_memory;
 use super::life::{self, ProcessMark};
 use super::link::{ARENA_ADDRESS, ShmLink};
+use super::wakeup::ring;
 use crate::copying;
 use crate::link::{Direct, DirectOutcome, DirectQueuePair, DirectTarget};
 
@@ -97,7 +98,14 @@ impl Direct for ShmLink {
                 })
                 .map(drop),
         });
-        if done.is_some() { DirectOutcome::Done } else { DirectOutcome::NotHere }
+        if done.is_none() {
+            return DirectOutcome::NotHere;
+        }
+        if let Some(peer) = self.peers.get(target.peer.0 as usize) {
+            // Nothing completes there: whoever polls the memory would sleep through it.
+            ring(&peer.doorbell);
+        }
+        DirectOutcome::Done
     }
 
     fn read(&mut self, target: &DirectTarget, to: &[WriteRange]) -> DirectOutcome {

@@ -71,7 +71,7 @@ pub struct ShmLink {
 /// A place in the segment, taken or not.
 pub(super) struct Peer {
     sender: Option<BlockSender>,
-    doorbell: Doorbell,
+    pub(super) doorbell: Doorbell,
     identity: SharedMemory,
     pub(super) mark: Option<ProcessMark>,
     /// This process can read and write its memory.
@@ -151,6 +151,7 @@ impl ShmLink {
             mapped_memory: segment.shape().arena_bytes > 0,
             answers_ride: false,
             write_order: WriteOrder::ByWord,
+            writes_wake: true,
             peer_bytes: (size_of::<Peer>() + BlockSender::footprint(segment.shape().channel_bytes)) as u64,
         };
         let arena = Arena::new(segment.arena(me.0).ok_or(FabricError::NoSuchPeer(me.0))?);

@@ -65,6 +65,7 @@ impl SimNetwork {
             mapped_memory: false,
             answers_ride: false,
             write_order: WriteOrder::ByWord,
+            writes_wake: false,
             peer_bytes: 2 * size_of::<Channel>() as u64,
         };
         let seed = plan.seed;

@@ -125,6 +125,7 @@ impl TcpLink {
             mapped_memory: false,
             answers_ride: true,
             // What is damaged has been put down when that is found out.
+            writes_wake: true,
             write_order: if options.check_payloads { WriteOrder::Unknown } else { WriteOrder::ByWord },
             peer_bytes: (size_of::<Peer>() + size_of::<Connection>() + (16 << 10)) as u64,
         };

@@ -164,13 +164,6 @@ fn short_records_do_not_get_a_long_block() {
 }
 
 #[test]
-fn lengths_follow_each_other() {
-    let up: Vec<u32> = std::iter::successors(Some(256), |lines| Some(longer(*lines))).take(8).collect();
-    assert_eq!(up, [256, 384, 512, 768, 1024, 1536, 2048, 3072]);
-    assert!(up.windows(2).all(|pair| shorter(pair[1]) == pair[0]));
-}
-
-#[test]
 fn a_length_beyond_the_memory_is_not_granted() {
     let memory = SharedMemory::private(BlockSender::footprint(1024));
     let mut receiver = BlockReceiver::new(memory.clone(), 1024);

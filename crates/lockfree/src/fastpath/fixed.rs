@@ -157,6 +157,11 @@ impl FixedReceiver {
         Self { memory, fill, slot_count, next: 0, returns }
     }
 
+    /// Bytes of all slots.
+    pub fn channel_bytes(&self) -> usize {
+        self.slot_count * SLOT_BYTES
+    }
+
     /// The flag of the record in the next slot, and where its flag, long word and payload stand.
     fn arrived(&self) -> Option<(u64, [usize; 3])> {
         let base = slot(self.next);

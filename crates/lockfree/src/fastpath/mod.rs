@@ -172,6 +172,12 @@ impl Room {
     pub(crate) fn credit(&mut self, consumed: u64) {
         self.consumed = newer(self.consumed, self.produced, consumed);
     }
+
+    /// What is not consumed, where the receiver says that `consumed` is.
+    pub(crate) fn outstanding(&mut self, consumed: u64) -> u64 {
+        self.credit(consumed);
+        self.produced - self.consumed
+    }
 }
 
 /// The receiver's count, if it can be true: beyond what was sent, or gone back, it is damage or late.

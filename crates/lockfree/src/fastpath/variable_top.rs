@@ -156,6 +156,11 @@ impl VariableTopReceiver {
         Self { memory, words, position: 0, returns }
     }
 
+    /// Bytes of the block.
+    pub fn channel_bytes(&self) -> usize {
+        self.words * WORD_BYTES
+    }
+
     fn word(&self, position: usize) -> u64 {
         // Acquire pairs with the release of flags in `Target::write` and `Target::write_word`.
         self.memory.word(offset(position)).load(Ordering::Acquire)

@@ -1,0 +1,214 @@
+//! How long a block should be: what its sender learns from its traffic, and how much memory its receiver may spend.
+//!
+//! Paper: veloblock §8. A sender that was refused in most of its recent laps wants a longer block, one that never had more
+//! than three eighths outstanding a shorter one. How the length is changed is the business of each kind of block: in
+//! place where the memory is mapped, by another channel where it is registered ([`crate::fastpath`]).
+
+use std::sync::Arc;
+
+use base::sync::{AtomicU64, Ordering};
+
+use crate::CACHE_LINE_BYTES;
+
+/// Shortest block.
+pub(crate) const LINES_MIN: usize = 16;
+
+/// Laps after which the length of a block is thought over.
+const LAPS_WATCHED: u16 = 8;
+/// At most, after lengths could not be granted or were not needed for long.
+const LAPS_WATCHED_MAX: u16 = 1024;
+
+/// Within which lengths a block follows its traffic, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bounds {
+    /// It does not shrink below this.
+    pub min_bytes: usize,
+    /// It does not grow beyond this, nor beyond its memory, because it is full.
+    pub max_bytes: usize,
+    /// Its length while its records are long; shorter than it was in the beginning for none of its own.
+    pub long_bytes: usize,
+}
+
+/// How much longer than in the beginning the blocks that share this may be, in bytes all together.
+#[derive(Clone)]
+pub struct Allowance(Arc<AtomicU64>);
+
+impl Allowance {
+    /// Of so many bytes.
+    pub fn new(bytes: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(bytes)))
+    }
+
+    /// Bytes that are left.
+    pub fn left_bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Something that took `from_bytes` of it takes `to_bytes`; false, and nothing changes, if there is not enough left.
+    pub fn change(&self, from_bytes: u64, to_bytes: u64) -> bool {
+        let mut left = self.left_bytes();
+        // Relaxed: a count, which orders nothing.
+        while let Some(rest) = (left + from_bytes).checked_sub(to_bytes) {
+            match self.0.compare_exchange_weak(left, rest, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => left = now,
+            }
+        }
+        false
+    }
+}
+
+/// What a sender knows of the traffic in its block; touched once per lap, and when there is no room.
+#[derive(Clone, Debug)]
+pub(crate) struct Growth {
+    min_lines: u32,
+    max_lines: u32,
+    /// The length in the beginning, and that for long records.
+    first_lines: u32,
+    long_lines: u32,
+    /// Most lines outstanding when the receiver's count was last asked for.
+    peak_lines: u32,
+    /// A push of this lap found no room.
+    lap_refused: bool,
+    /// Lines of long records in this lap.
+    lap_long_lines: u32,
+    laps: u16,
+    refused_laps: u16,
+    /// Of these laps, how many were mostly long records.
+    long_laps: u16,
+    /// Laps after which all this is thought over.
+    laps_watched: u16,
+}
+
+impl Growth {
+    /// Of a block of `lines` in the beginning, whose memory has room for `room_lines`.
+    pub(crate) fn new(lines: usize, bounds: Bounds, room_lines: usize) -> Self {
+        let up_to_room = |bytes: usize| (bytes / CACHE_LINE_BYTES).clamp(lines, room_lines) as u32;
+        Self {
+            min_lines: (bounds.min_bytes / CACHE_LINE_BYTES).clamp(LINES_MIN, lines) as u32,
+            max_lines: up_to_room(bounds.max_bytes),
+            long_lines: up_to_room(bounds.long_bytes),
+            first_lines: lines as u32,
+            peak_lines: 0,
+            lap_refused: false,
+            lap_long_lines: 0,
+            laps: 0,
+            refused_laps: 0,
+            long_laps: 0,
+            laps_watched: LAPS_WATCHED,
+        }
+    }
+
+    pub(crate) fn first_lines(&self) -> usize {
+        self.first_lines as usize
+    }
+
+    /// The longest it may be because it is full, or because a record is long.
+    pub(crate) fn max_lines(&self) -> usize {
+        self.max_lines as usize
+    }
+
+    /// The shortest it may be.
+    pub(crate) fn min_lines(&self) -> usize {
+        self.min_lines as usize
+    }
+
+    /// A push found no room.
+    pub(crate) fn refused(&mut self) {
+        self.lap_refused = true;
+    }
+
+    /// A long record takes so many lines of this lap.
+    #[inline]
+    pub(crate) fn note_long(&mut self, lines: usize) {
+        self.lap_long_lines += lines as u32;
+    }
+
+    /// The length that was asked for was not granted: the next wish comes later.
+    pub(crate) fn declined(&mut self) {
+        self.laps_watched = (self.laps_watched * 4).min(LAPS_WATCHED_MAX);
+    }
+
+    /// A record does not fit even an empty block of `lines`: the length that `fits` it, below which the block does not
+    /// shrink any more.
+    pub(crate) fn need(&mut self, lines: usize, fits: impl Fn(usize) -> bool) -> usize {
+        let mut wanted = lines as u32;
+        while !fits(wanted as usize) && wanted < self.max_lines {
+            wanted = longer(wanted).min(self.max_lines);
+        }
+        self.min_lines = wanted;
+        wanted as usize
+    }
+
+    /// A lap of a block of `lines` is over, of which `outstanding` are not consumed; how long it should be now.
+    pub(crate) fn turn(&mut self, lines: usize, outstanding: u64) -> usize {
+        let lines = lines as u32;
+        let long = std::mem::take(&mut self.lap_long_lines);
+        self.laps += 1;
+        self.refused_laps += u16::from(std::mem::take(&mut self.lap_refused));
+        self.long_laps += u16::from(long >= lines / 2);
+        self.peak_lines = self.peak_lines.max(outstanding as u32);
+        self.wanted(lines, long) as usize
+    }
+
+    fn wanted(&mut self, lines: u32, long: u32) -> u32 {
+        if lines > self.max_lines && long < lines / 8 {
+            // It is as long as this for long records, and there are none.
+            self.forget_laps();
+            // Should they come again, that is thought over for longer: memory given back has to be touched anew.
+            self.laps_watched = (self.laps_watched * 2).min(LAPS_WATCHED_MAX);
+            return self.first_lines.max(self.min_lines);
+        }
+        if self.laps < self.laps_watched {
+            return lines;
+        }
+        let (refused_laps, long_laps, peak_lines) = (self.refused_laps, self.long_laps, self.peak_lines);
+        self.forget_laps();
+        if long_laps / 3 >= self.laps_watched / 4 {
+            self.long_lines.max(lines)
+        } else if refused_laps >= self.laps_watched / 2 {
+            longer(lines).min(self.max_lines).max(lines)
+        } else if refused_laps == 0 && long_laps == 0 && peak_lines <= lines / 8 * 3 {
+            shorter(lines).max(self.min_lines)
+        } else {
+            lines
+        }
+    }
+
+    fn forget_laps(&mut self) {
+        (self.laps, self.refused_laps, self.long_laps, self.peak_lines) = (0, 0, 0, 0);
+    }
+}
+
+/// The next longer length: 16, 24, 32, 48, 64, 96 … KiB, in lines.
+fn longer(lines: u32) -> u32 {
+    let below = 1 << lines.ilog2();
+    if lines == below { below / 2 * 3 } else { below * 2 }
+}
+
+/// The next shorter length.
+fn shorter(lines: u32) -> u32 {
+    let below = 1 << lines.ilog2();
+    if lines == below { below / 4 * 3 } else { below }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_follow_each_other() {
+        let up: Vec<u32> = std::iter::successors(Some(256), |lines| Some(longer(*lines))).take(8).collect();
+        assert_eq!(up, [256, 384, 512, 768, 1024, 1536, 2048, 3072]);
+        assert!(up.windows(2).all(|pair| shorter(pair[1]) == pair[0]));
+    }
+
+    #[test]
+    fn an_allowance_is_spent_once() {
+        let allowance = Allowance::new(100);
+        assert!(allowance.change(0, 60) && !allowance.change(0, 41) && allowance.change(60, 100));
+        assert_eq!(allowance.left_bytes(), 0);
+        assert!(allowance.change(100, 0));
+        assert_eq!(allowance.left_bytes(), 100);
+    }
+}
