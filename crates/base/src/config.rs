@@ -12,6 +12,7 @@ pub use self::choices::{
 pub use self::registry::{VARIABLES, Variable};
 pub use self::values::{ConfigError, Kind};
 use crate::log::Level;
+use std::time::Duration;
 
 /// Every setting of the library, with its default.
 #[derive(Clone, PartialEq, Debug)]
@@ -77,6 +78,9 @@ pub struct Config {
     pub verbs: VerbsChoice,
     /// How to use sockets.
     pub tcp: TcpChoice,
+    /// How long a process that is there may owe an answer, or on this host be stopped, until it is given up; `None`: on this
+    /// host for ever, elsewhere by whether it answers by itself.
+    pub silence: Option<Duration>,
     /// How often an empty poll is repeated before the waiting thread yields; `None`: by the number of cores.
     pub spin_count: Option<u32>,
     /// How often a waiting thread yields before it sleeps; `None`: by the number of cores.
@@ -130,6 +134,7 @@ impl Default for Config {
             registration_cache_max_bytes: 1 << 30,
             verbs: VerbsChoice::default(),
             tcp: TcpChoice::default(),
+            silence: None,
             spin_count: None,
             yield_count: None,
             collectives: String::new(),
@@ -250,7 +255,7 @@ mod tests {
         for bad in ["0", "-1", "1e9", "NaN", "soon", ""] {
             assert!(patience(bad).is_err(), "{bad:?}");
         }
-        let silence = |text| parse(&[("FERROVIA_TCP_SILENCE", text)]).map(|(config, _)| config.tcp.silence);
+        let silence = |text| parse(&[("FERROVIA_SILENCE", text)]).map(|(config, _)| config.silence);
         assert_eq!((silence("auto"), silence("0.5")), (Ok(None), Ok(Some(Duration::from_millis(500)))));
         assert!(parse(&[("FERROVIA_TCP_CONNECTIONS", "17")]).is_err());
     }

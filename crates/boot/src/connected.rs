@@ -29,7 +29,7 @@ use crate::manager::Manager;
 use crate::pair::{in_segment, local_sockets, tcp_options};
 use crate::secret::{draw, from_text, to_text};
 use crate::segment::Offer;
-use crate::start::{copies, cross_memory, shape};
+use crate::start::{copies, cross_memory, shape, stop_policy};
 use crate::ways::{between, is_mixed};
 use crate::{BootError, segment};
 
@@ -113,6 +113,7 @@ fn engine(
     if config.host_ranks_max > 0 {
         peers.share_processors();
     }
+    let peers = peers.with_stop_policy(stop_policy(config, Log::new(config.log, Some(port.rank())), mates.clone()));
     Ok(Engine::with_neighbours(Box::new(peers), mates, port, config, policy)?)
 }
 

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use base::Config;
 use base::config::DeviceChoice;
+use base::log::Log;
 use engine::{Engine, WaitPolicy};
 use fabric::{Context, PeerIndex};
 use fabric_soft::shm::{Segment, ShmPeers};
 
 use crate::pair::in_segment;
-use crate::start::{cross_memory, shape};
+use crate::start::{cross_memory, shape, stop_policy};
 use crate::ways::is_mixed;
 use crate::{BootError, connected, open_together, tuples};
 
@@ -37,6 +38,7 @@ pub fn local_engines(count: u32, config: &Config) -> Result<Vec<Engine>, BootErr
             let segment = Segment::create(shape(count, config))?;
             let open = |me| {
                 let peers = ShmPeers::join(segment.clone(), PeerIndex(me), cross_memory(config))?;
+                let peers = peers.with_stop_policy(stop_policy(config, Log::new(config.log, Some(me)), Vec::new()));
                 Ok(Engine::new(Box::new(peers), config, POLICY)?)
             };
             (0..count).map(open).collect::<Result<Vec<_>, BootError>>()?

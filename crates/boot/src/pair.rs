@@ -12,7 +12,7 @@ use fabric_soft::{LoopbackHub, SimNetwork, SimPlan, SoftContext};
 use fabric_verbs::Survey;
 use fabric_verbs::choice::Wanted;
 
-use crate::start::cross_memory;
+use crate::start::{cross_memory, stop_policy};
 
 /// The devices [`open_together`] knows.
 pub const DEVICES: [&str; 5] = ["shm", "tcp", "loopback", "sim", "verbs"];
@@ -49,7 +49,8 @@ fn shared_memory(count: u32, config: &Config) -> Result<Vec<Box<dyn Context>>, F
 
 /// The adapter of process `place` in a segment.
 pub(crate) fn in_segment(segment: Segment, place: u32, config: &Config) -> Result<Box<dyn Context>, FabricError> {
-    let link = ShmLink::join(segment, PeerIndex(place), cross_memory(config))?;
+    let mut link = ShmLink::join(segment, PeerIndex(place), cross_memory(config))?;
+    link.set_stop_policy(stop_policy(config, Log::new(config.log, Some(place)), Vec::new()));
     Ok(Box::new(SoftContext::new(link)))
 }
 
@@ -78,7 +79,7 @@ pub(crate) fn tcp_options(config: &Config, secret: JobSecret, log: Log) -> Resul
         check_payloads: tcp.check_payloads,
         connections: tcp.connections,
         patience: tcp.patience,
-        silence: tcp.silence,
+        silence: config.silence,
         progress: if tcp.thread { Progress::Thread } else { Progress::Caller },
         ..TcpOptions::new(secret, listen, log)
     })

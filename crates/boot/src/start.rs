@@ -8,7 +8,7 @@ use base::log::{Level, Log};
 use collectives::Selection;
 use engine::{CHANNEL_MEMORY_MAX_BYTES, Engine, WaitPolicy};
 use fabric::PeerIndex;
-use fabric_soft::shm::{Shape, ShmPeers, probe_cross_memory};
+use fabric_soft::shm::{Shape, ShmPeers, StopPolicy, probe_cross_memory};
 use mpi_core::environment::Predefined;
 use mpi_core::{ProcessManager, ThreadLevel, World};
 use protocol::fastpath::Geometry;
@@ -130,7 +130,8 @@ fn start_engine(manager: &Manager, config: &Config) -> Result<Engine, BootError>
     let cross_memory = cross_memory(config);
     let copies = copies(&cross_memory);
     log.say(Level::Info, format_args!("device shm, {size} processes, {copies}"));
-    let peers = ShmPeers::join(segment, PeerIndex(rank), cross_memory)?;
+    let peers =
+        ShmPeers::join(segment, PeerIndex(rank), cross_memory)?.with_stop_policy(stop_policy(config, log, Vec::new()));
     let mut engine = Engine::new(Box::new(peers), config, policy)?;
     crate::tuples::use_if_wanted(&mut engine, manager, device, config, &log)?;
     Ok(engine)
@@ -147,6 +148,11 @@ pub(crate) fn cross_memory(config: &Config) -> Result<(), String> {
         CrossMemory::Auto => probe_cross_memory(),
         CrossMemory::Off => Err("switched off by FERROVIA_CROSS_MEMORY".into()),
     }
+}
+
+/// What is done about processes of this host that are stopped; `ranks`: theirs, by place.
+pub(crate) fn stop_policy(config: &Config, log: Log, ranks: Vec<u32>) -> StopPolicy {
+    StopPolicy { silence: config.silence, log, ranks }
 }
 
 /// Whether processes copy from each other, in a few words.

@@ -53,7 +53,9 @@ pub(crate) fn use_if_wanted(
         DeviceChoice::Shm => {
             let shape = Shape { process_count: manager.size(), channel_bytes: CHANNEL_BYTES, arena_bytes: 0 };
             let segment = segment::of_all(manager, "tuples", shape)?;
-            Some(in_segment(segment, manager.rank(), config)?)
+            // The channels beside it tell who is stopped.
+            let quiet = Config { log: Level::Error, ..config.clone() };
+            Some(in_segment(segment, manager.rank(), &quiet)?)
         }
         _ => None,
     };

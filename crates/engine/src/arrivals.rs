@@ -1,17 +1,19 @@
-//! What comes through the port, and who is lost there.
+//! What comes through the port, and who is lost there or given up among mapped peers.
 //!
 //! A poll of a device between hosts is a system call. Where mapped peers stand beside it, a message between them would wait
 //! for several of these; so while they talk the port is polled by the clock, and in every turn otherwise.
 
 use std::time::Duration;
 
-use fabric::{CompletionOpcode, WcStatus, WorkCompletion};
+use base::SlabKey;
+use fabric::{CompletionOpcode, PeerIndex, WcStatus, WorkCompletion};
 use lockfree::SlotMemory;
 
+use crate::LOST;
 use crate::core::Core;
 use crate::inbound::{Inbound, Turn};
 use crate::port::{COMPLETIONS_MAX, Loss, Work};
-use crate::request::{Completion, Envelope, Outcome, Request, State};
+use crate::request::{Completion, Envelope, IncomingWay, Outcome, Request, State};
 use crate::tuples::at_work;
 
 /// Polls of the completion queue in one turn, while they find it full.
@@ -178,10 +180,21 @@ impl Core {
         any
     }
 
+    /// Ends what was to be done with mapped peers that whoever slept has given up; true if there are any.
+    pub(crate) fn give_up_mapped(&mut self) -> bool {
+        let mut any = false;
+        while let Some((PeerIndex(peer), why)) = self.context.given_up() {
+            self.end_all_with(&Loss::now(peer, why.clone()));
+            self.given_up.push((peer, why));
+            any = true;
+        }
+        any
+    }
+
     fn end_all_with(&mut self, loss: &Loss) {
         self.sources_end = 0;
         let peer = loss.peer;
-        let why = format!("process {peer} is lost: {}", loss.why);
+        let why = format!("{LOST}{peer}: {}", loss.why);
         if let Some(Some(entry)) = self.peers.get_mut(peer as usize) {
             entry.link.clear();
         }
@@ -207,7 +220,20 @@ impl Core {
             };
             let completion = Completion { envelope, outcome: Outcome::Failed(why.clone()) };
             self.release_incoming(key);
+            self.close_shared(key);
             if outgoing { self.finish_send(key, completion) } else { self.complete(key, completion) }
         }
+    }
+
+    /// A receive that its sender may be copying along has failed: should the sender go on one day, it claims no more of it.
+    fn close_shared(&mut self, key: SlabKey) {
+        let Some(Request { state: State::Incoming(incoming), .. }) = self.requests.get_mut(key) else { return };
+        let IncomingWay::Shared { region, cell, .. } = &incoming.way else { return };
+        let (region, cell) = (*region, *cell);
+        if let Some(cell) = self.claim_cell(self.me, cell) {
+            cell.open();
+        }
+        self.free_cells.push(cell);
+        self.release(region);
     }
 }

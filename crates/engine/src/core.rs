@@ -53,6 +53,8 @@ pub(crate) struct Core {
     pub(crate) context: Box<dyn MappedPeers>,
     /// The way to the others.
     pub(crate) port: Option<Box<Port>>,
+    /// Mapped peers that were given up, and why.
+    pub(crate) given_up: Vec<(PeerId, String)>,
     pub(crate) me: PeerId,
     pub(crate) size: u32,
     /// Where this process announces to mapped peers that there is something in its channel, or in their mailbox.
@@ -204,6 +206,7 @@ impl Engine {
             transfers: Slab::new(),
             posting: VecDeque::new(),
             copying: Vec::new(),
+            given_up: Vec::new(),
             free_cells: (0..MappedArea::CLAIM_CELLS_MAX).rev().collect(),
             datatypes: config.datatypes,
             packed_held: Arc::default(),
@@ -345,6 +348,17 @@ impl Engine {
     /// How to wait for this engine without holding it.
     pub fn waiter(&self) -> Arc<Waiter> {
         Arc::clone(&self.waiter)
+    }
+
+    /// Hears which mapped peers those who slept have given up, and ends what was to be done with them; true if there are
+    /// any. Asked after a sleep.
+    pub fn hear_of_losses(&mut self) -> bool {
+        self.core.give_up_mapped()
+    }
+
+    /// Why a process is lost, if it is.
+    pub fn lost(&self, peer: PeerId) -> Option<EngineError> {
+        self.core.lost(peer)
     }
 
     /// Sends a short message if that can be done at once; true if it is gone and no request is needed.
@@ -533,7 +547,8 @@ impl Core {
 
     /// That a process is lost, if it is.
     pub(crate) fn lost(&self, peer: PeerId) -> Option<EngineError> {
-        let why = self.port.as_ref()?.lost(peer)?.to_owned();
+        let given_up = self.given_up.iter().find(|(known, _)| *known == peer).map(|(_, why)| why.as_str());
+        let why = given_up.or_else(|| self.port.as_ref()?.lost(peer))?.to_owned();
         Some(EngineError::PeerLost { peer, why })
     }
 

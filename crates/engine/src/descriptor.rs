@@ -98,14 +98,15 @@ impl DescriptorWakeup {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn watch(&self, limit: Duration) {
+    /// True if anything became readable.
+    fn watch(&self, limit: Duration) -> bool {
         let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
         let readable = |descriptor| PollFd::new(descriptor, PollFlags::IN);
         let others = self.second.get().into_iter().chain(self.neighbours.get().map(|bell| &bell.descriptor));
         let all = [&self.descriptor, &self.bell].into_iter().chain(others).map(readable);
         let mut all: SmallVec<[PollFd<'_>; 4]> = all.collect();
         // Ready, too late or interrupted: the caller looks for work in every case.
-        let _ = poll(&mut all, Some(&limit));
+        let ready_count = poll(&mut all, Some(&limit)).unwrap_or(0);
         let rang = |at: usize| !all[at].revents().is_empty();
         if rang(1) {
             let _ = rustix::io::read(self.bell.as_fd(), &mut [0u8; 8]);
@@ -115,33 +116,35 @@ impl DescriptorWakeup {
         {
             let _ = rustix::io::read(&bell.descriptor, &mut [0u8; 8]);
         }
+        ready_count > 0
     }
 
-    /// Sleeps until there may be work.
-    fn doze(&self, ticket: Ticket, timeout: Duration) {
+    /// Sleeps until there may be work; false if none came.
+    fn doze(&self, ticket: Ticket, timeout: Duration) -> bool {
         let timeout = timeout.min(Duration::from_nanos(self.limit_ns.load(Ordering::Relaxed)));
         let deadline = Instant::now() + timeout;
         let mut state = self.state();
         while state.rings == ticket.rings() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return;
+                return false;
             }
             if state.watched {
                 state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
                 if !state.watched {
                     // Who watched has come back, perhaps because there is work.
-                    return;
+                    return true;
                 }
                 continue;
             }
             state.watched = true;
             drop(state);
-            self.watch(left);
+            let is_ready = self.watch(left);
             self.state().watched = false;
             self.changed.notify_all();
-            return;
+            return is_ready;
         }
+        true
     }
 }
 
@@ -170,9 +173,10 @@ impl Wakeup for DescriptorWakeup {
     }
 
     fn sleep(&self, ticket: Ticket, timeout: Duration) {
-        self.doze(ticket, timeout);
+        let is_ready = self.doze(ticket, timeout);
         if let Some(bell) = self.neighbours.get() {
             bell.announcements.withdraw();
+            bell.announcements.slept(!is_ready);
         }
     }
 

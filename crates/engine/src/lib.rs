@@ -50,6 +50,9 @@ pub use tuples::TupleSetup;
 pub use wait::{Backoff, Pause, Ticket, WaitPolicy, Waiter};
 pub use watch::{EVENTS_MAX, Event, EventKind};
 
+/// How the reason of an [`Outcome::Failed`] begins if the other process is lost.
+pub const LOST: &str = "lost process ";
+
 /// What can be wrong with a call of the engine.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -125,6 +125,11 @@ impl MappedPeers for Neighbours {
         self.numbers.get(near.0 as usize).copied().map(PeerIndex)
     }
 
+    fn given_up(&self) -> Option<(PeerIndex, String)> {
+        let (near, why) = self.inner.given_up()?;
+        Some((PeerIndex(*self.numbers.get(near.0 as usize)?), why))
+    }
+
     fn direct_copies(&self) -> Result<(), String> {
         self.inner.direct_copies()
     }

@@ -8,16 +8,21 @@ use std::time::{Duration, Instant};
 
 use base::memory::WriteRange;
 use fabric::{
-    Access, CompletionQueue, ConnectOptions, Context, Destination, Endpoint, Lkey, LocalMemory, MemoryRegion,
+    Access, CompletionQueue, ConnectOptions, Context, Destination, Endpoint, Lkey, LocalMemory, MemoryRegion, NotifyOn,
     Operation, Payload, PeerIndex, ProtectionDomain, QueuePair, QueuePairAttributes, QueuePairState, ReceiveRequest,
     Rkey, SendRequest, SharedMemory, SharedReceiveQueueAttributes, SrqNumber, Transport, WcStatus, WorkCompletion,
 };
 use fabric_soft::SoftContext;
-use fabric_soft::shm::{Segment, SegmentServer, Shape, ShmLink, join, probe_cross_memory};
+use fabric_soft::link::LinkPeer;
+use fabric_soft::shm::{Segment, SegmentServer, Shape, ShmLink, StopPolicy, join, probe_cross_memory};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::time::{ClockId, clock_gettime};
 
 const SHAPE: Shape = Shape { process_count: 3, channel_bytes: 64 << 10, arena_bytes: 1 << 20 };
 const BYTES: usize = 1 << 20;
+/// How a process ends that finds out that it was given up.
+const LEFT_ALONE: i32 = 7;
 /// Longer than anything but a hang takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -78,6 +83,34 @@ impl Adapter {
         done
     }
 
+    /// Sleeps on the completion descriptor until so many are complete; returns them, and how often it woke.
+    fn sleep_until(&mut self, count: usize) -> (Vec<WorkCompletion>, u32) {
+        let start = Instant::now();
+        let (mut done, mut wakes) = (Vec::new(), 0);
+        loop {
+            self.context.arm(self.completions, NotifyOn::Any).expect("armed");
+            let mut into = [WorkCompletion::default(); 64];
+            let found = self.context.poll(self.completions, &mut into).expect("a whole completion queue");
+            done.extend(&into[..found]);
+            if done.len() >= count {
+                return (done, wakes);
+            }
+            if found == 0 {
+                let descriptor = self.context.descriptor(self.completions).expect("a descriptor");
+                let limit = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+                poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&limit)).expect("a poll");
+                wakes += 1;
+            }
+            self.context.acknowledge(self.completions).expect("acknowledged");
+            assert!(start.elapsed() < PATIENCE, "{} of {count} completions: {done:?}", done.len());
+        }
+    }
+
+    /// Peers that are stopped are given up.
+    fn give_up_after(&mut self, silence: Option<Duration>) {
+        self.context.link().set_stop_policy(StopPolicy { silence, ..StopPolicy::patient() });
+    }
+
     fn fill(&mut self, offset: usize, bytes: &[u8]) {
         assert!(offset + bytes.len() <= BYTES);
         // SAFETY: inside the leaked memory, and `bytes` is not.
@@ -130,6 +163,19 @@ impl Peer {
         // It may have been killed before.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it is ours");
+    }
+
+    /// Stops it; it does nothing any more when this returns.
+    fn stop(&self) {
+        self.signal(Signal::STOP);
+        let stat = format!("/proc/{}/stat", self.child.id());
+        while !std::fs::read_to_string(&stat).expect("it is there").contains(") T ") {
+            std::thread::yield_now();
+        }
     }
 
     fn tell(&mut self, text: &str) {
@@ -215,6 +261,7 @@ fn peer_process() {
     match role.as_str() {
         "echo" => echo(&mut adapter, qp),
         "sink" => sink(&mut adapter, qp),
+        "left" => left(&mut adapter, qp),
         "idle" => idle(&mut adapter, qp),
         "claim" => claim(&mut adapter, qp, SrqNumber(key)),
         other => pour(&mut adapter, qp, theirs, other.parse().expect("a kind of operation")),
@@ -259,6 +306,14 @@ fn sink(adapter: &mut Adapter, qp: QueuePair) {
             adapter.receive(qp, done.id, 0, BYTES as u32);
         }
     }
+}
+
+/// Takes one message, and ends when nobody can bring another.
+fn left(adapter: &mut Adapter, qp: QueuePair) {
+    (0..2).for_each(|id| adapter.receive(qp, id, 0, 8));
+    adapter.wait(1);
+    let flushed = adapter.wait(1)[0].status == WcStatus::WorkRequestFlushed;
+    std::process::exit(if flushed { LEFT_ALONE } else { 1 });
 }
 
 /// Does one kind of operation as often as it can.
@@ -549,18 +604,88 @@ fn a_sleeper_learns_of_a_death() {
     assert_eq!(adapter.wait(1)[0].status, WcStatus::Success);
     adapter.receive(qp, 1, 0, 8);
     peers[0].kill();
-    let start = Instant::now();
-    let mut into = [WorkCompletion::default(); 4];
-    loop {
-        adapter.context.arm(adapter.completions, fabric::NotifyOn::Any).expect("armed");
-        if adapter.context.poll(adapter.completions, &mut into).expect("a whole completion queue") > 0 {
-            break;
+    let (done, _) = adapter.sleep_until(1);
+    assert_eq!((done[0].id, done[0].status), (1, WcStatus::WorkRequestFlushed));
+}
+
+/// Of the calling thread.
+fn processor_time() -> Duration {
+    let spent = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
+}
+
+/// A peer that is stopped costs what needs it an error after the deadline, and no processor time until then; what does
+/// not need it is done, and others go on.
+#[test]
+fn a_stopped_peer_is_given_up_after_the_deadline_and_nobody_spins_for_it() {
+    // Send, write, write with immediate data, atomic.
+    for kind in [0, 2, 3, 5] {
+        let (mut adapter, mut peers) = start(&["echo", "sink"], false);
+        adapter.give_up_after(Some(Duration::from_millis(600)));
+        let survivor = connect(&mut adapter, &mut peers[0]);
+        let qp = connect(&mut adapter, &mut peers[1]);
+        adapter.post(qp, 0, Operation::Send, 0, 8);
+        assert_eq!(adapter.wait(1)[0].status, WcStatus::Success);
+        peers[1].stop();
+        let what = format!("kind {kind}");
+        adapter.receive(qp, 900, 0, 8);
+        let (operation, len) = operation(kind, peers[1].region, 1);
+        // More than wait in the channel and in the receives of one that does not look.
+        for id in 1..=40 {
+            assert_eq!(adapter.post(qp, id, operation, 0, len), 1, "{what}");
         }
-        let descriptor = adapter.context.descriptor(adapter.completions).expect("a descriptor");
-        let limit = Timespec { tv_sec: 60, tv_nsec: 0 };
-        poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&limit)).expect("a poll");
-        adapter.context.acknowledge(adapter.completions).expect("acknowledged");
-        assert!(start.elapsed() < PATIENCE, "nobody tells the sleeper");
+        let before = processor_time();
+        let (done, wakes) = adapter.sleep_until(41);
+        assert!(processor_time() - before < Duration::from_millis(200), "{what}: it does not spin");
+        assert!(wakes < 50, "{what}: {wakes} wakes");
+        let (received, sent): (Vec<WorkCompletion>, Vec<WorkCompletion>) = done.iter().partition(|done| done.id == 900);
+        assert_eq!(received[0].status, WcStatus::WorkRequestFlushed, "{what}: the receive");
+        assert!(sent.iter().zip(1..).all(|(done, id)| done.id == id), "{what}: in order");
+        let first_bad = sent.iter().position(|done| done.status != WcStatus::Success).unwrap_or(sent.len());
+        // Writes are done by this processor, whatever the peer does.
+        let expected = if kind == 2 && cross_memory().is_ok() { 40 } else { 0 };
+        assert_eq!(first_bad, expected, "{what}: {sent:?}");
+        let gone = |status| matches!(status, WcStatus::TransportRetryExceeded | WcStatus::WorkRequestFlushed);
+        assert!(sent[first_bad..].iter().all(|done| gone(done.status)), "{what}: {sent:?}");
+        assert_eq!(adapter.context.queue_pair_state(qp), Ok(QueuePairState::Error), "{what}");
+        let why = adapter.context.link().why_given_up(LinkPeer(2)).expect("it is given up").to_owned();
+        assert!(why.contains("rank 2") && why.contains("has been stopped for"), "{why}");
+        check_survivor(&mut adapter, survivor, &what);
     }
-    assert_eq!((into[0].id, into[0].status), (1, WcStatus::WorkRequestFlushed));
+}
+
+/// Without a deadline a peer may be stopped for as long as it likes; nothing is lost meanwhile.
+#[test]
+fn a_peer_that_goes_on_finds_everything() {
+    let (mut adapter, mut peers) = start(&["sink"], false);
+    let qp = connect(&mut adapter, &mut peers[0]);
+    peers[0].stop();
+    for id in 0..40 {
+        let (operation, len) = operation(0, peers[0].region, id);
+        assert_eq!(adapter.post(qp, id, operation, 0, len), 1);
+    }
+    // Looked at several times.
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(300) {
+        assert!(adapter.poll().is_empty());
+    }
+    peers[0].signal(Signal::CONT);
+    let done = adapter.wait(40);
+    assert!(done.iter().zip(0..).all(|(done, id)| (done.id, done.status) == (id, WcStatus::Success)), "{done:?}");
+}
+
+/// One that was given up and goes on after all learns that nobody waits for it.
+#[test]
+fn who_was_given_up_is_told_when_it_goes_on() {
+    let (mut adapter, mut peers) = start(&["left"], false);
+    adapter.give_up_after(Some(Duration::from_millis(100)));
+    let qp = connect(&mut adapter, &mut peers[0]);
+    adapter.post(qp, 0, Operation::Send, 0, 8);
+    assert_eq!(adapter.wait(1)[0].status, WcStatus::Success);
+    peers[0].stop();
+    adapter.receive(qp, 1, 0, 8);
+    assert_eq!(adapter.wait(1)[0].status, WcStatus::WorkRequestFlushed);
+    peers[0].signal(Signal::CONT);
+    // It ends when what it has posted was flushed.
+    assert_eq!(peers[0].child.wait().expect("ours").code(), Some(LEFT_ALONE));
 }

@@ -152,6 +152,12 @@ pub trait MappedPeers: Send {
         None
     }
 
+    /// A peer that was given up since this was asked last though its process has not ended, and why. Found by those who
+    /// sleep at [`Self::wakeup`].
+    fn given_up(&self) -> Option<(PeerIndex, String)> {
+        None
+    }
+
     /// Tells `peer` that something was stored in its mapped memory; wakes it if it sleeps.
     fn notify(&self, peer: PeerIndex);
 }
@@ -209,6 +215,10 @@ pub trait Wakeup: Send + Sync {
     fn withdraw(&self);
     /// Sleeps until woken or until `timeout` is over, and withdraws.
     fn sleep(&self, ticket: Ticket, timeout: Duration);
+    /// A sleep elsewhere, which [`Wakeup::announce`] was called for, is over; `in_vain`: nobody woke it.
+    fn slept(&self, in_vain: bool) {
+        let _ = in_vain;
+    }
     /// Lets others run for a moment, awake; called again and again by whoever waits.
     fn rest(&self) {
         std::thread::yield_now();

@@ -236,8 +236,6 @@ pub struct TcpChoice {
     pub connections: usize,
     /// How long a peer may be out of reach until it is lost.
     pub patience: Duration,
-    /// How long a peer that is there may owe an answer until it is lost; `None`: by whether it answers by itself.
-    pub silence: Option<Duration>,
     /// A thread works while the process does something else.
     pub thread: bool,
 }
@@ -249,7 +247,6 @@ impl Default for TcpChoice {
             check_payloads: false,
             connections: 1,
             patience: Duration::from_secs(10),
-            silence: None,
             thread: false,
         }
     }

@@ -451,15 +451,17 @@ pub const VARIABLES: &[Variable] = &[
         show: |config| config.tcp.patience.as_secs_f64().to_string(),
     },
     Variable {
-        name: "FERROVIA_TCP_SILENCE",
+        name: "FERROVIA_SILENCE",
         values: "auto | seconds, 0.1 to 86400",
-        help: "How long a peer whose host answers may owe an answer until it is given up, because its process is stopped; \
-               auto: 30 if it answers by itself, otherwise 3600, since it may be computing.",
+        help: "How long a process may be stopped, by a signal or a debugger, until it is given up: on the same host, where one \
+               that computes is told from one that is stopped; between hosts, how long it may owe an answer. auto: on the \
+               same host for ever (it is told of), between hosts 30 if it answers by itself, otherwise 3600, since it may \
+               be computing.",
         set: |config, text| {
-            config.tcp.silence = if text == "auto" { None } else { Some(seconds(text)?) };
+            config.silence = if text == "auto" { None } else { Some(seconds(text)?) };
             Some(())
         },
-        show: |config| config.tcp.silence.map_or("auto".into(), |silence| silence.as_secs_f64().to_string()),
+        show: |config| config.silence.map_or("auto".into(), |silence| silence.as_secs_f64().to_string()),
     },
     switch!(
         "FERROVIA_TCP_PROGRESS",

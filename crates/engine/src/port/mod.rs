@@ -147,6 +147,13 @@ pub(crate) struct Loss {
     pub(crate) left: bool,
 }
 
+impl Loss {
+    /// The engine is told already.
+    pub(crate) fn now(peer: PeerId, why: String) -> Self {
+        Self { due: Duration::ZERO, peer, why, left: false }
+    }
+}
+
 /// A message that arrived.
 pub(crate) struct Arrival<'a> {
     pub(crate) peer: PeerId,

@@ -10,8 +10,6 @@
 //! kernel checks that the memory is there. Where either side can not reach the other, or a list is long, sends go as
 //! packets as if there were no board.
 
-use std::time::Duration;
-
 use base::memory::{ReadRange, WriteRange};
 use base::sync::Ordering;
 use fabric::DirectCopyError;
@@ -23,6 +21,7 @@ use super::life::{self, ProcessMark};
 use super::link::REACHED;
 use super::segment::Segment;
 use super::wakeup::ring;
+use super::watch::Pauses;
 use crate::link::{Board, BoardTarget, Filled, LinkPeer, Note, Offered};
 
 /// Bits of a slot's second word, above the queue pair's number.
@@ -54,6 +53,7 @@ impl ShmBoard {
     /// Does `work`, which is a few stores, as soon as nobody else holds the queue's latch. A holder that is stopped is
     /// waited for: it may go on with its stores at any moment.
     fn latched<T>(&self, queue: QueueName, work: impl Fn(&Meeting) -> Result<T, Held>) -> T {
+        let mut pauses = Pauses::new();
         for turn in 0u32.. {
             let held = match work(&self.meeting) {
                 Ok(done) => return done,
@@ -62,7 +62,7 @@ impl ShmBoard {
             if turn < 100 {
                 std::hint::spin_loop();
             } else if held.holder().is_some_and(|holder| holder != self.me && self.lives(holder)) {
-                std::thread::sleep(Duration::from_micros(20));
+                pauses.pause();
             } else {
                 // Its holder is dead, or a broken process wrote what no holder does.
                 self.meeting.seize(queue, held);
@@ -204,12 +204,13 @@ impl Board for ShmBoard {
     }
 
     fn settle(&mut self, slot: u32) -> Option<Filled> {
+        let mut pauses = Pauses::new();
         loop {
             if let Some(filled) = self.filled(slot) {
                 return Some(filled);
             }
             match self.meeting.filler(slot) {
-                Some(filler) if self.lives(filler) => std::thread::sleep(Duration::from_micros(20)),
+                Some(filler) if self.lives(filler) => pauses.pause(),
                 _ => {
                     // It may have ended between the two looks.
                     let filled = self.filled(slot);
@@ -267,10 +268,11 @@ impl Board for ShmBoard {
             self.free_sends.push(slot);
             return true;
         }
+        let mut pauses = Pauses::new();
         while let Some(mover) = self.meeting.mover(slot)
             && self.lives(mover)
         {
-            std::thread::sleep(Duration::from_micros(20));
+            pauses.pause();
         }
         false
     }

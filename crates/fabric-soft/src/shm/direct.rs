@@ -7,8 +7,6 @@
 //!   queue pair  peer << 32, its queue pair | rights, domain << 32 | XRC domain + 1
 //! ```
 
-use std::time::Duration;
-
 use base::memory::{ReadRange, WriteRange};
 use base::sync::{AtomicU64, Ordering};
 use fabric::{Access, DirectCopyError, MemoryRegion, Operation};
@@ -17,6 +15,7 @@ use super::cross_memory;
 use super::life::{self, ProcessMark};
 use super::link::{ARENA_ADDRESS, ShmLink};
 use super::wakeup::ring;
+use super::watch::Pauses;
 use crate::copying;
 use crate::link::{Direct, DirectOutcome, DirectQueuePair, DirectTarget};
 
@@ -61,9 +60,10 @@ impl Direct for ShmLink {
         let mark = mark(self.me, region.rkey.0);
         for place in (0..self.segment.shape().process_count).filter(|place| *place != self.me) {
             let Some(engagement) = self.segment.engagement(place) else { continue };
-            // A copy under way is short; one whose process has died is not under way.
+            // A copy under way is short, unless its process is stopped over it; one whose process has died is not under way.
+            let mut pauses = Pauses::new();
             while engagement.is_with(mark) && self.lives(place) {
-                std::thread::sleep(Duration::from_micros(20));
+                pauses.pause();
             }
         }
     }

@@ -40,8 +40,27 @@ impl ProcessMark {
 
     /// False once the process has ended, also while its parent has not noticed.
     pub(super) fn is_alive(self) -> bool {
-        start_ticks(self.process_id).is_some_and(|ticks| ticks == self.start_ticks || self.start_ticks == 0)
+        self.condition() != Condition::Ended
     }
+
+    /// How the process is.
+    pub(super) fn condition(self) -> Condition {
+        match State::of(self.process_id) {
+            Some(state) if state.start_ticks == self.start_ticks || self.start_ticks == 0 => state.condition(),
+            _ => Condition::Ended,
+        }
+    }
+}
+
+/// How a process is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Condition {
+    /// It runs, or would if it were woken.
+    Well,
+    /// A signal or a debugger holds it; so many ticks it had run by then.
+    Stopped { ran_ticks: u64 },
+    /// It is no more.
+    Ended,
 }
 
 /// Says that the adapter behind `identity` is closed.
@@ -55,13 +74,38 @@ pub(super) fn has_left(identity: &SharedMemory) -> bool {
     identity.half(LEFT).load(Ordering::Acquire) != 0
 }
 
+/// What the system tells of a process that has not ended.
+struct State {
+    letter: u8,
+    start_ticks: u64,
+    ran_ticks: u64,
+}
+
+impl State {
+    fn of(process_id: u32) -> Option<Self> {
+        Self::parse(&std::fs::read_to_string(format!("/proc/{process_id}/stat")).ok()?)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        // The name in parentheses may contain anything; the fields behind it are numbered from 3, the state.
+        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+        let letter = *fields.first()?.as_bytes().first()?;
+        let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+        let state = Self { letter, start_ticks: number(22)?, ran_ticks: number(14)? + number(15)? };
+        (!b"ZXx".contains(&letter)).then_some(state)
+    }
+
+    fn condition(&self) -> Condition {
+        match self.letter {
+            b'T' | b't' => Condition::Stopped { ran_ticks: self.ran_ticks },
+            _ => Condition::Well,
+        }
+    }
+}
+
 /// When a process started, unless it has ended.
 fn start_ticks(process_id: u32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{process_id}/stat")).ok()?;
-    // The name in parentheses may contain anything; the fields behind it are numbered from 3, the state.
-    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-    let has_ended = matches!(*fields.first()?, "Z" | "X" | "x");
-    if has_ended { None } else { fields.get(19)?.parse().ok() }
+    State::of(process_id).map(|state| state.start_ticks)
 }
 
 #[cfg(test)]
@@ -81,6 +125,23 @@ mod tests {
         }
         child.wait().expect("ours to reap");
         assert!(!mark.is_alive());
+    }
+
+    #[test]
+    fn a_state_is_read_whatever_the_process_is_called() {
+        let stat = |name: &str, letter: &str| {
+            let fields: Vec<String> = (4..=24).map(|field: u32| field.to_string()).collect();
+            State::parse(&format!("17 ({name}) {letter} {}", fields.join(" ")))
+        };
+        for name in ["sleep", "a) T (b", ") Z 1 2"] {
+            let state = stat(name, "S").expect("it has not ended");
+            assert_eq!((state.start_ticks, state.condition()), (22, Condition::Well), "{name}");
+        }
+        for letter in ["T", "t"] {
+            let condition = stat("x", letter).map(|state| state.condition());
+            assert_eq!(condition, Some(Condition::Stopped { ran_ticks: 14 + 15 }));
+        }
+        assert!(stat("x", "Z").is_none() && State::parse("17 (x) S 4 5").is_none() && State::parse("").is_none());
     }
 
     #[test]

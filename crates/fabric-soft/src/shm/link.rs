@@ -22,6 +22,7 @@ use super::packets::{self, FarRange, LENT_RANGES_MAX, Parsed};
 use super::segment::Segment;
 use super::sleeper::Sleeper;
 use super::wakeup::{imposed_barrier, ring};
+use super::watch::{Found, StopPolicy, Watch};
 use crate::copying;
 use crate::link::{
     Board, Direct, HEADER_BYTES, Link, LinkPeer, LinkProperties, Outgoing, Placement, Responder, SendOutcome,
@@ -47,6 +48,8 @@ const PROBE_ADDRESS: usize = 16;
 pub(super) const ARENA_ADDRESS: usize = 24;
 pub(super) const REACHED: u64 = 1;
 const REFUSED: u64 = 2;
+/// The peer was stopped for too long.
+pub(super) const GIVEN_UP: u64 = 3;
 
 /// One adapter's end of the shared segment.
 pub struct ShmLink {
@@ -62,6 +65,9 @@ pub struct ShmLink {
     streaming: Vec<u32>,
     arena: Arena,
     sleeper: Sleeper,
+    watch: Watch,
+    /// Why peers were given up, by place.
+    given_up: Vec<(u32, String)>,
     start: Instant,
     check_at: Duration,
     /// Calls of `progress` until the clock is looked at.
@@ -157,6 +163,8 @@ impl ShmLink {
         let arena = Arena::new(segment.arena(me.0).ok_or(FabricError::NoSuchPeer(me.0))?);
         let sleeper = Sleeper::new(own.doorbell.clone())?;
         Ok(Self {
+            watch: Watch::new(segment.clone(), me.0, StopPolicy::patient()),
+            given_up: Vec::new(),
             segment,
             me: me.0,
             cross_memory,
@@ -171,6 +179,16 @@ impl ShmLink {
             check_at: Duration::ZERO,
             turns_left: 0,
         })
+    }
+
+    /// From now on this is done about processes that are stopped; before, they are waited for.
+    pub fn set_stop_policy(&mut self, policy: StopPolicy) {
+        self.watch = Watch::new(self.segment.clone(), self.me, policy);
+    }
+
+    /// Why a peer was given up though its process has not ended; `None` if it was not.
+    pub fn why_given_up(&self, peer: LinkPeer) -> Option<&str> {
+        self.given_up.iter().find(|(place, _)| *place == peer.0).map(|(_, why)| why.as_str())
     }
 
     /// Finds out who a peer is and whether its memory can be reached, and tells it.
@@ -270,11 +288,15 @@ impl ShmLink {
             return;
         }
         self.check_at = now + CHECK_EVERY;
-        for (place, peer) in self.peers.iter_mut().enumerate() {
+        self.watch.begin(now);
+        for (place, peer) in (0..).zip(&mut self.peers) {
             let Some(mark) = peer.mark.filter(|_| !peer.lost) else { continue };
-            if life::has_left(&peer.identity) || !mark.is_alive() {
-                lose(LinkPeer(place as u32), peer, responder);
+            match self.watch.look(place, mark) {
+                Found::There if !life::has_left(&peer.identity) => continue,
+                Found::There | Found::Ended => {}
+                Found::GivenUp(why) => self.given_up.push((place, why)),
             }
+            lose(LinkPeer(place), peer, responder);
         }
     }
 }

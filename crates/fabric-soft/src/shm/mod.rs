@@ -9,6 +9,9 @@
 //! ```
 //! The segment is sparse: a channel, or a table, costs memory when it is first written. [`ShmPeers`] and [`ShmLink`]
 //! use channels and doorbells each in its own way, so each has a segment of its own.
+//!
+//! A process that is stopped is not one that computes: the former is told of, and given up past a deadline if there is one
+//! ([`StopPolicy`]); reads, writes and atomics by the initiator's processor go on until then.
 
 mod arena;
 mod board;
@@ -17,6 +20,7 @@ mod direct;
 mod exchange;
 mod life;
 mod link;
+mod lookout;
 mod packets;
 mod peers;
 mod placement;
@@ -24,9 +28,11 @@ mod region_table;
 mod segment;
 mod sleeper;
 mod wakeup;
+mod watch;
 
 pub use cross_memory::probe as probe_cross_memory;
 pub use exchange::{SegmentServer, join};
 pub use link::ShmLink;
 pub use peers::ShmPeers;
 pub use segment::{Segment, Shape};
+pub use watch::StopPolicy;

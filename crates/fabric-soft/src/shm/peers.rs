@@ -11,10 +11,12 @@ use fabric::{
 use lockfree::Doorbell;
 
 use super::cross_memory;
+use super::lookout::Lookout;
 use super::placement::Placement;
 use super::region_table::{self, RegionTable};
 use super::segment::Segment;
 use super::wakeup::{ShmWakeup, imposed_barrier, wake};
+use super::watch::StopPolicy;
 
 /// Longest single copy, in bytes; longer ones are the protocol's to cut.
 const COPY_MAX_BYTES: u64 = 1 << 30;
@@ -54,8 +56,19 @@ impl ShmPeers {
 
     /// Says that others share the processors with these peers: nobody is moved out of another's way.
     pub fn share_processors(&mut self) {
-        let doorbell = self.doorbells[self.me.0 as usize].clone();
-        self.wakeup = Arc::new(ShmWakeup::new(doorbell, Placement::new(self.me.0, Vec::new())));
+        self.own_wakeup().stay();
+    }
+
+    /// With this done about processes that are stopped; whoever waits looks for them.
+    #[must_use]
+    pub fn with_stop_policy(mut self, policy: StopPolicy) -> Self {
+        let lookout = Lookout::new(self.segment.clone(), self.me.0, policy);
+        self.own_wakeup().look_out(lookout);
+        self
+    }
+
+    fn own_wakeup(&mut self) -> &mut ShmWakeup {
+        Arc::get_mut(&mut self.wakeup).expect("nobody waits before these peers belong to an engine")
     }
 
     fn allowed(&self, peer: PeerIndex, remote: &RemoteMemory, len: u64, write: bool) -> bool {
@@ -170,6 +183,10 @@ impl MappedPeers for ShmPeers {
 
     fn bell(&self) -> Option<BorrowedFd<'_>> {
         self.bells.as_ref().map(|bells| bells[self.me.0 as usize].as_fd())
+    }
+
+    fn given_up(&self) -> Option<(PeerIndex, String)> {
+        self.wakeup.given_up().map(|(place, why)| (PeerIndex(place), why))
     }
 
     #[inline]

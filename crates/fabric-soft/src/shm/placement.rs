@@ -33,6 +33,11 @@ impl Placement {
         Self { me: me as usize, identities, is_roomy, rests: AtomicU32::new(0) }
     }
 
+    /// One that moves nobody.
+    pub(super) const fn nowhere() -> Self {
+        Self { me: 0, identities: Vec::new(), is_roomy: false, rests: AtomicU32::new(0) }
+    }
+
     /// Called now and then by whoever waits, awake.
     pub(super) fn look_around(&self) {
         if !self.is_roomy || !self.rests.fetch_add(1, Ordering::Relaxed).is_multiple_of(RESTS_PER_LOOK) {

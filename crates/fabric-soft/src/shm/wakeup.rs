@@ -4,19 +4,36 @@ use std::time::Duration;
 
 use fabric::{Ticket, Wakeup};
 use lockfree::{Barrier, Doorbell};
+use rustix::io::Errno;
 use rustix::thread::{MembarrierCommand, futex, membarrier};
 
+use super::lookout::Lookout;
 use super::placement::Placement;
 
 /// Sleeps on this process's own doorbell.
 pub(super) struct ShmWakeup {
     doorbell: Doorbell,
     placement: Placement,
+    lookout: Option<Lookout>,
 }
 
 impl ShmWakeup {
     pub(super) fn new(doorbell: Doorbell, placement: Placement) -> Self {
-        Self { doorbell, placement }
+        Self { doorbell, placement, lookout: None }
+    }
+
+    /// Nobody is moved out of another's way.
+    pub(super) fn stay(&mut self) {
+        self.placement = Placement::nowhere();
+    }
+
+    /// Whoever sleeps looks for peers that are stopped.
+    pub(super) fn look_out(&mut self, lookout: Lookout) {
+        self.lookout = Some(lookout);
+    }
+
+    pub(super) fn given_up(&self) -> Option<(u32, String)> {
+        self.lookout.as_ref()?.given_up()
     }
 }
 
@@ -35,8 +52,15 @@ impl Wakeup for ShmWakeup {
             tv_nsec: timeout.subsec_nanos().into(),
         };
         // Woken, timed out, interrupted or too late: the caller polls again in every case.
-        let _ = futex::wait(self.doorbell.futex_word(), futex::Flags::empty(), ticket.rings(), Some(&limit));
+        let slept = futex::wait(self.doorbell.futex_word(), futex::Flags::empty(), ticket.rings(), Some(&limit));
         self.doorbell.withdraw();
+        self.slept(slept == Err(Errno::TIMEDOUT));
+    }
+
+    fn slept(&self, in_vain: bool) {
+        if let Some(lookout) = &self.lookout {
+            lookout.look(in_vain);
+        }
     }
 
     fn rest(&self) {

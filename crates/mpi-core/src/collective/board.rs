@@ -117,7 +117,7 @@ struct Table<'a> {
 
 impl Table<'_> {
     fn barrier(self) -> Result<()> {
-        let step = self.show_common(&SendBuf::empty(), &SendBuf::empty());
+        let step = self.show_common(&SendBuf::empty(), &SendBuf::empty())?;
         self.group.finish_common(step);
         Ok(())
     }
@@ -128,9 +128,9 @@ impl Table<'_> {
         let step = self.group.next_step();
         let mut outcome = Ok(());
         if root == self.me() {
-            self.show(step, &memory.send(0, *count, datatype), &SendBuf::empty());
+            self.show(step, &memory.send(0, *count, datatype), &SendBuf::empty())?;
         } else {
-            self.world.wait_closely(|_| self.group.is_shown(root, step).then_some(()));
+            self.wait(|| self.group.is_shown(root, step))?;
             outcome = self.read_whole(root, step, len_bytes, &mut memory.recv(0, *count, datatype), "MPI_Bcast");
         }
         self.group.finish_lone(&self.world.engine.borrow(), step);
@@ -149,7 +149,7 @@ impl Table<'_> {
             Some(send) => send.memory.send(0, send.count, &send.datatype),
             None => memory.send(block(self.me()), *count, datatype),
         };
-        let step = self.show_common(&cut(&own), &SendBuf::empty());
+        let step = self.show_common(&cut(&own), &SendBuf::empty())?;
         let outcome = (0..self.size()).filter(|rank| send.is_some() || *rank != self.me()).try_for_each(|rank| {
             let mut into = memory.recv(block(rank), *count, datatype);
             self.read_whole(rank, step, len_bytes, &mut into, "MPI_Allgather")
@@ -171,7 +171,7 @@ impl Table<'_> {
             None => memory.send(0, count * ranks, datatype),
         };
         let len_bytes = block_bytes * self.size();
-        let step = self.show_common(&cut(&all), &SendBuf::empty());
+        let step = self.show_common(&cut(&all), &SendBuf::empty())?;
         let outcome = (0..self.size()).try_for_each(|rank| {
             self.expect(rank, step, len_bytes, "MPI_Alltoall")?;
             let mut into = memory.recv(rank as i64 * *count as i64 * datatype.extent(), *count, datatype);
@@ -188,7 +188,7 @@ impl Table<'_> {
         let (size, ranks) = (data.datatype.size(), self.size() as u64);
         let len_bytes = data.count * size;
         if len_bytes * ranks <= REDUCE_ALL_MAX_BYTES.max(ranks * engine::BOARD_SHORT_BYTES as u64) {
-            let step = self.show_common(&Part { first: 0, count: data.count }.input(data), &SendBuf::empty());
+            let step = self.show_common(&Part { first: 0, count: data.count }.input(data), &SendBuf::empty())?;
             let outcome = self.reduce(data, step, Part { first: 0, count: data.count }, |_| 0);
             self.group.finish_common(step);
             return outcome;
@@ -214,12 +214,12 @@ impl Table<'_> {
         // All but what nobody else reduces.
         let below = Part { first, count: cut(self.me()) };
         let above = Part { first: own.first + own.count, count: count - cut(self.me() + 1) };
-        let inputs = self.show_common(&below.input(data), &above.input(data));
+        let inputs = self.show_common(&below.input(data), &above.input(data))?;
         let outcome = self
             .reduce(data, inputs, own, |rank| own.first - first - if rank < self.me() { part(rank).count } else { 0 });
         self.group.finish_common(inputs);
         let size = data.datatype.size();
-        let results = self.show_common(&own.of(data).reader(), &SendBuf::empty());
+        let results = self.show_common(&own.of(data).reader(), &SendBuf::empty())?;
         let taken = (0..self.size()).filter(|rank| *rank != self.me()).try_for_each(|rank| {
             let part = part(rank);
             self.read_whole(rank, results, (part.count * size) as usize, &mut part.of(data), "MPI_Allreduce")
@@ -280,21 +280,36 @@ impl Table<'_> {
 
     /// A step that all members show; returns its number once they do.
     #[inline]
-    fn show_common(self, first: &SendBuf, second: &SendBuf) -> u64 {
+    fn show_common(self, first: &SendBuf, second: &SendBuf) -> Result<u64> {
         let step = self.group.next_step();
-        self.show(step, first, second);
+        self.show(step, first, second)?;
         let mut checked = 0;
-        self.world.wait_closely(|_| self.group.is_shown_by_all(step, &mut checked).then_some(()));
-        step
+        self.wait(|| self.group.is_shown_by_all(step, &mut checked))?;
+        Ok(step)
+    }
+
+    /// Waits for what other members show.
+    ///
+    /// # Errors
+    /// If one of them is lost, which shows nothing any more.
+    #[inline]
+    fn wait(self, mut is_reached: impl FnMut() -> bool) -> Result<()> {
+        self.world.wait_closely(|world| {
+            if is_reached() {
+                return Some(Ok(()));
+            }
+            world.lost_among((0..self.comm.size()).map(|rank| self.comm.peer_of(rank))).map(Err)
+        })
     }
 
     #[inline]
-    fn show(self, step: u64, first: &SendBuf, second: &SendBuf) {
+    fn show(self, step: u64, first: &SendBuf, second: &SendBuf) -> Result<()> {
         let len_bytes = (first.len_bytes() + second.len_bytes()) as usize;
         if !self.group.has_room(step, len_bytes) {
-            self.world.wait_closely(|_| self.group.has_room(step, len_bytes).then_some(()));
+            self.wait(|| self.group.has_room(step, len_bytes))?;
         }
         self.group.show(&self.world.engine.borrow(), step, first, second);
+        Ok(())
     }
 
     /// Copies what a member shows, which should be `len_bytes` long.

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use super::arguments::{Arguments, Reduction};
 use crate::communicator::Comm;
 use crate::error::{Error, ErrorClass, Result};
+use crate::request::class_of;
 use crate::world::{Operation, World, engine_error};
 
 /// Why looking a symbol up cannot fail.
@@ -207,7 +208,7 @@ pub(super) fn blame(comm: &Comm, call: &'static str, peer: PeerId, outcome: Outc
             "{call} on {comm}: {other} sent {sent_bytes} bytes where {me} expects at most {capacity_bytes}; \
              do all ranks pass the same counts and types?"
         )),
-        Outcome::Failed(why) => ErrorClass::Other.error(format!("{call} on {comm}: between {me} and {other}: {why}")),
+        Outcome::Failed(why) => class_of(&why).error(format!("{call} on {comm}: between {me} and {other}: {why}")),
         Outcome::Done | Outcome::Cancelled => {
             ErrorClass::Intern.error(format!("{call} on {comm}: a message was cancelled"))
         }

@@ -8,7 +8,8 @@ use engine::{Outcome, SendMode};
 use super::Comm;
 use super::create::ready;
 use super::inbox::Inbox;
-use crate::error::{ErrorClass, Result};
+use crate::error::Result;
+use crate::request::class_of;
 use crate::world::{World, engine_error};
 
 impl World {
@@ -37,7 +38,7 @@ impl World {
             let completion = self.wait_for(id);
             if let Outcome::Failed(why) = completion.outcome {
                 let to = comm.describe_peer(completion.envelope.peer);
-                return ErrorClass::Other
+                return class_of(&why)
                     .fail(format!("creating a communicator: no message could be sent to {to}: {why}"));
             }
         }

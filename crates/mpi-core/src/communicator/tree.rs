@@ -21,8 +21,9 @@ use std::task::Poll;
 use datatype::SendBuf;
 use engine::{ContextId, Outcome, PeerId, RequestId, SendMode, Source, TagPattern};
 
-use crate::error::{ErrorClass, Result};
+use crate::error::Result;
 use crate::group::Group;
+use crate::request::class_of;
 use crate::world::{World, engine_error};
 
 use super::inbox::{Inbox, Label};
@@ -225,7 +226,7 @@ impl TreeRound {
             let Some(completion) = engine.take(*id) else { return Poll::Pending };
             self.sends.pop();
             if let Outcome::Failed(why) = completion.outcome {
-                return Poll::Ready(ErrorClass::Other.fail(format!(
+                return Poll::Ready(class_of(&why).fail(format!(
                     "creating a communicator: no message could be sent to world rank {}: {why}",
                     completion.envelope.peer
                 )));

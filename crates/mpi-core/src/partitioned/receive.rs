@@ -9,7 +9,7 @@ use engine::{Outcome, PeerId, RequestId, SendMode, Source, TagPattern};
 use super::{Greeting, lock};
 use crate::communicator::{Comm, Commons};
 use crate::error::{Error, ErrorClass, Result};
-use crate::request::Elements;
+use crate::request::{Elements, class_of};
 use crate::status::Status;
 use crate::world::{Operation, World, engine_error};
 
@@ -205,7 +205,7 @@ impl ReceiveChannel {
                     self.tag
                 )),
                 Outcome::Failed(why) => {
-                    ErrorClass::Other.error(format!("partition {index} of {sender} did not arrive on {comm}: {why}"))
+                    class_of(&why).error(format!("partition {index} of {sender} did not arrive on {comm}: {why}"))
                 }
             };
             self.failure.get_or_insert(failure);

@@ -196,6 +196,11 @@ pub(crate) fn received(comm: &Comm, from: i32, completion: &Completion) -> Statu
     Status::of_message(source, envelope.tag, envelope.len_bytes)
 }
 
+/// The class of a failure that the engine gives this reason for.
+pub(crate) fn class_of(why: &str) -> ErrorClass {
+    if why.starts_with(engine::LOST) { ErrorClass::ProcAborted } else { ErrorClass::Other }
+}
+
 /// The error of a message that went wrong, naming everybody and everything involved.
 #[cold]
 pub(crate) fn blame(comm: &Comm, direction: Direction, completion: &Completion, call: &str) -> Error {
@@ -212,12 +217,11 @@ pub(crate) fn blame(comm: &Comm, direction: Direction, completion: &Completion, 
         }
         (Outcome::Failed(why), Direction::Send { to, tag }) => {
             let receiver = comm.describe_rank(to);
-            ErrorClass::Other
-                .error(format!("{me} could not send to {receiver} with tag {tag} on {comm} ({call}): {why}"))
+            class_of(why).error(format!("{me} could not send to {receiver} with tag {tag} on {comm} ({call}): {why}"))
         }
         (Outcome::Failed(why), Direction::Receive { .. }) => {
             let sender = comm.describe_peer(envelope.peer);
-            ErrorClass::Other.error(format!(
+            class_of(why).error(format!(
                 "{me} could not receive from {sender} with tag {} on {comm} ({call}): {why}",
                 envelope.tag
             ))

@@ -16,7 +16,7 @@ mod persistent;
 mod set;
 
 pub use completion::{Failure, Finish};
-pub(crate) use completion::{Peeked, Taken, blame, received};
+pub(crate) use completion::{Peeked, Taken, blame, class_of, received};
 pub use generalized::{Generalized, GeneralizedCallbacks};
 pub(crate) use persistent::{Elements, Template};
 pub use set::{AnyFinished, RequestSet};

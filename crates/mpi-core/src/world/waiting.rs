@@ -11,9 +11,10 @@
 //! Another thread of this process may poll the message this thread waits for. Whoever moves
 //! something while a thread pauses wakes the sleepers of this process.
 
-use engine::Pause;
+use engine::{Pause, PeerId};
 
-use super::World;
+use super::{World, engine_error};
+use crate::Error;
 use crate::tool::ticks;
 
 /// Polls in a row that may find nothing before what is waited for is looked at all the same.
@@ -113,10 +114,24 @@ impl World {
                             slept = ticks() - since;
                         });
                         self.asleep_ns.set(self.asleep_ns.get() + slept);
+                        if self.engine.borrow_mut().hear_of_losses() {
+                            self.has_losses.set(true);
+                            self.wake_sleepers();
+                        }
                     }
                 }
             }
         }
+    }
+
+    /// The first of these processes that is lost, for those who wait for what no message brings.
+    #[inline]
+    pub(crate) fn lost_among(&self, mut peers: impl Iterator<Item = PeerId>) -> Option<Error> {
+        if !self.has_losses.get() {
+            return None;
+        }
+        let engine = self.engine.borrow();
+        peers.find_map(|peer| engine.lost(peer)).map(engine_error)
     }
 
     /// How long threads of this process have slept in waits so far.

@@ -1,0 +1,123 @@
+/* The last rank is stopped (SIGSTOP) while the others wait for it. Without arguments it goes on after three seconds: the
+ * others have slept meanwhile, and nothing is lost. With "lost" it does not, and FERROVIA_SILENCE is set: whoever needs it
+ * gets an error, a message that was asked for as well as a barrier, and what does not need it goes on. */
+#include "check.h"
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { long_bytes = 1 << 20, barriers = 12, goes_on_after_s = 3 };
+
+static char bytes[long_bytes];
+static int stopper[2];
+
+/* A process that stops its parent when told so, and lets it go on if it shall. Started before MPI. */
+static void start_stopper(int goes_on)
+{
+    pid_t parent = getpid();
+    char order;
+    if (pipe(stopper) != 0 || fork() != 0)
+        return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    close(stopper[1]);
+    if (read(stopper[0], &order, 1) == 1) {
+        kill(parent, SIGSTOP);
+        sleep(goes_on_after_s);
+        if (goes_on)
+            kill(parent, SIGCONT);
+    }
+    _exit(0);
+}
+
+/* Processor time of this thread in milliseconds. */
+static long spent_ms(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_THREAD, &usage);
+    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000L
+        + (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1000;
+}
+
+/* Is stopped before it sends what the others wait for. */
+static void stop(void)
+{
+    if (write(stopper[1], "s", 1) != 1)
+        CHECK(!"the stopper is there");
+    /* Until the signal comes. */
+    usleep(200000);
+}
+
+static void goes_on(int last)
+{
+    MPI_Request request;
+    if (world_rank == last) {
+        stop();
+        for (int rank = 0; rank < last; rank++) {
+            memset(bytes, 7, sizeof bytes);
+            OK(MPI_Recv(bytes, long_bytes, MPI_CHAR, rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            CHECK(bytes[0] == rank && bytes[long_bytes - 1] == rank);
+            OK(MPI_Send(bytes, long_bytes, MPI_CHAR, rank, 2, MPI_COMM_WORLD));
+        }
+    } else {
+        static char back[long_bytes];
+        long before = spent_ms();
+        memset(bytes, world_rank, sizeof bytes);
+        OK(MPI_Isend(bytes, long_bytes, MPI_CHAR, last, 1, MPI_COMM_WORLD, &request));
+        OK(MPI_Recv(back, long_bytes, MPI_CHAR, last, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        CHECK(memcmp(bytes, back, sizeof bytes) == 0);
+        /* It took three seconds, of which hardly anything was work. */
+        CHECK(spent_ms() - before < goes_on_after_s * 1000 / 4);
+    }
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+static void is_lost(int last)
+{
+    MPI_Request request;
+    int word = 1, got = 0;
+    long before = spent_ms();
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    if (world_rank == last)
+        return stop();
+    if (world_rank == 0) {
+        /* Over sockets a peer is silent only if it owes something: that it has this. */
+        OK(MPI_Isend(&word, 1, MPI_INT, last, 1, MPI_COMM_WORLD, &request));
+        CHECK(class_of(MPI_Recv(&got, 1, MPI_INT, last, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE)) == MPI_ERR_PROC_ABORTED);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    } else {
+        CHECK(class_of(MPI_Barrier(MPI_COMM_WORLD)) == MPI_ERR_PROC_ABORTED);
+    }
+    CHECK(class_of(MPI_Ssend(&word, 1, MPI_INT, last, 1, MPI_COMM_WORLD)) == MPI_ERR_PROC_ABORTED);
+    CHECK(class_of(MPI_Recv(&got, 1, MPI_INT, last, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE)) == MPI_ERR_PROC_ABORTED);
+    CHECK(spent_ms() - before < 500);
+    if (world_rank > 0) {
+        OK(MPI_Send(&failures, 1, MPI_INT, 0, 3, MPI_COMM_WORLD));
+        return;
+    }
+    for (int rank = 1; rank < last; rank++) {
+        OK(MPI_Recv(&got, 1, MPI_INT, rank, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        failures += got;
+    }
+    printf(failures == 0 ? "Nothing hangs\n" : "%d failures\n", failures);
+    fflush(stdout);
+    MPI_Abort(MPI_COMM_WORLD, 7);
+}
+
+int main(int argc, char **argv)
+{
+    int may_go_on = argc < 2;
+    start_stopper(may_go_on);
+    start(&argc, &argv);
+    for (int count = 0; count < barriers; count++)
+        OK(MPI_Barrier(MPI_COMM_WORLD));
+    if (may_go_on) {
+        goes_on(world_size - 1);
+        return finish();
+    }
+    is_lost(world_size - 1);
+    /* The first rank ends the job. */
+    pause();
+    return 1;
+}
