@@ -101,7 +101,7 @@ pub struct Row {
     pub parameters: BTreeMap<String, String>,
     /// Message size.
     pub bytes: u64,
-    /// `us`, `ms`, `MB/s` (10⁶ bytes), `/s`, `%`, `KiB`, `count`.
+    /// `us`, `ms`, `MB/s` (10⁶ bytes), `/s`, `%`, `KiB`, `B`, `count`.
     pub unit: String,
 }
 

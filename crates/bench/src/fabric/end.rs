@@ -5,8 +5,9 @@ use super::sampling::nanoseconds;
 use super::turns::Turn;
 use anyhow::{Context as _, Result, bail};
 use fabric::{
-    Access, CompletionQueue, ConnectOptions, Context, MemoryRegion, NotifyOn, Operation, Payload, ProtectionDomain,
-    QueuePair, QueuePairAttributes, ReceiveRequest, ScatterGather, SendRequest, SharedMemory, WcStatus, WorkCompletion,
+    Access, CompletionQueue, ConnectOptions, Context, DeviceKind, MemoryRegion, NotifyOn, Operation, Payload,
+    ProtectionDomain, QueuePair, QueuePairAttributes, ReceiveRequest, ScatterGather, SendRequest, SharedMemory,
+    WcStatus, WorkCompletion,
 };
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
@@ -17,9 +18,13 @@ use std::time::{Duration, Instant};
 /// Empty polls before the processor is offered to others.
 const POLLS: u32 = 200;
 /// After so long without a completion that must come, something is broken.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Completions taken at once.
 const COMPLETIONS: usize = 16;
+/// Requests that are not known to be complete before completions are taken in passing.
+const OUTSTANDING_MAX: u64 = 64;
+/// Looks at memory between two polls, where writes arrive without this end's help.
+const LOOKS: u32 = 1000;
 /// The longest message.
 const BYTES_MAX: u64 = 1 << 30;
 
@@ -126,8 +131,12 @@ pub struct End {
     arrived: VecDeque<u64>,
     sent: u64,
     taken: u64,
-    /// Nanoseconds in posting, and in polling that found something, since last asked.
-    spent: (f64, f64),
+    /// By source buffer, what is sent of it.
+    segments: Vec<Vec<ScatterGather>>,
+    /// Looks at memory between two polls.
+    looks: u32,
+    /// Nanoseconds in posting, and in polling that found something, since last asked; counted once that was asked.
+    spent: Option<(f64, f64)>,
 }
 
 impl End {
@@ -148,7 +157,11 @@ impl End {
         let connections = (0..shape.connections)
             .map(|_| Ok(context.create_queue_pair(&attributes(domain, send_queue, receive_queue, shape)?)?))
             .collect::<Result<Vec<_>>>()?;
+        // Polling takes longer than a look at memory, and is of no use to such a write.
+        let needs_no_help = matches!(context.capabilities().kind, DeviceKind::Shm | DeviceKind::Verbs);
         let mut end = Self {
+            looks: if needs_no_help && !shape.blocking { LOOKS } else { 1 },
+            segments: Vec::new(),
             context,
             shape: shape.clone(),
             side,
@@ -165,9 +178,11 @@ impl End {
             arrived: VecDeque::new(),
             sent: 0,
             taken: 0,
-            spent: (0.0, 0.0),
+            spent: None,
         };
         end.fill();
+        let is_source = shape.movement != Movement::Read;
+        end.segments = (0..shape.buffers).map(|buffer| end.segments_at(end.place(buffer, !is_source))).collect();
         Ok(end)
     }
 
@@ -256,7 +271,7 @@ impl End {
         Ok(())
     }
 
-    fn segments(&self, start: u64) -> Vec<ScatterGather> {
+    fn segments_at(&self, start: u64) -> Vec<ScatterGather> {
         let each = self.shape.bytes / self.shape.segments;
         (0..self.shape.segments)
             .map(|k| {
@@ -294,11 +309,10 @@ impl End {
         self.sent += 1;
         let buffer = self.shape.buffer(i);
         let reads = self.shape.movement == Movement::Read;
-        let source = self.place(buffer, reads);
         if self.shape.movement == Movement::Write {
-            self.word(source + self.shape.bytes - 8).store(i + 1, Ordering::Release);
+            self.word(self.place(buffer, false) + self.shape.bytes - 8).store(i + 1, Ordering::Release);
         }
-        let list = self.segments(source);
+        let list = std::mem::take(&mut self.segments[buffer as usize]);
         let remote = self.remotes.get((i % self.shape.connections) as usize).context("the end is not connected")?;
         let there = remote.remote(self.place(buffer, !reads));
         let operation = match self.shape.movement {
@@ -307,7 +321,9 @@ impl End {
             Movement::WriteImmediate => Operation::RdmaWriteWithImmediate(there, i as u32),
             Movement::Read => Operation::RdmaRead(there),
         };
-        self.post(i, operation, Payload::Memory(&list))?;
+        let posted = self.post(i, operation, Payload::Memory(&list));
+        self.segments[buffer as usize] = list;
+        posted?;
         if self.shape.movement == Movement::WriteThenSend {
             self.post(i, Operation::Send, Payload::Inline(&[]))?;
         }
@@ -317,17 +333,19 @@ impl End {
     fn post(&mut self, i: u64, operation: Operation, payload: Payload<'_>) -> Result<()> {
         let qp = self.connections[(i % self.shape.connections) as usize];
         let request = SendRequest::new(i, operation, payload);
-        let deadline = Instant::now() + PATIENCE;
+        let mut deadline = None;
         loop {
-            let start = Instant::now();
+            let start = self.spent.map(|_| Instant::now());
             let accepted = self.context.post_send(qp, &[request])?;
-            self.spent.0 += nanoseconds(start);
+            if let (Some(start), Some((posting, _))) = (start, &mut self.spent) {
+                *posting += nanoseconds(start);
+            }
             if accepted == 1 {
                 self.outstanding += 1;
                 return Ok(());
             }
             self.progress()?;
-            if Instant::now() > deadline {
+            if Instant::now() > *deadline.get_or_insert_with(|| Instant::now() + PATIENCE) {
                 bail!("the send queue stayed full");
             }
         }
@@ -353,15 +371,17 @@ impl End {
 
     fn poll(&mut self) -> Result<usize> {
         let mut done = [WorkCompletion::default(); COMPLETIONS];
-        let start = Instant::now();
+        let start = self.spent.map(|_| Instant::now());
         let sends = self.context.poll(self.send_queue, &mut done)?;
         successes(&done[..sends])?;
         self.outstanding -= sends as u64;
         let receives = self.context.poll(self.receive_queue, &mut done)?;
         successes(&done[..receives])?;
         self.arrived.extend(done[..receives].iter().map(|completion| completion.id));
-        if sends + receives > 0 {
-            self.spent.1 += nanoseconds(start);
+        if let (Some(start), Some((_, polling))) = (start, &mut self.spent)
+            && sends + receives > 0
+        {
+            *polling += nanoseconds(start);
         }
         Ok(sends + receives)
     }
@@ -380,7 +400,11 @@ impl End {
             return self.post_receive(filled + self.shape.receives());
         }
         let stamp = self.place(self.shape.buffer(i), true) + self.shape.bytes - 8;
-        self.wait_until(|end| end.word(stamp).load(Ordering::Acquire) > i)
+        if self.outstanding >= OUTSTANDING_MAX {
+            self.poll()?;
+        }
+        let looks = self.looks;
+        self.wait_until(|end| (0..looks).any(|_| end.word(stamp).load(Ordering::Acquire) > i))
     }
 
     /// Waits until at most so many requests are not complete.
@@ -451,7 +475,7 @@ impl End {
 
     /// Nanoseconds spent in posting, and in polling that found something, since last asked.
     pub fn spent(&mut self) -> (f64, f64) {
-        std::mem::take(&mut self.spent)
+        self.spent.replace((0.0, 0.0)).unwrap_or_default()
     }
 }
 
@@ -480,35 +504,15 @@ fn content(side: u64, buffer: u64, word: u64) -> u64 {
     (side + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ buffer.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ word
 }
 
-fn successes(done: &[WorkCompletion]) -> Result<()> {
+/// Nothing but successes.
+///
+/// # Errors
+/// The first that is none.
+pub fn successes(done: &[WorkCompletion]) -> Result<()> {
     match done.iter().find(|completion| completion.status != WcStatus::Success) {
         Some(failed) => bail!("a request ended with {:?}", failed.status),
         None => Ok(()),
     }
-}
-
-/// Polls until so many requests are complete.
-///
-/// # Errors
-/// If one fails, or they do not complete.
-pub fn wait(context: &mut dyn Context, queue: CompletionQueue, count: u64) -> Result<()> {
-    let mut done = [WorkCompletion::default(); COMPLETIONS];
-    let (mut missing, deadline) = (count as usize, Instant::now() + PATIENCE);
-    let mut empty = 0;
-    while missing > 0 {
-        let length = missing.min(COMPLETIONS);
-        let found = context.poll(queue, &mut done[..length])?;
-        successes(&done[..found])?;
-        missing -= found;
-        empty = if found > 0 { 0 } else { empty + 1 };
-        if empty > 0 && empty % POLLS == 0 {
-            std::thread::yield_now();
-            if Instant::now() > deadline {
-                bail!("what must come did not come in {} s", PATIENCE.as_secs());
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Posts one after another, each of which must be accepted.

@@ -9,6 +9,7 @@ mod costs;
 mod end;
 mod floor;
 mod helper;
+mod memory;
 mod opening;
 mod places;
 mod polling;
@@ -238,7 +239,7 @@ fn measured(options: &Options, test: &Test, device: &str, sampling: &Sampling) -
             let rows = match test.group.as_str() {
                 _ if device == raw::NAME => raw::measure(test.program(), *bytes, &values, sampling)?,
                 "polling" => polling::measure(&values, sampling)?,
-                "costs" => costs::measure(test.program(), opening.alone()?, *bytes, sampling)?,
+                "costs" => costs::measure(test.program(), &opening, *bytes, &values, sampling)?,
                 _ => transfer::measure(test.program(), &opening, *bytes, &values, sampling)?,
             };
             all.extend(rows.into_iter().map(|found| found.measured(test, *bytes, &values)));

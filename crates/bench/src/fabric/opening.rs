@@ -88,13 +88,12 @@ impl Opening {
         boot::configuration_with(&self.settings()).context("the settings in the environment")
     }
 
-    /// The device by itself.
+    /// So many contexts of the device in this process.
     ///
     /// # Errors
     /// Why there is no such device here.
-    pub fn alone(&self) -> Result<Box<dyn Context>> {
-        let mut opened = boot::open_together(&self.device, 1, &self.config()?).map_err(anyhow::Error::msg)?;
-        opened.pop().context("the device was opened")
+    pub fn several(&self, count: u32) -> Result<Vec<Box<dyn Context>>> {
+        boot::open_together(&self.device, count, &self.config()?).map_err(anyhow::Error::msg)
     }
 
     /// The measured end and its helpers, connected. `sources`: what comes into the measured end's buffers.
