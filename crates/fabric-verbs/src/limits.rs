@@ -1,9 +1,11 @@
 //! What an adapter can do, asked of it.
 
 use crate::choice::{GidKind, LinkLayer, PortOffer};
+use crate::context::PairEntry;
 use crate::ffi::numbers::{ATOMIC_NONE, QPT_RC};
 use crate::ffi::{IbvDeviceAttr, IbvQpCap};
 use crate::objects::{Adapter, Completions, Domain, ExtendedDomain, Pair, PairParts};
+use crate::queues::SendEntry;
 use fabric::{Capabilities, DeviceKind, FabricError, Limits, Translation, WriteOrder};
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -85,7 +87,10 @@ fn limits(attributes: &IbvDeviceAttr, message_max_bytes: u64, offer: &PortOffer,
         reads_in_flight_max: count(attributes.max_qp_rd_atom.min(attributes.max_qp_init_rd_atom))
             .min(READS_IN_FLIGHT_MAX),
         multi_queue_max: 0,
-        queue_pair_bytes: 0,
+        // Our own notes of it and of two queues of 64 requests. What the provider maps and the kernel keeps depends on the
+        // adapter; `ferrovia bench fabric memory` counts what is mapped here.
+        queue_pair_bytes: (size_of::<PairEntry>() + 64 * (size_of::<SendEntry>() + size_of::<u64>())) as u64,
+        // Peers have nothing besides their queue pairs.
         peer_bytes: 0,
     }
 }

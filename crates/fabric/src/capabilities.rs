@@ -97,7 +97,8 @@ pub struct Limits {
     pub reads_in_flight_max: u32,
     /// Queues one receive may be posted to.
     pub multi_queue_max: u32,
-    /// Memory the device takes for a queue pair with queues of depth 64, in bytes, as far as it is known.
+    /// Memory of this process that a queue pair with queues of depth 64 takes, in bytes, without what an adapter and the
+    /// kernel have of it.
     pub queue_pair_bytes: u64,
     /// Memory it takes for a peer, in bytes.
     pub peer_bytes: u64,
