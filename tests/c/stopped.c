@@ -1,6 +1,6 @@
-/* The last rank is stopped (SIGSTOP) while the others wait for it. Without arguments it goes on after three seconds: the
- * others have slept meanwhile, and nothing is lost. With "lost" it does not, and FERROVIA_SILENCE is set: whoever needs it
- * gets an error, a message that was asked for as well as a barrier, and what does not need it goes on. */
+/* The last rank is stopped (SIGSTOP) while the others wait for it. Without arguments it goes on after three seconds:
+ * the others have slept meanwhile, and nothing is lost. With "lost" it does not, and FERROVIA_SILENCE is set: whoever
+ * needs it gets an error, a message that was asked for as well as a barrier, and what does not need it goes on. */
 #include "check.h"
 #include <signal.h>
 #include <sys/prctl.h>

@@ -9,12 +9,12 @@ use base::SlabKey;
 use fabric::{CompletionOpcode, PeerIndex, WcStatus, WorkCompletion};
 use lockfree::SlotMemory;
 
-use crate::LOST;
-use crate::core::Core;
+use crate::core::{Core, Engine};
 use crate::inbound::{Inbound, Turn};
 use crate::port::{COMPLETIONS_MAX, Loss, Work};
-use crate::request::{Completion, Envelope, IncomingWay, Outcome, Request, State};
+use crate::request::{Completion, Envelope, IncomingWay, Outcome, PeerId, Request, State};
 use crate::tuples::at_work;
+use crate::{EngineError, LOST};
 
 /// Polls of the completion queue in one turn, while they find it full.
 const POLLS_PER_TURN: u32 = 4;
@@ -121,7 +121,27 @@ impl Inbox {
     }
 }
 
+impl Engine {
+    /// Hears which mapped peers those who slept have given up, and ends what was to be done with them; true if there are
+    /// any. Asked after a sleep.
+    pub fn hear_of_losses(&mut self) -> bool {
+        self.core.give_up_mapped()
+    }
+
+    /// Why a process is lost, if it is.
+    pub fn lost(&self, peer: PeerId) -> Option<EngineError> {
+        self.core.lost(peer)
+    }
+}
+
 impl Core {
+    /// That a process is lost, if it is.
+    pub(crate) fn lost(&self, peer: PeerId) -> Option<EngineError> {
+        let given_up = self.given_up.iter().find(|(known, _)| *known == peer).map(|(_, why)| why.as_str());
+        let why = given_up.or_else(|| self.port.as_ref()?.lost(peer))?.to_owned();
+        Some(EngineError::PeerLost { peer, why })
+    }
+
     /// One work request has ended.
     #[inline]
     fn end_work(&mut self, memory: Option<&SlotMemory>, completion: &WorkCompletion) {

@@ -350,17 +350,6 @@ impl Engine {
         Arc::clone(&self.waiter)
     }
 
-    /// Hears which mapped peers those who slept have given up, and ends what was to be done with them; true if there are
-    /// any. Asked after a sleep.
-    pub fn hear_of_losses(&mut self) -> bool {
-        self.core.give_up_mapped()
-    }
-
-    /// Why a process is lost, if it is.
-    pub fn lost(&self, peer: PeerId) -> Option<EngineError> {
-        self.core.lost(peer)
-    }
-
     /// Sends a short message if that can be done at once; true if it is gone and no request is needed.
     #[inline]
     pub fn try_send(&mut self, to: PeerId, context: ContextId, tag: Tag, buf: &SendBuf) -> bool {
@@ -543,13 +532,6 @@ impl Core {
             Some(lost) if self.unexpected.peek(pattern).is_none() => Err(lost),
             _ => Ok(()),
         }
-    }
-
-    /// That a process is lost, if it is.
-    pub(crate) fn lost(&self, peer: PeerId) -> Option<EngineError> {
-        let given_up = self.given_up.iter().find(|(known, _)| *known == peer).map(|(_, why)| why.as_str());
-        let why = given_up.or_else(|| self.port.as_ref()?.lost(peer))?.to_owned();
-        Some(EngineError::PeerLost { peer, why })
     }
 
     /// A request that is over already.
