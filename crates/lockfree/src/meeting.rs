@@ -3,7 +3,7 @@
 //! ```text
 //!   a part per process:  queues | receive slots of its queues | send slots of its own | queues with filled receives
 //!   queue:  state | latch | domain | receives: head, tail | waiting sends: head, tail
-//!   slot:   state | next | length | range count | four ranges | two words | two words of result
+//!   slot:   state | next | length | range count | range | two words of result || three ranges | two words
 //!
 //!   sender                                     owner
 //!   offer: a receive is shown? take it         show: a send waits? take it
@@ -45,9 +45,12 @@ const OPEN: u64 = 1;
 const NEXT: usize = 8;
 const LENGTH: usize = 16;
 const COUNT: usize = 24;
-const RANGES: usize = 32;
-const WORDS: usize = 96;
-const RESULT: usize = 112;
+const FIRST_RANGE: usize = 32;
+/// Beside the first range, so that a receive in one piece takes one line to and fro.
+const RESULT: usize = 48;
+/// On the second line: further ranges, and the words of a send.
+const MORE_RANGES: usize = 64;
+const WORDS: usize = 112;
 /// Beside the count.
 const PATIENT: u64 = 1 << 32;
 
@@ -69,10 +72,19 @@ struct List {
     tail: usize,
     slots: usize,
     max: u32,
+    /// Its slots have words for the other side.
+    has_words: bool,
 }
 
-const SHOWN: List = List { head: 24, tail: 40, slots: RECEIVES, max: RECEIVES_MAX };
-const WAITING: List = List { head: 32, tail: 48, slots: SENDS, max: SENDS_MAX };
+const SHOWN: List = List { head: 24, tail: 40, slots: RECEIVES, max: RECEIVES_MAX, has_words: false };
+const WAITING: List = List { head: 32, tail: 48, slots: SENDS, max: SENDS_MAX, has_words: true };
+
+/// Where a slot says its range of this index.
+const fn range_at(index: usize) -> usize {
+    if index == 0 { FIRST_RANGE } else { MORE_RANGES + (index - 1) * 16 }
+}
+
+const _: () = assert!(range_at(RANGES_MAX) == WORDS && WORDS + 16 == SLOT_BYTES && RESULT + 16 == CACHE_LINE_BYTES);
 
 /// The latch of the queue is held: what stands in it, which another process wrote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,7 +126,7 @@ pub struct Content {
     pub ranges: [(u64, u64); RANGES_MAX],
     /// Ranges there are.
     pub count: usize,
-    /// For the other side.
+    /// Of a send: for the other side.
     pub words: [u64; 2],
     /// Of a send: while the receive that is next is too short, it waits as if there was none.
     pub patient: bool,
@@ -289,7 +301,10 @@ impl Meeting {
             // Acquire pairs with the release in `fill`.
             let mut set = bits.swap(0, Ordering::Acquire);
             while set != 0 {
-                each(word as u32 * 64 + set.trailing_zeros());
+                let index = word as u32 * 64 + set.trailing_zeros();
+                // The sender had its line, and the next receive is posted soon.
+                part.prefetch_to_write(index as usize * QUEUE_BYTES);
+                each(index);
                 set &= set - 1;
             }
         }
@@ -297,6 +312,10 @@ impl Meeting {
 
     /// The result of an own receive, once it is filled; its slot may be used again then.
     pub fn filled(&self, slot: u32) -> Option<[u64; 2]> {
+        if let Some((part, at)) = self.at(SHOWN, SlotName { process: self.me, index: slot }) {
+            // Looked at when there is one: the line comes once, to be read now and written with the next receive.
+            part.prefetch_to_write(at);
+        }
         self.result(SHOWN, slot)
     }
 
@@ -407,12 +426,14 @@ impl Meeting {
         let store = |offset, value| part.word(at + offset).store(value, Ordering::Relaxed);
         store(LENGTH, content.len_bytes);
         store(COUNT, content.count as u64 | if content.patient { PATIENT } else { 0 });
-        for (index, (address, len)) in content.ranges.into_iter().enumerate() {
-            store(RANGES + index * 16, address);
-            store(RANGES + index * 16 + 8, len);
+        for (index, (address, len)) in content.ranges.into_iter().enumerate().take(content.count) {
+            store(range_at(index), address);
+            store(range_at(index) + 8, len);
         }
-        store(WORDS, content.words[0]);
-        store(WORDS + 8, content.words[1]);
+        if list.has_words {
+            store(WORDS, content.words[0]);
+            store(WORDS + 8, content.words[1]);
+        }
     }
 
     /// What a slot says; `None` if it makes no sense.
@@ -421,8 +442,11 @@ impl Meeting {
         let load = |offset| part.word(at + offset).load(Ordering::Relaxed);
         let (count, patient) = (load(COUNT) & !PATIENT, load(COUNT) & PATIENT != 0);
         let count = usize::try_from(count).ok().filter(|count| *count <= RANGES_MAX)?;
-        let ranges = std::array::from_fn(|index| (load(RANGES + index * 16), load(RANGES + index * 16 + 8)));
-        let words = [load(WORDS), load(WORDS + 8)];
+        let mut ranges = [(0, 0); RANGES_MAX];
+        for (index, range) in ranges.iter_mut().enumerate().take(count) {
+            *range = (load(range_at(index)), load(range_at(index) + 8));
+        }
+        let words = if list.has_words { [load(WORDS), load(WORDS + 8)] } else { [0; 2] };
         let content = Content { len_bytes: load(LENGTH), ranges, count, words, patient };
         let sum = ranges[..count].iter().try_fold(0u64, |sum, (_, len)| sum.checked_add(*len))?;
         (sum == content.len_bytes).then_some(content)

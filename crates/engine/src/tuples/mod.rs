@@ -268,10 +268,8 @@ impl Core {
             {
                 let len = whole.len_bytes();
                 match tuples.post(device, tuple, queue, id, whole, len) {
-                    Ok(in_queue) => {
-                        self.set_state(id, State::InQueue(Box::new(in_queue)));
-                        self.poll_tuples();
-                    }
+                    // One that met a message is over, which the next turn of progress finds.
+                    Ok(in_queue) => self.set_state(id, State::InQueue(Box::new(in_queue))),
                     Err(back) => buf = Some(back),
                 }
             }

@@ -19,6 +19,8 @@ pub(super) struct Region {
     pub(super) memory: LocalMemory,
     pub(super) access: Access,
     pub(super) domain: u32,
+    /// Receives and sends on the board that name it, and have not ended there, at most.
+    on_board: u32,
     /// Keeps memory of the adapter's own alive.
     _keep: Option<SharedMemory>,
 }
@@ -57,7 +59,7 @@ impl Regions {
             let reason = "this processor copies unchecked, and the memory between blocks was not promised";
             return Err(FabricError::Unsupported { operation: "register", reason });
         }
-        let key = self.table.insert(Region { memory, access, domain, _keep: keep })?;
+        let key = self.table.insert(Region { memory, access, domain, on_board: 0, _keep: keep })?;
         Ok(MemoryRegion {
             address: memory.address() as u64,
             len_bytes: memory.len_bytes() as u64,
@@ -68,6 +70,29 @@ impl Regions {
 
     pub(super) fn remove(&mut self, lkey: Lkey) -> Result<Region, FabricError> {
         self.table.remove(lkey.0).ok_or(FabricError::NoSuch("memory region"))
+    }
+
+    /// Something on the board names these pieces of memory, once more.
+    pub(super) fn board(&mut self, list: &[ScatterGather]) {
+        for entry in list {
+            if let Some(region) = self.table.get_mut(entry.lkey.0) {
+                region.on_board += 1;
+            }
+        }
+    }
+
+    /// Something that [`Regions::board`] was told of has ended.
+    pub(super) fn leave_board(&mut self, list: &[ScatterGather]) {
+        for entry in list {
+            if let Some(region) = self.table.get_mut(entry.lkey.0) {
+                region.on_board = region.on_board.saturating_sub(1);
+            }
+        }
+    }
+
+    /// False if nothing on the board names this memory.
+    pub(super) fn may_be_on_board(&self, lkey: Lkey) -> bool {
+        self.table.get(lkey.0).is_some_and(|region| region.on_board > 0)
     }
 
     pub(super) fn is_used(&self, domain: u32) -> bool {

@@ -82,6 +82,7 @@ impl Core {
             let Some(slot) = targets.and_then(|targets| board.show(number, &targets)) else {
                 return self.leave_board(number);
             };
+            self.regions.board(&receive.list);
             if let Some(posted) = shared.queue.posted.pop_front() {
                 shared.shown.push_back(ShownReceive { slot, posted });
             }
@@ -153,7 +154,8 @@ impl Core {
 
     /// Memory is about to go: what names it on the board is taken back, and what is under way is waited for.
     pub(super) fn recall_from_board(&mut self, lkey: fabric::Lkey) {
-        if self.board.is_none() {
+        // Asked at every deregistration, and most of what is registered never was there, or is there no more.
+        if self.board.is_none() || !self.regions.may_be_on_board(lkey) {
             return;
         }
         let names = |receive: &Receive| receive.list.iter().any(|entry| entry.lkey == lkey);
@@ -232,6 +234,7 @@ impl Core {
                 None => return,
             },
         };
+        self.regions.leave_board(&receive.list);
         self.check_limit(number);
         let capacity: u64 = receive.list.iter().map(|entry| u64::from(entry.len_bytes)).sum();
         let (completion, solicited) = match filled {
@@ -300,6 +303,7 @@ impl Core {
             Offered::Waits(slot) => Place::Waits(slot),
         };
         let send = qp.sends.pop_front()?;
+        self.regions.board(&send.list);
         qp.offered.push_back(OfferedSend { send, queue: queue.0, place });
         if !self.offering.contains(&number) {
             self.offering.push(number);
@@ -346,6 +350,7 @@ impl Core {
             if offered.place != Place::Taken || !is_first {
                 at += 1;
             } else if let Some(offered) = qp.offered.remove(at) {
+                self.regions.leave_board(&offered.send.list);
                 self.end_offered_send(number, &offered.send);
             }
         }
@@ -382,6 +387,7 @@ impl Core {
                 Place::Refused => false,
                 Place::Waits(slot) => !board.withdraw(&to, slot) && board.sent(slot).unwrap_or(false),
             };
+            self.regions.leave_board(&send.list);
             if is_taken { taken.push(send) } else { back.push(send) }
         }
         (taken, back)

@@ -14,7 +14,7 @@ use base::memory::{ReadRange, WriteRange};
 use base::sync::Ordering;
 use fabric::DirectCopyError;
 use lockfree::meeting::{Content, Held, Offer, QUEUES_MAX, QueueName, RANGES_MAX, RECEIVES_MAX, SENDS_MAX, Shown};
-use lockfree::{Doorbell, Meeting};
+use lockfree::{Doorbell, Meeting, PublishedTable, SharedMemory};
 
 use super::cross_memory;
 use super::life::{self, ProcessMark};
@@ -33,21 +33,33 @@ const COME_AS_PACKET: u64 = 2;
 
 /// One adapter's view of the boards of its host.
 pub(super) struct ShmBoard {
-    segment: Segment,
     me: u32,
     meeting: Meeting,
-    doorbells: Vec<Doorbell>,
+    places: Vec<Place>,
     free_receives: Vec<u32>,
     free_sends: Vec<u32>,
     /// Receives that queues opened so far may show at once.
     promised: u32,
 }
 
+/// What is to be seen of a process at its place.
+struct Place {
+    doorbell: Doorbell,
+    identity: SharedMemory,
+    reach: SharedMemory,
+    queue_pairs: PublishedTable,
+}
+
 impl ShmBoard {
-    pub(super) fn new(segment: Segment, me: u32, doorbells: Vec<Doorbell>) -> Option<Self> {
+    pub(super) fn new(segment: &Segment, me: u32, doorbells: Vec<Doorbell>) -> Option<Self> {
         let meeting = segment.meeting(me)?;
+        let place = |(place, doorbell)| {
+            let (identity, reach) = (segment.identity(place)?, segment.reach(place)?);
+            Some(Place { doorbell, identity, reach, queue_pairs: segment.published_queue_pairs(place)? })
+        };
+        let places = (0..).zip(doorbells).map(place).collect::<Option<Vec<_>>>()?;
         let (free_receives, free_sends) = ((0..RECEIVES_MAX).rev().collect(), (0..SENDS_MAX).rev().collect());
-        Some(Self { segment, me, meeting, doorbells, free_receives, free_sends, promised: 0 })
+        Some(Self { me, meeting, places, free_receives, free_sends, promised: 0 })
     }
 
     /// Does `work`, which is a few stores, as soon as nobody else holds the queue's latch. A holder that is stopped is
@@ -72,19 +84,20 @@ impl ShmBoard {
     }
 
     fn lives(&self, place: u32) -> bool {
-        let mark = self.segment.identity(place).and_then(|identity| ProcessMark::of(&identity));
+        let mark = self.places.get(place as usize).and_then(|place| ProcessMark::of(&place.identity));
         mark.is_some_and(ProcessMark::is_alive)
     }
 
     fn process(&self, place: u32) -> Option<i32> {
-        let identity = self.segment.identity(place).filter(|identity| !life::has_left(identity))?;
-        Some(ProcessMark::of(&identity)?.process_id as i32)
+        let place = self.places.get(place as usize).filter(|place| !life::has_left(&place.identity))?;
+        Some(ProcessMark::of(&place.identity)?.process_id as i32)
     }
 
     /// True if `from` has found that it can reach the memory of `to`.
     fn reaches(&self, from: u32, to: u32) -> bool {
         // Acquire is for tidiness: the word stands for itself.
-        self.segment.reach(from).is_some_and(|reach| reach.word(to as usize * 8).load(Ordering::Acquire) == REACHED)
+        let at = to as usize * 8;
+        self.places.get(from as usize).is_some_and(|from| from.reach.word(at).load(Ordering::Acquire) == REACHED)
     }
 
     fn own_queue(&self, queue: u32) -> QueueName {
@@ -92,8 +105,8 @@ impl ShmBoard {
     }
 
     fn wake(&self, place: u32) {
-        if let Some(doorbell) = self.doorbells.get(place as usize) {
-            ring(doorbell);
+        if let Some(place) = self.places.get(place as usize) {
+            ring(&place.doorbell);
         }
     }
 
@@ -121,8 +134,8 @@ impl ShmBoard {
 
     /// The domain of the queue pair at the far end, if it is connected to ours.
     fn far_domain(&self, to: &BoardTarget) -> Option<u64> {
-        let table = self.segment.published_queue_pairs(to.peer.0)?;
-        let [connected, _, domain] = table.look(to.remote_qp & 0xffff, to.remote_qp >> 16)?;
+        let far = self.places.get(to.peer.0 as usize)?;
+        let [connected, _, domain] = far.queue_pairs.look(to.remote_qp & 0xffff, to.remote_qp >> 16)?;
         let expected = u64::from(self.me) << 32 | u64::from(to.local_qp);
         (connected == expected && domain != 0).then_some(domain)
     }

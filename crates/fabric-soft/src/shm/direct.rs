@@ -13,7 +13,7 @@ use fabric::{Access, DirectCopyError, MemoryRegion, Operation};
 
 use super::cross_memory;
 use super::life::{self, ProcessMark};
-use super::link::{ARENA_ADDRESS, ShmLink};
+use super::link::{ARENA_ADDRESS, Peer, ShmLink};
 use super::wakeup::ring;
 use super::watch::Pauses;
 use crate::copying;
@@ -39,10 +39,8 @@ impl Direct for ShmLink {
     fn publish_region(&mut self, region: &MemoryRegion, access: Access, domain: u32) {
         let (index, generation) = split(region.rkey.0);
         let mapped = if self.is_own_mapped(region) { MAPPED } else { 0 };
-        if let Some(table) = self.segment.published_regions(self.me)
-            && rights(access) != 0
-        {
-            table.publish(
+        if let Some(own) = self.own().filter(|_| rights(access) != 0) {
+            own.regions.publish(
                 index,
                 generation,
                 [region.address, region.len_bytes, rights(access) | mapped | u64::from(domain) << 32],
@@ -51,12 +49,12 @@ impl Direct for ShmLink {
     }
 
     fn withdraw_region(&mut self, region: &MemoryRegion) {
-        let Some(table) = self.segment.published_regions(self.me) else { return };
+        let Some(own) = self.own() else { return };
         let (index, generation) = split(region.rkey.0);
-        if table.look(index, generation).is_none() {
+        if own.regions.look(index, generation).is_none() {
             return;
         }
-        table.withdraw(index);
+        own.regions.withdraw(index);
         let mark = mark(self.me, region.rkey.0);
         for place in (0..self.segment.shape().process_count).filter(|place| *place != self.me) {
             let Some(engagement) = self.segment.engagement(place) else { continue };
@@ -70,16 +68,16 @@ impl Direct for ShmLink {
 
     fn publish_queue_pair(&mut self, qp: &DirectQueuePair) {
         let (index, generation) = split(qp.number);
-        if let Some(table) = self.segment.published_queue_pairs(self.me) {
+        if let Some(own) = self.own() {
             let peer = u64::from(qp.peer.0) << 32 | u64::from(qp.remote);
             let xrc = qp.xrc.map_or(0, |domain| u64::from(domain) + 1);
-            table.publish(index, generation, [peer, rights(qp.access) | u64::from(qp.domain) << 32, xrc]);
+            own.queue_pairs.publish(index, generation, [peer, rights(qp.access) | u64::from(qp.domain) << 32, xrc]);
         }
     }
 
     fn withdraw_queue_pair(&mut self, number: u32) {
-        if let Some(table) = self.segment.published_queue_pairs(self.me) {
-            table.withdraw(split(number).0);
+        if let Some(own) = self.own() {
+            own.queue_pairs.withdraw(split(number).0);
         }
     }
 
@@ -170,11 +168,10 @@ impl ShmLink {
         let place = target.peer.0;
         let peer = self.peers.get(place as usize).filter(|peer| !peer.lost)?;
         let (process, reached) = (peer.mark?.process_id as i32, peer.reached);
-        if self.has_left(place) {
+        if life::has_left(&peer.identity) {
             return None;
         }
-        let engagement = self.segment.engagement(self.me)?;
-        engagement.engage(mark(place, target.memory.rkey.0));
+        self.engagement.engage(mark(place, target.memory.rkey.0));
         let done = match self.allowed(target, right) {
             Some(is_mapped) => match self.mapped(target).filter(|_| is_mapped) {
                 Some(range) => work(Way::Mapped(range)).ok(),
@@ -183,15 +180,15 @@ impl ShmLink {
             },
             None => None,
         };
-        engagement.release();
+        self.engagement.release();
         done
     }
 
     /// What the target's own tables say: `None` if it may not, else whether the memory is mapped.
     fn allowed(&self, target: &DirectTarget, right: u64) -> Option<bool> {
-        let place = target.peer.0;
+        let peer = self.peers.get(target.peer.0 as usize)?;
         let (index, generation) = split(target.remote_qp);
-        let [connected, granted, _] = self.segment.published_queue_pairs(place)?.look(index, generation)?;
+        let [connected, granted, _] = peer.queue_pairs.look(index, generation)?;
         if connected != u64::from(self.me) << 32 | u64::from(target.local_qp) || granted & right == 0 {
             return None;
         }
@@ -199,7 +196,7 @@ impl ShmLink {
             return Some(false);
         }
         let (index, generation) = split(target.memory.rkey.0);
-        let [start, len, allowed] = self.segment.published_regions(place)?.look(index, generation)?;
+        let [start, len, allowed] = peer.regions.look(index, generation)?;
         let offset = target.memory.address.wrapping_sub(start);
         let is_inside =
             target.memory.address >= start && offset.checked_add(target.len_bytes).is_some_and(|end| end <= len);
@@ -210,7 +207,8 @@ impl ShmLink {
     /// The target's bytes as they are mapped here; whatever the target says, they lie in its arena.
     fn mapped(&self, target: &DirectTarget) -> Option<WriteRange> {
         let place = target.peer.0;
-        let theirs = self.segment.identity(place)?.word(ARENA_ADDRESS).load(Ordering::Relaxed);
+        let identity = &self.peers.get(place as usize)?.identity;
+        let theirs = identity.word(ARENA_ADDRESS).load(Ordering::Relaxed);
         let offset = usize::try_from(target.memory.address.checked_sub(theirs)?).ok()?;
         let len = usize::try_from(target.len_bytes).ok()?;
         let is_inside = offset.checked_add(len).is_some_and(|end| end <= self.segment.shape().arena_bytes);
@@ -228,8 +226,8 @@ impl ShmLink {
         })
     }
 
-    fn has_left(&self, place: u32) -> bool {
-        self.segment.identity(place).is_none_or(|identity| life::has_left(&identity))
+    fn own(&self) -> Option<&Peer> {
+        self.peers.get(self.me as usize)
     }
 
     fn lives(&self, place: u32) -> bool {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use base::memory::ReadRange;
 use base::sync::Ordering;
 use fabric::{DeviceKind, FabricError, PeerIndex, SharedMemory, WriteOrder};
-use lockfree::{Announcements, BlockReceiver, BlockSender, Doorbell};
+use lockfree::{Announcements, BlockReceiver, BlockSender, Doorbell, Engagement, PublishedTable};
 use smallvec::SmallVec;
 use std::os::fd::BorrowedFd;
 
@@ -64,6 +64,8 @@ pub struct ShmLink {
     /// Peers with a long payload under way to them.
     streaming: Vec<u32>,
     arena: Arena,
+    /// What this process is engaged with.
+    pub(super) engagement: Engagement,
     sleeper: Sleeper,
     watch: Watch,
     /// Why peers were given up, by place.
@@ -78,7 +80,10 @@ pub struct ShmLink {
 pub(super) struct Peer {
     sender: Option<BlockSender>,
     pub(super) doorbell: Doorbell,
-    identity: SharedMemory,
+    pub(super) identity: SharedMemory,
+    /// What it lets others reach.
+    pub(super) regions: PublishedTable,
+    pub(super) queue_pairs: PublishedTable,
     pub(super) mark: Option<ProcessMark>,
     /// This process can read and write its memory.
     pub(super) reached: bool,
@@ -124,6 +129,8 @@ impl ShmLink {
                     sender: None,
                     doorbell: segment.doorbell(place, barrier)?,
                     identity: segment.identity(place)?,
+                    regions: segment.published_regions(place)?,
+                    queue_pairs: segment.published_queue_pairs(place)?,
                     mark: None,
                     reached: false,
                     lost: false,
@@ -161,6 +168,7 @@ impl ShmLink {
             peer_bytes: (size_of::<Peer>() + BlockSender::footprint(segment.shape().channel_bytes)) as u64,
         };
         let arena = Arena::new(segment.arena(me.0).ok_or(FabricError::NoSuchPeer(me.0))?);
+        let engagement = segment.engagement(me.0).ok_or(FabricError::NoSuchPeer(me.0))?;
         let sleeper = Sleeper::new(own.doorbell.clone())?;
         Ok(Self {
             watch: Watch::new(segment.clone(), me.0, StopPolicy::patient()),
@@ -174,6 +182,7 @@ impl ShmLink {
             receivers: Vec::new(),
             streaming: Vec::new(),
             arena,
+            engagement,
             sleeper,
             start: Instant::now(),
             check_at: Duration::ZERO,
@@ -574,7 +583,7 @@ impl Link for ShmLink {
         let own = self.peers.get(self.me as usize)?;
         let doorbells = self.peers.iter().map(|peer| peer.doorbell.clone()).collect();
         let can_reach = self.cross_memory.is_ok() && ProcessMark::of(&own.identity).is_some();
-        let board = ShmBoard::new(self.segment.clone(), self.me, doorbells);
+        let board = ShmBoard::new(&self.segment, self.me, doorbells);
         board.filter(|_| can_reach).map(|board| Box::new(board) as Box<dyn Board>)
     }
 }
