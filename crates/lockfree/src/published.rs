@@ -3,13 +3,13 @@
 //!
 //! ```text
 //!   owner                                  peer
-//!   state = generation | 1                 engaged = mark         (SeqCst)
+//!   state = generation | 1                 engaged = mark; fence  (SeqCst)
 //!   …                                      look: state as expected? words? state again?
-//!   withdraw: state = 0      (SeqCst)        ──no──▶ engaged = 0, gone
+//!   withdraw: state = 0; fence (SeqCst)      ──no──▶ engaged = 0, gone
 //!   engaged == mark ? not yet : free       act; engaged = 0       (Release)
 //! ```
-//! Either the peer's look sees that the entry is withdrawn or the owner sees that the peer is engaged: the SeqCst
-//! accesses can not both miss. The mark stands in the peer's own memory, so a peer that dies while engaged is told by
+//! Either the peer's look sees that the entry is withdrawn or the owner sees that the peer is engaged: with a fence
+//! between store and look on both sides they can not both miss. The mark stands in the peer's own memory, so a peer that dies while engaged is told by
 //! its death.
 
 use base::sync::{Ordering, fence};
@@ -102,8 +102,9 @@ impl Engagement {
     /// The peer says what it is about to act on; `mark` is not 0.
     #[inline]
     pub fn engage(&self, mark: u64) {
-        self.memory.word(0).store(mark, Ordering::SeqCst);
-        // Pairs with the fence in `PublishedTable::withdraw`.
+        self.memory.word(0).store(mark, Ordering::Relaxed);
+        // Pairs with the fence in `PublishedTable::withdraw`: of what stands before them on both sides, one is seen by what
+        // stands behind.
         fence(Ordering::SeqCst);
     }
 

@@ -16,6 +16,8 @@ pub(super) struct Completions {
     overrun: bool,
     armed: Option<NotifyOn>,
     notifier: OnceCell<Notifier>,
+    /// Rounds of the adapter's work when it was polled last.
+    polled_at: u64,
 }
 
 /// What became of a completion.
@@ -30,7 +32,7 @@ pub(super) enum Pushed {
 
 impl Completions {
     pub(super) fn new(depth: u32) -> Self {
-        Self { waiting: VecDeque::new(), depth, overrun: false, armed: None, notifier: OnceCell::new() }
+        Self { waiting: VecDeque::new(), depth, overrun: false, armed: None, notifier: OnceCell::new(), polled_at: 0 }
     }
 
     pub(super) fn push(&mut self, completion: WorkCompletion, solicited: bool) -> Pushed {
@@ -57,7 +59,15 @@ impl Completions {
         if full { Pushed::Overran } else { Pushed::Kept }
     }
 
-    pub(super) fn poll(&mut self, into: &mut [WorkCompletion]) -> Result<usize, FabricError> {
+    /// True if it is to be polled before the adapter, which has done `rounds` rounds of work, does another: what is in it
+    /// came with a round that the poll of another queue has brought about. Never twice in a row.
+    pub(super) fn goes_first(&self, rounds: u64) -> bool {
+        self.polled_at < rounds && !self.waiting.is_empty()
+    }
+
+    /// Takes what is there after so many rounds.
+    pub(super) fn poll(&mut self, into: &mut [WorkCompletion], rounds: u64) -> Result<usize, FabricError> {
+        self.polled_at = rounds;
         if self.waiting.is_empty() && self.overrun && !into.is_empty() {
             return Err(FabricError::CompletionQueueOverrun { depth: self.depth });
         }
@@ -145,6 +155,20 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_goes_first_once_for_each_round_that_has_filled_it() {
+        let mut queue = Completions::new(4);
+        let mut into = [WorkCompletion::default(); 1];
+        assert!(!queue.goes_first(1), "nothing is in it");
+        assert_eq!(queue.poll(&mut into, 1), Ok(0));
+        queue.push(completion(1), false);
+        queue.push(completion(2), false);
+        assert!(!queue.goes_first(1), "it was posted, and something may have come");
+        assert!(queue.goes_first(2));
+        assert_eq!(queue.poll(&mut into, 2), Ok(1));
+        assert!(!queue.goes_first(2) && queue.goes_first(3));
+    }
+
+    #[test]
     fn what_was_saved_is_polled_before_the_overrun_is_told() {
         let mut queue = Completions::new(2);
         assert_eq!(
@@ -152,8 +176,8 @@ mod tests {
             [Pushed::Kept, Pushed::Kept, Pushed::Overran, Pushed::Dropped]
         );
         let mut into = [WorkCompletion::default(); 3];
-        assert_eq!(queue.poll(&mut into), Ok(2));
+        assert_eq!(queue.poll(&mut into, 1), Ok(2));
         assert_eq!([into[0].id, into[1].id], [1, 2]);
-        assert_eq!(queue.poll(&mut into), Err(FabricError::CompletionQueueOverrun { depth: 2 }));
+        assert_eq!(queue.poll(&mut into, 1), Err(FabricError::CompletionQueueOverrun { depth: 2 }));
     }
 }

@@ -105,8 +105,11 @@ impl<L: Link> Context for SoftContext<L> {
     }
 
     fn poll(&mut self, queue: CompletionQueue, into: &mut [WorkCompletion]) -> Result<usize, FabricError> {
-        self.progress();
-        self.core.completions.get_mut(number_of(queue.0)).ok_or(NO_COMPLETION_QUEUE)?.poll(into)
+        let number = number_of(queue.0);
+        if self.core.completions.get(number).is_none_or(|queue| !queue.goes_first(self.rounds)) {
+            self.progress();
+        }
+        self.core.completions.get_mut(number).ok_or(NO_COMPLETION_QUEUE)?.poll(into, self.rounds)
     }
 
     fn arm(&mut self, queue: CompletionQueue, on: NotifyOn) -> Result<(), FabricError> {

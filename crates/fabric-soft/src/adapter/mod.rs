@@ -66,6 +66,8 @@ pub struct SoftContext<L: Link> {
     core: Core,
     capabilities: Capabilities,
     address: Vec<u8>,
+    /// Rounds of work done.
+    rounds: u64,
 }
 
 impl<L: Link> SoftContext<L> {
@@ -75,7 +77,7 @@ impl<L: Link> SoftContext<L> {
         let board = link.board();
         let capabilities = capabilities(link.properties(), link.descriptor().is_some());
         let address = link.address();
-        Self { link, core: Core::new(board), capabilities, address }
+        Self { link, core: Core::new(board), capabilities, address, rounds: 0 }
     }
 
     /// Packets that were none, or not for us: what a broken or hostile peer sent.
@@ -114,6 +116,7 @@ impl<L: Link> SoftContext<L> {
 
     /// Moves what has come, answers it, and starts what may start.
     fn progress(&mut self) {
+        self.rounds += 1;
         let begun = self.core.begun_packets;
         self.link.progress(&mut self.core);
         self.core.look_at_board();

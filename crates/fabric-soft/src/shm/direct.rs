@@ -206,13 +206,12 @@ impl ShmLink {
 
     /// The target's bytes as they are mapped here; whatever the target says, they lie in its arena.
     fn mapped(&self, target: &DirectTarget) -> Option<WriteRange> {
-        let place = target.peer.0;
-        let identity = &self.peers.get(place as usize)?.identity;
-        let theirs = identity.word(ARENA_ADDRESS).load(Ordering::Relaxed);
+        let peer = self.peers.get(target.peer.0 as usize)?;
+        let theirs = peer.identity.word(ARENA_ADDRESS).load(Ordering::Relaxed);
         let offset = usize::try_from(target.memory.address.checked_sub(theirs)?).ok()?;
         let len = usize::try_from(target.len_bytes).ok()?;
         let is_inside = offset.checked_add(len).is_some_and(|end| end <= self.segment.shape().arena_bytes);
-        let start = self.segment.arena_address(place).filter(|_| is_inside)?;
+        let start = peer.arena.filter(|_| is_inside)?;
         // SAFETY: inside the arena of the peer, which is mapped as long as the segment; its owner allows the access.
         Some(unsafe { WriteRange::new((start + offset) as *mut u8, len) })
     }

@@ -84,6 +84,8 @@ pub(super) struct Peer {
     /// What it lets others reach.
     pub(super) regions: PublishedTable,
     pub(super) queue_pairs: PublishedTable,
+    /// Where its arena is mapped here, if it has one.
+    pub(super) arena: Option<usize>,
     pub(super) mark: Option<ProcessMark>,
     /// This process can read and write its memory.
     pub(super) reached: bool,
@@ -131,6 +133,7 @@ impl ShmLink {
                     identity: segment.identity(place)?,
                     regions: segment.published_regions(place)?,
                     queue_pairs: segment.published_queue_pairs(place)?,
+                    arena: segment.arena_address(place),
                     mark: None,
                     reached: false,
                     lost: false,

@@ -287,7 +287,9 @@ impl TcpLink {
         connection.has_read = false;
         let filled = connection.fill(self.peers.get_mut(at.peer as usize));
         let has_read = connection.has_read;
-        self.hot = (has_read || misses < MISSES_MAX).then_some((slot, if has_read { 0 } else { misses + 1 }));
+        // Where there is but one, it is looked at however long nothing comes.
+        let stays = has_read || misses < MISSES_MAX || self.connections.len() == 1;
+        self.hot = stays.then_some((slot, if has_read { 0 } else { misses.saturating_add(1) }));
         match filled {
             Ok(more) if has_read => self.serve(slot, responder, self.now(), !more),
             Ok(_) => {}

@@ -10,6 +10,8 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use smallvec::SmallVec;
 
+use crate::copying;
+
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 /// Connections the kernel keeps for us until they are accepted.
 const BACKLOG: i32 = 128;
@@ -89,8 +91,21 @@ fn vectors(parts: impl Iterator<Item = (usize, usize)>) -> SmallVec<[libc::iovec
     parts.map(|(address, len)| libc::iovec { iov_base: address as *mut libc::c_void, iov_len: len }).collect()
 }
 
+/// Up to so many bytes are gathered here: the kernel takes one piece sooner than a list.
+const SHORT_BYTES: usize = 512;
+
 /// Writes what the kernel takes of `parts`; `None` if it takes nothing now.
 pub(super) fn send(socket: &OwnedFd, parts: &[ReadRange]) -> io::Result<Option<usize>> {
+    let len: usize = parts.iter().map(|part| part.len_bytes()).sum();
+    if len <= SHORT_BYTES {
+        let mut bytes = [0; SHORT_BYTES];
+        copying::read_behind(parts, 0, &mut bytes[..len]);
+        let bytes = &bytes[..len];
+        // SAFETY: the bytes are this frame's.
+        return retry(|| unsafe {
+            libc::send(socket.as_fd().as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL)
+        });
+    }
     let mut vectors = vectors(parts.iter().map(|part| (part.address(), part.len_bytes())));
     // SAFETY: a message header is integers and pointers, for which zero is a value.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
