@@ -17,7 +17,7 @@ use base::Config;
 use base::config::DeviceChoice;
 use base::log::{Level, Log};
 use engine::{Engine, Port, WaitPolicy};
-use fabric::{Context, Device, Endpoint, FabricError, PeerIndex};
+use fabric::{Access, Context, Device, Endpoint, FabricError, PeerIndex};
 use fabric_soft::shm::{Segment, Shape, ShmPeers};
 use fabric_soft::tcp::{self, JobSecret};
 use fabric_verbs::Survey;
@@ -38,37 +38,45 @@ const SECRET_BYTES: usize = 40;
 /// Ports of one process that others are told of: as many as fit a value of any process manager.
 const OFFERS_MAX: usize = 15;
 
-/// An engine for one of several processes, over the device that was chosen.
+/// An engine for one of several processes, over the device that was chosen, or that all of them find to be the best; and
+/// which that is.
 pub(crate) fn start(
     manager: &Manager,
     config: &Config,
     device: DeviceChoice,
     policy: WaitPolicy,
     log: Log,
-) -> Result<Engine, BootError> {
-    let (is_mixed, between) = (is_mixed(device), between(device));
-    let survey = match between {
+) -> Result<(Engine, DeviceChoice), BootError> {
+    let is_auto = device == DeviceChoice::Auto;
+    let survey = match between(device) {
         DeviceChoice::Verbs => Some(survey(config)?),
+        _ if is_auto => survey_that_works(config, &log),
         _ => None,
     };
     let first = Secret::draw()?;
     if manager.rank() == 0 {
         manager.put("ferrovia-secret", &to_text(&first.0))?;
     }
-    if let Some(survey) = &survey {
-        let offers = survey.offers();
+    if is_auto || survey.is_some() {
+        let offers = survey.as_ref().map_or(&[][..], Survey::offers);
         let table = table_to_bytes(&offers[..offers.len().min(OFFERS_MAX)]);
         manager.put(&format!("ferrovia-ports-{}", manager.rank()), &to_text(&table))?;
     }
-    let mates = if is_mixed { manager.hosts().mates(manager.rank()) } else { Vec::new() };
+    let mates = if is_mixed(device) { manager.hosts().mates(manager.rank()) } else { Vec::new() };
     let shape = shape(mates.len() as u32, config);
     // Who is alone on its host needs none.
     let offer = (mates.len() > 1).then(|| Offer::new(manager, "segment", &mates, shape, true)).transpose()?;
     manager.barrier()?;
     let secret = Secret::parse(&manager.get("ferrovia-secret")?)?;
     let segment = offer.map(|offer| offer.take(manager)).transpose()?;
-    let context: Box<dyn Context> = match (between, &survey) {
-        (_, Some(survey)) => adapter(manager, survey)?,
+    let places = if is_auto || survey.is_some() { places(manager)? } else { None };
+    let device = match (is_auto, &places) {
+        (true, Some(_)) => DeviceChoice::ShmAndVerbs,
+        (true, None) => DeviceChoice::ShmAndTcp,
+        (false, _) => device,
+    };
+    let context: Box<dyn Context> = match (between(device), &survey) {
+        (DeviceChoice::Verbs, Some(survey)) => adapter(manager, survey, places)?,
         (DeviceChoice::Tcp, _) => sockets(manager, config, secret.of_sockets(), log)?,
         _ => shared_memory(manager, config)?,
     };
@@ -78,7 +86,7 @@ pub(crate) fn start(
     port.meet(cards(manager, if segment.is_some() { &mates } else { &[] })?)?;
     let neighbours = segment.map(|segment| Neighbours { segment, mates });
     say_ways(manager, config, device, neighbours.as_ref(), log);
-    engine(port, neighbours, config, policy)
+    Ok((engine(port, neighbours, config, policy)?, device))
 }
 
 /// One line on who is reached how.
@@ -190,16 +198,46 @@ fn survey(config: &Config) -> Result<Survey, BootError> {
     Survey::new(&Wanted::from(&config.verbs)).map_err(|why| BootError::NoAdapter(why.to_string()))
 }
 
-/// The port on whose network all processes are.
-fn adapter(manager: &Manager, survey: &Survey) -> Result<Box<dyn Context>, BootError> {
-    let keys: Vec<String> = (0..manager.size()).map(|rank| format!("ferrovia-ports-{rank}")).collect();
-    let no = |why: String| BootError::NoAdapter(why);
-    let mut tables = Vec::new();
-    for (rank, table) in manager.get_all(&keys)?.iter().enumerate() {
+/// The adapters of this host, if one can be used: that one is there says little where memory may not be pinned.
+fn survey_that_works(config: &Config, log: &Log) -> Option<Survey> {
+    const TRIED_BYTES: usize = 1 << 20;
+    let tried = || -> Result<Survey, String> {
+        let survey = Survey::new(&Wanted::from(&config.verbs)).map_err(|why| why.to_string())?;
+        let device = survey.device(0).map_err(|why| why.to_string())?;
+        let mut context = Box::new(device).open().map_err(|why| why.to_string())?;
+        let register = |context: &mut Box<dyn Context>| {
+            let domain = context.allocate_protection_domain()?;
+            let (region, _memory) = context.allocate(domain, TRIED_BYTES, Access::REMOTE_ALL)?;
+            context.deregister(region)?;
+            context.deallocate_protection_domain(domain)
+        };
+        register(&mut context).map_err(|why| why.to_string())?;
+        Ok(survey)
+    };
+    tried().inspect_err(|why| log.say(Level::Info, format_args!("no adapter to other hosts: {why}"))).ok()
+}
+
+/// For each process, which of the ports it offers is on the network of all; `None` if there is no such network.
+fn places(manager: &Manager) -> Result<Option<Vec<usize>>, BootError> {
+    let key = |rank: u32| format!("ferrovia-ports-{rank}");
+    let parsed = |rank: usize, table: &str| {
         let table = from_text(table).and_then(|bytes| table_from_bytes(&bytes));
-        tables.push(table.ok_or_else(|| no(format!("rank {rank} sent a table of ports that makes no sense")))?);
+        table.ok_or_else(|| BootError::NoAdapter(format!("rank {rank} sent a table of ports that makes no sense")))
+    };
+    // Where the first has none the others need not be asked.
+    if parsed(0, &manager.get(&key(0))?)?.is_empty() {
+        return Ok(None);
     }
-    let Some(places) = choose_together(&tables) else {
+    let keys: Vec<String> = (0..manager.size()).map(key).collect();
+    let tables = manager.get_all(&keys)?;
+    let tables = tables.iter().enumerate().map(|(rank, table)| parsed(rank, table)).collect::<Result<Vec<_>, _>>()?;
+    Ok(choose_together(&tables))
+}
+
+/// The port on whose network all processes are.
+fn adapter(manager: &Manager, survey: &Survey, places: Option<Vec<usize>>) -> Result<Box<dyn Context>, BootError> {
+    let no = |why: String| BootError::NoAdapter(why);
+    let Some(places) = places else {
         let rejected: Vec<String> = survey.rejections().iter().map(ToString::to_string).collect();
         return Err(no(format!("there is no network on which all processes have a port; {}", rejected.join("; "))));
     };

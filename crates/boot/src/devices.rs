@@ -51,7 +51,11 @@ fn tcp(config: &Config) -> DeviceReport {
         let link = TcpLink::new(crate::pair::tcp_options(config, JobSecret::random()?, Log::new(config.log, None))?)?;
         Ok(SoftDevice::new(link).capabilities())
     };
-    let notes = vec!["carries messages between hosts, and those within a host under FERROVIA_DEVICE=tcp".to_owned()];
+    let notes = vec![
+        "carries messages between hosts where not all processes have an adapter on one network, and those within a host \
+         under FERROVIA_DEVICE=tcp"
+            .to_owned(),
+    ];
     DeviceReport { name: "tcp", found: found().map_err(|why| why.to_string()), notes }
 }
 
@@ -61,8 +65,13 @@ fn verbs(config: &Config) -> DeviceReport {
         Ok(survey) => {
             let device = survey.device(0);
             // With no device the rejections are the reason already.
-            let notes =
-                if device.is_ok() { survey.rejections().iter().map(ToString::to_string).collect() } else { vec![] };
+            let notes = if device.is_ok() {
+                let role = "carries messages between hosts, before tcp, where all processes have a port on its network";
+                let others = survey.rejections().iter().map(ToString::to_string);
+                std::iter::once(role.to_owned()).chain(others).collect()
+            } else {
+                vec![]
+            };
             (device.map(|device| device.capabilities()).map_err(|why| why.to_string()), notes)
         }
     };

@@ -122,7 +122,8 @@ fn start_engine(manager: &Manager, config: &Config) -> Result<Engine, BootError>
     manager.use_device(device);
     // A process alone sends to nobody but itself.
     if device != DeviceChoice::Shm && size > 1 {
-        let mut engine = connected::start(manager, config, device, policy, log)?;
+        let (mut engine, device) = connected::start(manager, config, device, policy, log)?;
+        manager.use_device(device);
         crate::tuples::use_if_wanted(&mut engine, manager, device, config, &log)?;
         return Ok(engine);
     }

@@ -5,12 +5,12 @@ use base::config::DeviceChoice;
 use crate::BootError;
 use crate::hosts::Hosts;
 
-/// The device of a job as `rank` sees it, from what was asked for.
+/// The device of a job as `rank` sees it, from what was asked for; [`DeviceChoice::Auto`] where that is for the processes
+/// to find out when they meet.
 ///
 /// # Errors
 /// [`BootError::OtherHost`] if it does not reach all hosts.
 pub(crate) fn device(asked: DeviceChoice, hosts: &Hosts, rank: u32) -> Result<DeviceChoice, BootError> {
-    let asked = named(asked);
     match (asked, hosts.first_elsewhere(rank)) {
         (DeviceChoice::Shm | DeviceChoice::ShmVerbs, Some(rank)) => {
             Err(BootError::OtherHost { rank, device: asked.name() })
@@ -18,11 +18,6 @@ pub(crate) fn device(asked: DeviceChoice, hosts: &Hosts, rank: u32) -> Result<De
         _ if is_mixed(asked) && !hosts.are_several() => Ok(DeviceChoice::Shm),
         _ => Ok(asked),
     }
-}
-
-/// What is meant where nothing is asked for.
-fn named(asked: DeviceChoice) -> DeviceChoice {
-    if asked == DeviceChoice::Auto { DeviceChoice::ShmAndTcp } else { asked }
 }
 
 /// True if processes of a host share memory beside the device between hosts.
@@ -33,7 +28,7 @@ pub(crate) fn is_mixed(device: DeviceChoice) -> bool {
 /// The device between processes that do not share memory.
 pub(crate) fn between(device: DeviceChoice) -> DeviceChoice {
     match device {
-        DeviceChoice::ShmAndTcp => DeviceChoice::Tcp,
+        DeviceChoice::Auto | DeviceChoice::ShmAndTcp => DeviceChoice::Tcp,
         DeviceChoice::ShmAndVerbs => DeviceChoice::Verbs,
         device => device,
     }
@@ -47,13 +42,16 @@ pub(crate) fn way(device: DeviceChoice, hosts: &Hosts, one: u32, other: u32) -> 
 
 /// What goes which way under a setting, in a few words.
 pub fn ways(asked: DeviceChoice) -> String {
-    let device = named(asked);
-    match device {
-        DeviceChoice::Shm | DeviceChoice::ShmVerbs => format!("{} (one host only)", device.name()),
-        _ if is_mixed(device) => {
+    match asked {
+        DeviceChoice::Auto => {
+            "shm among the processes of a host, between hosts an adapter if all have one on one network, otherwise tcp"
+                .to_owned()
+        }
+        device @ (DeviceChoice::Shm | DeviceChoice::ShmVerbs) => format!("{} (one host only)", device.name()),
+        device if is_mixed(device) => {
             format!("shm among the processes of a host, {} between hosts", between(device).name())
         }
-        _ => format!("{} between all processes", device.name()),
+        device => format!("{} between all processes", device.name()),
     }
 }
 
@@ -71,7 +69,7 @@ mod tests {
         let two = Hosts::new(vec![0, 0, 1, 1], 0);
         let treated_as_two = Hosts::new(vec![0; 4], 2);
         for (asked, on_one, on_two) in [
-            (DeviceChoice::Auto, "shm", Some("shm+tcp")),
+            (DeviceChoice::Auto, "shm", Some("auto")),
             (DeviceChoice::Shm, "shm", None),
             (DeviceChoice::ShmVerbs, "shm-verbs", None),
             (DeviceChoice::Tcp, "tcp", Some("tcp")),
@@ -89,6 +87,9 @@ mod tests {
         let of = |device, other| way(device, &hosts, 0, other);
         assert_eq!([1, 2, 3].map(|other| of(DeviceChoice::ShmAndTcp, other)), ["tcp", "shm", "tcp"]);
         assert_eq!([1, 2, 3].map(|other| of(DeviceChoice::Tcp, other)), ["tcp"; 3]);
-        assert!(ways(DeviceChoice::Auto).contains("tcp between hosts"));
+        assert!(
+            ways(DeviceChoice::Auto).contains("otherwise tcp")
+                && ways(DeviceChoice::ShmAndTcp).contains("tcp between hosts")
+        );
     }
 }

@@ -155,7 +155,8 @@ pub enum FastPath {
 /// Which device carries the messages of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DeviceChoice {
-    /// Shared memory among the processes of a host, sockets between hosts.
+    /// Shared memory among the processes of a host; between hosts an adapter if all processes have one on one network, and
+    /// otherwise sockets.
     Auto,
     /// Mapped memory of one host.
     Shm,

@@ -143,7 +143,8 @@ pub const VARIABLES: &[Variable] = &[
         "FERROVIA_DEVICE",
         device: DeviceChoice,
         "auto | shm | shm-verbs | tcp | verbs | shm+tcp | shm+verbs",
-        "Device that carries messages: auto takes shm on each host and, if there are several, tcp between them (shm+tcp)."
+        "Device that carries messages: auto takes shm on each host and, if there are several, between them an adapter that \
+         all processes can use and that is on one network (shm+verbs), or else tcp (shm+tcp)."
     ),
     number!(
         "FERROVIA_HOST_RANKS",
