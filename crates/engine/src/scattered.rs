@@ -24,7 +24,10 @@ use crate::request::{Envelope, Incoming, IncomingWay, PeerId, State, Unpacking};
 
 /// Segments of a peer's layout looked up at a time.
 const SEGMENTS: usize = 128;
-/// Of so many long messages, one tries whether the channel is the faster way.
+/// The first long messages to a peer, so many bytes of them, try whether the channel is the faster way: enough for it to
+/// grow and to time copies.
+const NEAR_TRIAL_BYTES: u32 = 1 << 20;
+/// Of so many later ones, one tries.
 const NEAR_TRIAL: u8 = 32;
 
 /// Where a peer's side of a message lies.
@@ -175,6 +178,10 @@ impl Core {
         }
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
         peer.long_sends = peer.long_sends.wrapping_add(1);
+        if peer.tried_bytes < NEAR_TRIAL_BYTES {
+            peer.tried_bytes = peer.tried_bytes.saturating_add(len_bytes as u32);
+            return true;
+        }
         peer.link.is_near() || peer.long_sends.is_multiple_of(NEAR_TRIAL)
     }
 

@@ -306,7 +306,9 @@ impl BlockSender {
     fn turn(&mut self) -> bool {
         self.consumed = newer(self.consumed, self.produced, self.memory.word(CONSUMED).load(Ordering::Acquire));
         self.traffic.pace.turn();
-        let wanted = self.traffic.growth.turn(self.lines, self.produced - self.consumed);
+        // A short block tells sooner which stores are the faster ones.
+        let is_unsettled = !self.traffic.pace.is_known();
+        let wanted = self.traffic.growth.turn(self.lines, self.produced - self.consumed, is_unsettled);
         if wanted != self.lines {
             self.ask_for(wanted as u32);
             return false;
@@ -363,10 +365,12 @@ impl BlockSender {
             if lines > self.lines {
                 // The receiver has had the pages made; here they are only mapped.
                 self.memory.populate(CONTROL_BYTES, lines * CACHE_LINE_BYTES);
+                traffic.pace.grown();
+            } else {
+                traffic.pace = Pace::default();
             }
             self.lines = lines;
         }
-        traffic.pace = Pace::default();
         self.traffic.asked_lines = 0;
         // All of it was consumed. The count goes on, so that a credit under way can not be taken for a newer one.
         (self.produced, self.consumed) = (self.traffic.asked_at, self.traffic.asked_at);

@@ -15,6 +15,8 @@ pub(crate) const LINES_MIN: usize = 16;
 
 /// Laps after which the length of a block is thought over.
 const LAPS_WATCHED: u16 = 8;
+/// Laps that a block stays as it is at most because its sender wants it to.
+const LAPS_STAYING: u16 = 24;
 /// At most, after lengths could not be granted or were not needed for long.
 const LAPS_WATCHED_MAX: u16 = 1024;
 
@@ -140,18 +142,19 @@ impl Growth {
         wanted as usize
     }
 
-    /// A lap of a block of `lines` is over, of which `outstanding` are not consumed; how long it should be now.
-    pub(crate) fn turn(&mut self, lines: usize, outstanding: u64) -> usize {
+    /// A lap of a block of `lines` is over, of which `outstanding` are not consumed; how long it should be now. While
+    /// `wants_to_stay` long records leave it as it is, for some laps.
+    pub(crate) fn turn(&mut self, lines: usize, outstanding: u64, wants_to_stay: bool) -> usize {
         let lines = lines as u32;
         let long = std::mem::take(&mut self.lap_long_lines);
         self.laps += 1;
         self.refused_laps += u16::from(std::mem::take(&mut self.lap_refused));
         self.long_laps += u16::from(long >= lines / 2);
         self.peak_lines = self.peak_lines.max(outstanding as u32);
-        self.wanted(lines, long) as usize
+        self.wanted(lines, long, wants_to_stay) as usize
     }
 
-    fn wanted(&mut self, lines: u32, long: u32) -> u32 {
+    fn wanted(&mut self, lines: u32, long: u32, wants_to_stay: bool) -> u32 {
         if lines > self.max_lines && long < lines / 8 {
             // It is as long as this for long records, and there are none.
             self.forget_laps();
@@ -159,14 +162,15 @@ impl Growth {
             self.laps_watched = (self.laps_watched * 2).min(LAPS_WATCHED_MAX);
             return self.first_lines.max(self.min_lines);
         }
-        if self.laps < self.laps_watched {
+        let stays = wants_to_stay && self.long_laps > 0 && self.laps < LAPS_STAYING;
+        if self.laps < self.laps_watched || stays {
             return lines;
         }
-        let (refused_laps, long_laps, peak_lines) = (self.refused_laps, self.long_laps, self.peak_lines);
+        let Self { laps, refused_laps, long_laps, peak_lines, .. } = *self;
         self.forget_laps();
-        if long_laps / 3 >= self.laps_watched / 4 {
+        if long_laps >= laps / 4 * 3 {
             self.long_lines.max(lines)
-        } else if refused_laps >= self.laps_watched / 2 {
+        } else if refused_laps >= laps / 2 {
             longer(lines).min(self.max_lines).max(lines)
         } else if refused_laps == 0 && long_laps == 0 && peak_lines <= lines / 8 * 3 {
             shorter(lines).max(self.min_lines)

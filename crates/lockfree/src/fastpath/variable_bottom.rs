@@ -78,7 +78,7 @@ impl<T: Target> VariableBottomSender<T> {
             return;
         }
         let outstanding = self.room.outstanding(self.target.control(CONSUMED));
-        let wanted = self.growth.turn(self.lines, outstanding);
+        let wanted = self.growth.turn(self.lines, outstanding, false);
         self.wanted = (wanted != self.lines).then_some(wanted);
     }
 
