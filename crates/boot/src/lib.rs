@@ -40,9 +40,11 @@ mod ways;
 
 pub use apart::{APART, Invitation, accept, invite};
 pub use devices::{DeviceReport, devices};
+pub use fabric_soft::SimPlan;
+pub use fabric_soft::sim::LinkCost;
 pub use hardware::hardware;
 pub use local::{engines_over, local_engines};
-pub use pair::{DEVICES, SimulatedTime, open_simulated, open_together};
+pub use pair::{DEVICES, SimulatedTime, open_network, open_simulated, open_together};
 pub use protocols::{ProtocolReport, protocols};
 pub use start::{Job, configuration, configuration_with, connect, start};
 pub use ways::ways;

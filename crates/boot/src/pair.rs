@@ -121,8 +121,14 @@ pub fn open_simulated(
     count: u32,
     mtu_bytes: Option<u64>,
 ) -> Result<(Vec<Box<dyn Context>>, SimulatedTime), FabricError> {
-    let mut plan = SimPlan::new(0);
-    plan.mtu_bytes = mtu_bytes;
+    open_network(count, SimPlan { mtu_bytes, ..SimPlan::new(0) })
+}
+
+/// Adapters of a network that is simulated as `plan` says.
+///
+/// # Errors
+/// If there are too many.
+pub fn open_network(count: u32, plan: SimPlan) -> Result<(Vec<Box<dyn Context>>, SimulatedTime), FabricError> {
     let network = SimNetwork::new(plan);
     let open = |_| Ok(Box::new(SoftContext::new(network.link()?)) as Box<dyn Context>);
     let contexts = (0..count).map(open).collect::<Result<_, FabricError>>()?;

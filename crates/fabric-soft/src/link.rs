@@ -32,7 +32,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use base::memory::{ReadRange, WriteRange};
-use fabric::{Access, DeviceKind, FabricError, MemoryRegion, Operation, SharedMemory, WriteOrder};
+use fabric::{Access, DeviceKind, FabricError, MemoryRegion, Operation, SharedMemory, Translation, WriteOrder};
 use smallvec::SmallVec;
 
 /// Bytes of every packet's header: one cache line.
@@ -157,6 +157,14 @@ pub trait Link: Send {
 
     /// Time since some fixed moment; virtual in a simulation.
     fn now(&self) -> Duration;
+
+    /// The process has registered memory, or deregistered some: a link whose time is its own counts what that takes.
+    fn spend_on_registering(&mut self, _deregisters: bool) {}
+
+    /// What an old key means to those who keep memory registered.
+    fn translation(&self) -> Translation {
+        Translation::Unchecked
+    }
 
     /// `len_bytes` bytes at `address` of this process are about to be their owner's again. Payload that is still to be
     /// sent from there is copied now; payload that would still be placed there is thrown away. Links that keep nothing

@@ -16,6 +16,7 @@ mod polling;
 mod private;
 mod process;
 mod raw;
+mod registering;
 mod sampling;
 mod transfer;
 mod turns;
@@ -239,6 +240,7 @@ fn measured(options: &Options, test: &Test, device: &str, sampling: &Sampling) -
             let rows = match test.group.as_str() {
                 _ if device == raw::NAME => raw::measure(test.program(), *bytes, &values, sampling)?,
                 "polling" => polling::measure(&values, sampling)?,
+                "registering" => registering::measure(*bytes, &values, sampling)?,
                 "costs" => costs::measure(test.program(), &opening, *bytes, &values, sampling)?,
                 _ => transfer::measure(test.program(), &opening, *bytes, &values, sampling)?,
             };

@@ -51,6 +51,7 @@ impl<L: Link> Context for SoftContext<L> {
     ) -> Result<MemoryRegion, FabricError> {
         let domain = self.domain(domain)?;
         let region = self.core.regions.register(domain, memory, access, None)?;
+        self.link.spend_on_registering(false);
         if let Some(direct) = self.link.direct() {
             direct.publish_region(&region, access, domain);
         }
@@ -83,6 +84,7 @@ impl<L: Link> Context for SoftContext<L> {
     fn deregister(&mut self, region: MemoryRegion) -> Result<(), FabricError> {
         self.core.recall_from_board(region.lkey);
         let removed = self.core.regions.remove(region.lkey)?;
+        self.link.spend_on_registering(true);
         if let Some(direct) = self.link.direct() {
             direct.withdraw_region(&region);
         }

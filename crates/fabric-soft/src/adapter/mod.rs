@@ -19,7 +19,7 @@ mod shown;
 
 use std::time::Duration;
 
-use fabric::{Capabilities, Context, Device, FabricError, Limits, Translation};
+use fabric::{Capabilities, Context, Device, FabricError, Limits};
 
 use self::core::{Core, MULTI_QUEUE_MAX, OBJECTS_MAX, OWN, QUEUE_PAIRS_MAX};
 use self::initiator::Riders;
@@ -29,7 +29,7 @@ use self::regions::REGIONS_MAX;
 use self::responder::DATAGRAM_HEADER_BYTES;
 use self::riding::{POLLS_HELD, SOON};
 use crate::copying;
-use crate::link::{Link, LinkProperties, Responder};
+use crate::link::{Link, Responder};
 
 /// Entries of a queue, at most.
 const DEPTH_MAX: u32 = 1 << 16;
@@ -52,7 +52,7 @@ impl<L: Link> SoftDevice<L> {
 
 impl<L: Link + 'static> Device for SoftDevice<L> {
     fn capabilities(&self) -> Capabilities {
-        capabilities(self.link.properties(), self.link.descriptor().is_some())
+        capabilities(&self.link)
     }
 
     fn open(self: Box<Self>) -> Result<Box<dyn Context>, FabricError> {
@@ -75,7 +75,7 @@ impl<L: Link> SoftContext<L> {
     pub fn new(link: L) -> Self {
         let mut link = link;
         let board = link.board();
-        let capabilities = capabilities(link.properties(), link.descriptor().is_some());
+        let capabilities = capabilities(&link);
         let address = link.address();
         Self { link, core: Core::new(board), capabilities, address, rounds: 0 }
     }
@@ -164,7 +164,8 @@ impl<L: Link> Drop for SoftContext<L> {
     }
 }
 
-fn capabilities(link: &LinkProperties, completion_descriptor: bool) -> Capabilities {
+fn capabilities(over: &impl Link) -> Capabilities {
+    let (link, completion_descriptor) = (over.properties(), over.descriptor().is_some());
     Capabilities {
         kind: link.kind,
         description: link.description.clone(),
@@ -177,7 +178,7 @@ fn capabilities(link: &LinkProperties, completion_descriptor: bool) -> Capabilit
         multi_queue_receives: true,
         independent_queues: true,
         mapped_memory: link.mapped_memory,
-        translation: Translation::Unchecked,
+        translation: over.translation(),
         asynchronous: link.asynchronous.clone(),
         single_copy: link.single_copy.clone(),
         write_order: link.write_order,

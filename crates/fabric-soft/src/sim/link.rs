@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fabric::{DeviceKind, FabricError, WriteOrder};
+use fabric::{DeviceKind, FabricError, Translation, WriteOrder};
 
 use super::network::{Channel, Network, Ready, SimCounts};
 use super::plan::SimPlan;
@@ -153,6 +153,19 @@ impl Link for SimLink {
 
     fn now(&self) -> Duration {
         Duration::from_nanos(lock(&self.shared.0).now_ns)
+    }
+
+    fn spend_on_registering(&mut self, deregisters: bool) {
+        let mut network = lock(&self.shared.0);
+        let SimPlan { registering_ns, deregistering_ns, .. } = network.plan;
+        let spent_ns = if deregisters { deregistering_ns } else { registering_ns };
+        if spent_ns > 0 {
+            network.pass(spent_ns);
+        }
+    }
+
+    fn translation(&self) -> Translation {
+        if lock(&self.shared.0).plan.checks_keys { Translation::Checked } else { Translation::Unchecked }
     }
 
     fn recall(&mut self, _address: u64, _len_bytes: u64) {

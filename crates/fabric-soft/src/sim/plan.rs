@@ -82,6 +82,13 @@ pub struct SimPlan {
     /// Longest packet on a wire: a longer message is cut into several, and each but the first brings
     /// [`HEADER_ON_WIRE_BYTES`] of its own; `None`: messages are not cut.
     pub mtu_bytes: Option<u64>,
+    /// What registering a piece of memory takes of its process, in nanoseconds.
+    pub registering_ns: u64,
+    /// And deregistering one.
+    pub deregistering_ns: u64,
+    /// Memory may be kept registered, as with an adapter that follows the system's own tables. Whoever says so keeps it
+    /// mapped, for what copies here is a processor.
+    pub checks_keys: bool,
     /// Most that a packet is late, in nanoseconds; packets of a connection stay in order all the same.
     pub jitter_ns: u64,
     /// That a packet vanishes, or an acknowledgement.
@@ -112,6 +119,9 @@ impl SimPlan {
             cost: LinkCost::default(),
             costs: Vec::new(),
             mtu_bytes: None,
+            registering_ns: 0,
+            deregistering_ns: 0,
+            checks_keys: false,
             jitter_ns: 0,
             loss_ppm: 0,
             reorder_ppm: 0,
