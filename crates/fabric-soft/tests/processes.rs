@@ -618,8 +618,8 @@ fn processor_time() -> Duration {
 /// not need it is done, and others go on.
 #[test]
 fn a_stopped_peer_is_given_up_after_the_deadline_and_nobody_spins_for_it() {
-    // Send, write, write with immediate data, atomic.
-    for kind in [0, 2, 3, 5] {
+    // What needs the peer, and what does not.
+    for kind in [0, 2] {
         let (mut adapter, mut peers) = start(&["echo", "sink"], false);
         adapter.give_up_after(Some(Duration::from_millis(600)));
         let survivor = connect(&mut adapter, &mut peers[0]);

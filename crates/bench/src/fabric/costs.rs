@@ -113,7 +113,8 @@ fn posting(
     count_posting: bool,
     sampling: &Sampling,
 ) -> Result<Taken> {
-    let length = u32::try_from(bytes)?.max(8);
+    // An atomic has no other length.
+    let length = if operation == "fetch-add" { 8 } else { u32::try_from(bytes)?.max(8) };
     let (source, target) = (here.allocate(length)?, there.allocate(length)?);
     let (list, there_list) = ([source.part(0, length)], [target.part(0, length)]);
     let operation = match operation {

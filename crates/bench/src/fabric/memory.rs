@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// Queue pairs over whose memory is averaged.
 const QUEUE_PAIRS: u32 = 1024;
 /// Peers.
-const PEERS: u32 = 32;
+const PEERS: u32 = 16;
 
 /// A queue pair that was made, and a peer that was connected to and sent one message.
 ///

@@ -321,7 +321,7 @@ mod tests {
         let sampling = Sampling { seconds: 0.0, samples_max: 1, operations_min: 1 };
         for device in ["loopback", "tcp", "shm", "sim"] {
             for test in suite.tests.iter().filter(|test| test.can_use(device)) {
-                let size = test.sizes[0].min(4096).to_string();
+                let size = test.sizes[0].clamp(64, 4096).to_string();
                 let options = options(&["--ends", "threads", "--sizes", &size, "--set", "slaves=1,3"]);
                 let measured = measured(&options, test, device, &sampling)
                     .unwrap_or_else(|error| panic!("{device}, {}: {error:#}", test.name));
