@@ -32,6 +32,9 @@ const INTERRUPTED_CODE: u8 = 130;
 /// Seconds after which no further job begins, unless told otherwise.
 const BUDGET_S: f64 = 600.0;
 
+/// Where there is no terminal: from one line of progress to the next.
+const TOLD_EVERY: Duration = Duration::from_secs(30);
+
 /// Set by the first ctrl-C: the run ends, and what was measured is shown.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
@@ -139,43 +142,79 @@ pub fn run<J: Job>(
     let mut order: Vec<usize> = (0..jobs.len()).collect();
     let mut so_far = SoFar { effort, medians: BTreeMap::new(), failed: BTreeSet::new() };
     listen();
-    let bar = bar();
     let began = Instant::now();
+    let mut progress = Progress::new(ProgressBar::new(0), TOLD_EVERY);
     for round in 0..rounds_max {
         order.shuffle(&mut random);
         let wanted: Vec<usize> = order.iter().copied().filter(|job| so_far.wants(jobs, *job, round)).collect();
         if wanted.iter().all(|job| jobs[*job].together().is_none()) && round > 0 {
             break;
         }
-        bar.set_length(bar.position() + wanted.len() as u64);
-        bar.set_prefix(so_far.standing(round, wanted.len()));
+        progress.begin_round(wanted.len(), so_far.standing(round, wanted.len()));
         for job in wanted {
             if round > 0 && effort.is_spent(began) {
-                bar.finish_and_clear();
+                progress.end();
                 so_far.tell_what_is_uncertain(jobs, round);
                 return Ok(());
             }
-            bar.set_message(jobs[job].shown());
+            progress.begin(jobs[job].shown());
             match one(&jobs[job], round)? {
                 Some(found) => so_far.add(job, found),
                 None => drop(so_far.failed.insert(job)),
             }
             if is_interrupted() {
-                bar.finish_and_clear();
+                progress.end();
                 eprintln!("Interrupted. What was measured until then:");
                 return Ok(());
             }
-            bar.inc(1);
+            progress.bar.inc(1);
         }
     }
-    bar.finish_and_clear();
+    progress.end();
     so_far.tell_what_is_uncertain(jobs, rounds_max);
     Ok(())
 }
 
-fn bar() -> ProgressBar {
-    let template = "{bar:30} {pos}/{len}  {elapsed}  {prefix}  {msg}";
-    ProgressBar::new(0).with_style(ProgressStyle::with_template(template).expect("the template is well formed"))
+/// How far the jobs are: a bar in a terminal, elsewhere a line now and then.
+struct Progress {
+    bar: ProgressBar,
+    every: Duration,
+    told: Instant,
+}
+
+impl Progress {
+    fn new(bar: ProgressBar, every: Duration) -> Self {
+        let template = "{bar:30} {pos}/{len}  {elapsed}  {prefix}  {msg}";
+        let style = ProgressStyle::with_template(template).expect("the template is well formed");
+        Self { bar: bar.with_style(style), every, told: Instant::now() }
+    }
+
+    fn begin_round(&mut self, jobs: usize, standing: String) {
+        self.bar.set_length(self.bar.position() + jobs as u64);
+        self.bar.set_prefix(standing);
+    }
+
+    fn begin(&mut self, shown: String) {
+        if let Some(line) = self.line(&shown) {
+            eprintln!("{line}");
+        }
+        self.bar.set_message(shown);
+    }
+
+    /// What is to be told where no bar is seen, if it is time.
+    fn line(&mut self, shown: &str) -> Option<String> {
+        if !self.bar.is_hidden() || self.told.elapsed() < self.every {
+            return None;
+        }
+        self.told = Instant::now();
+        let (bar, seconds) = (&self.bar, self.bar.elapsed().as_secs());
+        let (done, all) = (bar.position(), bar.length().unwrap_or_default());
+        Some(format!("{done} of {all} jobs after {seconds} s, {}: {shown}", bar.prefix()))
+    }
+
+    fn end(&self) {
+        self.bar.finish_and_clear();
+    }
 }
 
 struct SoFar<'a> {
@@ -256,6 +295,16 @@ mod tests {
     use super::*;
     use crate::record::tests::row;
     use rand::RngExt;
+
+    #[test]
+    fn without_a_terminal_a_line_tells_now_and_then_how_far_it_is() {
+        let mut progress = Progress::new(ProgressBar::hidden(), Duration::ZERO);
+        progress.begin_round(3, "round 1".to_owned());
+        progress.bar.inc(1);
+        assert_eq!(progress.line("latency").as_deref(), Some("1 of 3 jobs after 0 s, round 1: latency"));
+        progress.every = Duration::MAX;
+        assert_eq!(progress.line("latency"), None);
+    }
 
     struct Thing(Option<usize>, &'static str);
 

@@ -33,7 +33,7 @@ const TESTS: [&str; 19] = [
 /// How long to measure.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Every test and kernel, with more processes, for about two hours instead of ten minutes
+    /// Every test and kernel, with more processes, for about two hours instead of a quarter of one
     #[arg(long)]
     long: bool,
     /// Write the documents from the records of the last run
@@ -84,9 +84,9 @@ fn measure(options: &Options) -> Result<()> {
         bench("app", &["all", "--limit", "60", "--budget", "1200"])?;
         return bench("fabric", &["all", "--seconds", "0.05", "--budget", "600"]);
     }
-    let short = ["--seconds", "0.05", "--samples", "400", "--limit", "12", "--budget", "320"];
+    let short = ["--seconds", "0.05", "--samples", "400", "--limit", "12", "--budget", "600"];
     bench("mpi", &TESTS.iter().chain(&short).copied().collect::<Vec<_>>())?;
-    bench("app", &["all", "--seconds", "0.05", "--limit", "12", "--budget", "60"])?;
+    bench("app", &["all", "--seconds", "0.05", "--limit", "12", "--budget", "150"])?;
     bench("fabric", &["latency", "bandwidth", "costs", "--seconds", "0.02", "--budget", "40"])
 }
 
