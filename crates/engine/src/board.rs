@@ -5,13 +5,15 @@
 //! one everywhere, and gives it back when it is dropped; see [`BoardTable`].
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use base::sync::{AtomicU64, Ordering};
 use datatype::SendBuf;
 use fabric::{MappedArea, PeerIndex};
-use lockfree::Board;
+use lockfree::pace::Pace;
+use lockfree::{Board, STREAMING_MIN_BYTES, Stores};
 
-use crate::core::Engine;
+use crate::core::{Engine, write_all};
 use crate::request::PeerId;
 
 /// Boards of one process.
@@ -25,6 +27,11 @@ pub const BOARD_PIECE_BYTES: usize = lockfree::board::MEDIUM_MAX_BYTES;
 
 /// Longest content of a step that travels in one cache line, in bytes.
 pub const BOARD_SHORT_BYTES: usize = lockfree::board::SHORT_MAX_BYTES;
+
+/// Steps until a board is written at the same places again.
+const LAP_STEPS: u64 = 8;
+/// Laps, at most, from one trial of stores that failed to the next.
+const REST_LAPS_MAX: u32 = 1024;
 
 /// Which boards of this process are taken.
 #[derive(Default)]
@@ -121,6 +128,7 @@ impl BoardTable {
             index,
             step: AtomicU64::new(before),
             finished: AtomicU64::new(before),
+            pace: Mutex::new(Pace::of_short_laps(REST_LAPS_MAX)),
             table: Arc::clone(self),
         })
     }
@@ -151,6 +159,8 @@ pub struct GroupBoard {
     step: AtomicU64,
     /// A step that all members are known to have finished.
     finished: AtomicU64,
+    /// With which stores long steps are written.
+    pace: Mutex<Pace>,
     table: Arc<BoardTable>,
 }
 
@@ -182,12 +192,33 @@ impl GroupBoard {
         let finished = self.finished.load(Ordering::Relaxed);
         let first_bytes = first.len_bytes() as usize;
         let len_bytes = first_bytes + second.len_bytes() as usize;
-        self.boards[self.me].show(step, len_bytes, finished, |space| {
+        let write = |space: &mut [u8], stores| {
             let (head, tail) = space.split_at_mut(first_bytes);
-            write_near(first, head);
-            write_near(second, tail);
-        });
+            write_all(first, 0, head, stores);
+            write_all(second, 0, tail, stores);
+        };
+        let board = &self.boards[self.me];
+        if len_bytes < STREAMING_MIN_BYTES {
+            board.show(step, len_bytes, finished, |space| write(space, Stores::Ordinary));
+        } else {
+            board.show(step, len_bytes, finished, |space| self.write_long(step, space, write));
+        }
         self.ring_others(engine);
+    }
+
+    /// Writes a long step with the stores that are the faster ones now.
+    fn write_long(&self, step: u64, space: &mut [u8], write: impl FnOnce(&mut [u8], Stores)) {
+        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        if step.is_multiple_of(LAP_STEPS) {
+            pace.turn();
+        }
+        let stores = pace.stores();
+        if !pace.wants_sample() {
+            return write(space, stores);
+        }
+        let (len_bytes, start) = (space.len(), Instant::now());
+        write(space, stores);
+        pace.note(len_bytes, start.elapsed().as_nanos() as u64);
     }
 
     /// True if the member of this rank shows `step`.
@@ -255,17 +286,6 @@ impl Drop for GroupBoard {
         let mut table = self.table.table();
         table.highest_step = table.highest_step.max(last);
         table.uses[self.index] = Use::Left { others, last };
-    }
-}
-
-/// Fills `space` with the bytes of `buf`.
-#[inline]
-fn write_near(buf: &SendBuf, space: &mut [u8]) {
-    match buf.as_contiguous() {
-        Some(bytes) => lockfree::copy_to_rotating(space, bytes),
-        None => {
-            buf.pack_at(0, space);
-        }
     }
 }
 

@@ -29,7 +29,7 @@ const OTHERS: usize = 4;
 const CHANGED: usize = 12;
 /// Laps before the first trial: memory that is touched for the first time costs more than any store.
 const FIRST_LAPS: u32 = 1;
-/// Laps from a trial that failed to the next, at first and at most.
+/// Laps from a trial that failed to the next, at first and, in a block, at most.
 const REST_LAPS: u32 = 8;
 const REST_LAPS_MAX: u32 = 64;
 /// Laps of ordinary stores before streaming ones are timed again.
@@ -51,8 +51,9 @@ enum Phase {
 #[derive(Debug)]
 pub struct Pace {
     phase: Phase,
-    /// Laps to rest after the next trial that fails.
+    /// Laps to rest after the next trial that fails, and at most.
     rest_laps: u32,
+    rest_laps_max: u32,
     /// What copies with streaming stores took, in ns per KiB.
     reference: u32,
     /// The lengths it holds for: those of as many bits.
@@ -74,6 +75,7 @@ impl Default for Pace {
         Self {
             phase,
             rest_laps: REST_LAPS,
+            rest_laps_max: REST_LAPS_MAX,
             reference: 0,
             len_bits: 0,
             samples: [0; SAMPLES],
@@ -86,6 +88,11 @@ impl Default for Pace {
 }
 
 impl Pace {
+    /// Of memory whose laps are so short that trials cost much beside them: at most so many pass from one to the next.
+    pub fn of_short_laps(rest_laps_max: u32) -> Self {
+        Self { rest_laps_max, ..Self::default() }
+    }
+
     /// The stores to use now.
     #[inline]
     pub fn stores(&self) -> Stores {
@@ -150,7 +157,7 @@ impl Pace {
                     self.rest_laps = REST_LAPS;
                 } else {
                     self.phase = Phase::Rest(self.rest_laps);
-                    self.rest_laps = (self.rest_laps * 2).min(REST_LAPS_MAX);
+                    self.rest_laps = (self.rest_laps * 2).min(self.rest_laps_max);
                 }
             }
             Phase::Rest(_) | Phase::Reference { ready: false } | Phase::Change => {}
