@@ -201,7 +201,8 @@ impl Core {
         }
         ours.give_place_back();
         self.stats.channels_retired += 1;
-        if self.lost(peer).is_none() {
+        let is_there = self.lost(peer).is_none() && !self.port.as_ref().is_some_and(|port| port.leaves(peer));
+        if is_there {
             self.send_control(peer, Message::Closed);
         }
     }

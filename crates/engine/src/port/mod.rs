@@ -123,6 +123,8 @@ pub struct Port {
     holding_back: bool,
     /// A farewell is being said.
     leaving: bool,
+    /// And was said: what nobody asked for is left alone.
+    has_left: bool,
     payload_max_bytes: usize,
     credits_initial: u32,
     registrations: RegistrationCache,
@@ -210,6 +212,7 @@ impl Port {
             freed: Vec::new(),
             to_tell: Vec::new(),
             leaving: false,
+            has_left: false,
             sends: Vec::new(),
             in_flight: 0,
             losses: Vec::new(),
@@ -653,9 +656,14 @@ impl Port {
         self.settle();
     }
 
+    /// True if a peer has said that it ends.
+    pub(crate) fn leaves(&self, peer: PeerId) -> bool {
+        matches!(self.connections.get(peer as usize), Some(Some(connection)) if connection.leaves)
+    }
+
     /// Says to all who are connected that this process asks for nothing more. Nobody waits for it to arrive.
     pub(crate) fn say_farewell(&mut self) {
-        self.leaving = true;
+        (self.leaving, self.has_left) = (true, true);
         for peer in 0..self.connections.len() as PeerId {
             if matches!(&self.connections[peer as usize], Some(connection) if connection.stage == Stage::Open) {
                 self.post_message(peer, None, false, 0, |_| {});

@@ -310,6 +310,9 @@ impl Port {
 
     /// Looks after the channel to a peer, which is given up if it has not been used for `looks_max` looks.
     pub(crate) fn close_idle(&mut self, to: PeerId, looks_max: u32) {
+        if self.has_left || self.leaves(to) {
+            return;
+        }
         self.drop_before(to);
         let Some(pair) = self.pair(to) else { return };
         let produced = pair.open.as_ref().map_or(0, |written| written.sender.produced());
