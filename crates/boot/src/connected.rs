@@ -30,7 +30,7 @@ use crate::pair::{in_segment, local_sockets, tcp_options};
 use crate::secret::{draw, from_text, to_text};
 use crate::segment::Offer;
 use crate::start::{copies, cross_memory, shape, stop_policy};
-use crate::ways::{between, is_mixed};
+use crate::ways::{between, is_mixed, may_be_mixed};
 use crate::{BootError, segment};
 
 /// Bytes that a process of the job knows and others do not: a number for the job, and the secret of its sockets.
@@ -62,7 +62,7 @@ pub(crate) fn start(
         let table = table_to_bytes(&offers[..offers.len().min(OFFERS_MAX)]);
         manager.put(&format!("ferrovia-ports-{}", manager.rank()), &to_text(&table))?;
     }
-    let mates = if is_mixed(device) { manager.hosts().mates(manager.rank()) } else { Vec::new() };
+    let mates = if may_be_mixed(device) { manager.hosts().mates(manager.rank()) } else { Vec::new() };
     let shape = shape(mates.len() as u32, config);
     // Who is alone on its host needs none.
     let offer = (mates.len() > 1).then(|| Offer::new(manager, "segment", &mates, shape, true)).transpose()?;

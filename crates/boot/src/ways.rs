@@ -15,7 +15,7 @@ pub(crate) fn device(asked: DeviceChoice, hosts: &Hosts, rank: u32) -> Result<De
         (DeviceChoice::Shm | DeviceChoice::ShmVerbs, Some(rank)) => {
             Err(BootError::OtherHost { rank, device: asked.name() })
         }
-        _ if is_mixed(asked) && !hosts.are_several() => Ok(DeviceChoice::Shm),
+        _ if may_be_mixed(asked) && !hosts.are_several() => Ok(DeviceChoice::Shm),
         _ => Ok(asked),
     }
 }
@@ -25,10 +25,15 @@ pub(crate) fn is_mixed(device: DeviceChoice) -> bool {
     device != between(device)
 }
 
+/// True if they do, or will once the processes of a job have found out what lies between their hosts.
+pub(crate) fn may_be_mixed(device: DeviceChoice) -> bool {
+    device == DeviceChoice::Auto || is_mixed(device)
+}
+
 /// The device between processes that do not share memory.
 pub(crate) fn between(device: DeviceChoice) -> DeviceChoice {
     match device {
-        DeviceChoice::Auto | DeviceChoice::ShmAndTcp => DeviceChoice::Tcp,
+        DeviceChoice::ShmAndTcp => DeviceChoice::Tcp,
         DeviceChoice::ShmAndVerbs => DeviceChoice::Verbs,
         device => device,
     }
