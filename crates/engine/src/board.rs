@@ -28,8 +28,8 @@ pub const BOARD_PIECE_BYTES: usize = lockfree::board::MEDIUM_MAX_BYTES;
 /// Longest content of a step that travels in one cache line, in bytes.
 pub const BOARD_SHORT_BYTES: usize = lockfree::board::SHORT_MAX_BYTES;
 
-/// Steps until a board is written at the same places again.
-const LAP_STEPS: u64 = 8;
+/// Long steps after which a board has been written at the same places again.
+const LAP_STEPS: u32 = 8;
 /// Laps, at most, from one trial of stores that failed to the next.
 const REST_LAPS_MAX: u32 = 1024;
 
@@ -128,7 +128,7 @@ impl BoardTable {
             index,
             step: AtomicU64::new(before),
             finished: AtomicU64::new(before),
-            pace: Mutex::new(Pace::of_short_laps(REST_LAPS_MAX)),
+            long_steps: Mutex::new(LongSteps { pace: Pace::of_short_laps(REST_LAPS_MAX), lap_count: 0 }),
             table: Arc::clone(self),
         })
     }
@@ -159,8 +159,7 @@ pub struct GroupBoard {
     step: AtomicU64,
     /// A step that all members are known to have finished.
     finished: AtomicU64,
-    /// With which stores long steps are written.
-    pace: Mutex<Pace>,
+    long_steps: Mutex<LongSteps>,
     table: Arc<BoardTable>,
 }
 
@@ -198,20 +197,24 @@ impl GroupBoard {
             write_all(second, 0, tail, stores);
         };
         let board = &self.boards[self.me];
-        if len_bytes < STREAMING_MIN_BYTES {
+        // Where ranks outnumber cores, what a copy takes says who ran before on this one.
+        if len_bytes < STREAMING_MIN_BYTES || engine.core.thresholds.is_crowded {
             board.show(step, len_bytes, finished, |space| write(space, Stores::Ordinary));
         } else {
-            board.show(step, len_bytes, finished, |space| self.write_long(step, space, write));
+            board.show(step, len_bytes, finished, |space| self.write_long(space, write));
         }
         self.ring_others(engine);
     }
 
     /// Writes a long step with the stores that are the faster ones now.
-    fn write_long(&self, step: u64, space: &mut [u8], write: impl FnOnce(&mut [u8], Stores)) {
-        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
-        if step.is_multiple_of(LAP_STEPS) {
+    fn write_long(&self, space: &mut [u8], write: impl FnOnce(&mut [u8], Stores)) {
+        let mut long_steps = self.long_steps.lock().unwrap_or_else(PoisonError::into_inner);
+        let LongSteps { pace, lap_count } = &mut *long_steps;
+        if *lap_count == LAP_STEPS {
+            *lap_count = 0;
             pace.turn();
         }
+        *lap_count += 1;
         let stores = pace.stores();
         if !pace.wants_sample() {
             return write(space, stores);
@@ -276,6 +279,12 @@ impl GroupBoard {
             }
         }
     }
+}
+
+/// The long steps of a board: with which stores they are written, and how many were in this lap.
+struct LongSteps {
+    pace: Pace,
+    lap_count: u32,
 }
 
 impl Drop for GroupBoard {
