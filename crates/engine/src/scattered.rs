@@ -172,9 +172,10 @@ impl Core {
     /// True if a long message goes through the channel although it could be copied straight: while the processes share a
     /// cache, two copies within it are faster than what the system takes to find the pages. Whether they do the channel
     /// finds out from what is written to it, so now and then a message goes there for that. Where ranks outnumber cores none
-    /// does: each piece would wait for its reader's turn.
+    /// does, for each piece would wait for its reader's turn; and a scheme that was asked for is kept to.
     fn goes_through_channel(&mut self, to: PeerId, len_bytes: u64) -> bool {
-        if len_bytes > self.thresholds.staged_near_max_bytes || self.thresholds.is_crowded {
+        let may = !self.thresholds.is_crowded && self.datatypes.scheme == DatatypeScheme::Auto;
+        if !may || len_bytes > self.thresholds.staged_near_max_bytes {
             return false;
         }
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
