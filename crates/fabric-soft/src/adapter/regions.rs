@@ -76,7 +76,7 @@ impl Regions {
     pub(super) fn board(&mut self, list: &[ScatterGather]) {
         for entry in list {
             if let Some(region) = self.table.get_mut(entry.lkey.0) {
-                region.on_board += 1;
+                region.on_board = region.on_board.saturating_add(1);
             }
         }
     }
@@ -84,7 +84,8 @@ impl Regions {
     /// Something that [`Regions::board`] was told of has ended.
     pub(super) fn leave_board(&mut self, list: &[ScatterGather]) {
         for entry in list {
-            if let Some(region) = self.table.get_mut(entry.lkey.0) {
+            // A count that came to its end stays there: too many is safe, too few is not.
+            if let Some(region) = self.table.get_mut(entry.lkey.0).filter(|region| region.on_board < u32::MAX) {
                 region.on_board = region.on_board.saturating_sub(1);
             }
         }

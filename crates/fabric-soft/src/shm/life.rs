@@ -2,6 +2,8 @@
 
 use base::sync::Ordering;
 use fabric::SharedMemory;
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 /// A process, as it is known to its peers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,8 +20,13 @@ const START: usize = 8;
 impl ProcessMark {
     /// This process.
     pub(super) fn own() -> Self {
-        let process_id = std::process::id();
-        Self { process_id, start_ticks: start_ticks(process_id).unwrap_or(0) }
+        Self::of_process(std::process::id())
+    }
+
+    /// The process that runs under this number now. Where the system does not tell when it started, any under it will do.
+    pub(super) fn of_process(process_id: u32) -> Self {
+        let state = read(process_id).ok().and_then(|text| State::parse(&text));
+        Self { process_id, start_ticks: state.map_or(0, |state| state.start_ticks) }
     }
 
     /// Writes it where peers look.
@@ -43,11 +50,19 @@ impl ProcessMark {
         self.condition() != Condition::Ended
     }
 
-    /// How the process is.
+    /// How the process is. Who cannot look, for want of a descriptor, say, takes it to be well: peers act on an end.
     pub(super) fn condition(self) -> Condition {
-        match State::of(self.process_id) {
-            Some(state) if state.start_ticks == self.start_ticks || self.start_ticks == 0 => state.condition(),
-            _ => Condition::Ended,
+        self.condition_by(read(self.process_id), || is_nobody(self.process_id))
+    }
+
+    /// How it is, by what the system tells of its number, or why it tells nothing.
+    fn condition_by(self, told: Result<String, Option<Errno>>, is_nobody: impl Fn() -> bool) -> Condition {
+        match told.map(|text| State::parse(&text)) {
+            Ok(Some(state)) if state.start_ticks == self.start_ticks || self.start_ticks == 0 => state.condition(),
+            Ok(Some(_)) => Condition::Ended,
+            // Where `/proc` is not there, or hides processes, no file says that there is no process.
+            Err(Some(Errno::NOENT | Errno::SRCH)) if is_nobody() => Condition::Ended,
+            Ok(None) | Err(_) => Condition::Well,
         }
     }
 }
@@ -74,7 +89,20 @@ pub(super) fn has_left(identity: &SharedMemory) -> bool {
     identity.half(LEFT).load(Ordering::Acquire) != 0
 }
 
-/// What the system tells of a process that has not ended.
+/// What the system tells of a number that a process has.
+fn read(process_id: u32) -> Result<String, Option<Errno>> {
+    // Names of processes are any bytes.
+    let told = std::fs::read(format!("/proc/{process_id}/stat"));
+    told.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).map_err(|why| Errno::from_io_error(&why))
+}
+
+/// True if no process has this number.
+fn is_nobody(process_id: u32) -> bool {
+    let id = i32::try_from(process_id).ok().and_then(Pid::from_raw);
+    id.is_none_or(|id| test_kill_process(id) == Err(Errno::SRCH))
+}
+
+/// What the system tells of a process.
 struct State {
     letter: u8,
     start_ticks: u64,
@@ -82,42 +110,36 @@ struct State {
 }
 
 impl State {
-    fn of(process_id: u32) -> Option<Self> {
-        Self::parse(&std::fs::read_to_string(format!("/proc/{process_id}/stat")).ok()?)
-    }
-
     fn parse(text: &str) -> Option<Self> {
         // The name in parentheses may contain anything; the fields behind it are numbered from 3, the state.
         let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
         let letter = *fields.first()?.as_bytes().first()?;
         let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-        let state = Self { letter, start_ticks: number(22)?, ran_ticks: number(14)? + number(15)? };
-        (!b"ZXx".contains(&letter)).then_some(state)
+        Some(Self { letter, start_ticks: number(22)?, ran_ticks: number(14)? + number(15)? })
     }
 
     fn condition(&self) -> Condition {
         match self.letter {
             b'T' | b't' => Condition::Stopped { ran_ticks: self.ran_ticks },
+            b'Z' | b'X' | b'x' => Condition::Ended,
             _ => Condition::Well,
         }
     }
 }
 
-/// When a process started, unless it has ended.
-fn start_ticks(process_id: u32) -> Option<u64> {
-    State::of(process_id).map(|state| state.start_ticks)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::segment::{Segment, Shape};
     use super::*;
+    use fabric::PeerIndex;
+    use rustix::process::{Signal, kill_process};
 
     #[test]
     fn a_process_lives_until_it_ends_noticed_or_not() {
         assert!(ProcessMark::own().is_alive());
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().expect("a process");
-        let mark = ProcessMark { process_id: child.id(), start_ticks: start_ticks(child.id()).expect("it runs") };
-        assert!(mark.is_alive());
+        let mark = ProcessMark::of_process(child.id());
+        assert!(mark.is_alive() && mark.start_ticks > 0);
         assert!(!ProcessMark { start_ticks: mark.start_ticks + 1, ..mark }.is_alive(), "another under its number");
         child.kill().expect("ours to kill");
         while mark.is_alive() {
@@ -141,7 +163,42 @@ mod tests {
             let condition = stat("x", letter).map(|state| state.condition());
             assert_eq!(condition, Some(Condition::Stopped { ran_ticks: 14 + 15 }));
         }
-        assert!(stat("x", "Z").is_none() && State::parse("17 (x) S 4 5").is_none() && State::parse("").is_none());
+        for letter in ["Z", "X", "x"] {
+            assert_eq!(stat("x", letter).map(|state| state.condition()), Some(Condition::Ended));
+        }
+        assert!(State::parse("17 (x) S 4 5").is_none() && State::parse("").is_none());
+    }
+
+    #[test]
+    fn who_cannot_be_looked_at_has_not_ended() {
+        let mark = ProcessMark { process_id: 17, start_ticks: 22 };
+        for why in [Some(Errno::MFILE), Some(Errno::NFILE), Some(Errno::ACCESS), None] {
+            assert_eq!(mark.condition_by(Err(why), || true), Condition::Well, "{why:?}");
+        }
+        assert_eq!(mark.condition_by(Ok(String::new()), || true), Condition::Well);
+        for why in [Some(Errno::NOENT), Some(Errno::SRCH)] {
+            assert_eq!(mark.condition_by(Err(why), || true), Condition::Ended);
+            assert_eq!(mark.condition_by(Err(why), || false), Condition::Well, "/proc is not there");
+        }
+        assert!(!is_nobody(std::process::id()) && is_nobody(0) && is_nobody(i32::MAX as u32));
+    }
+
+    #[test]
+    fn another_under_the_number_of_a_peer_is_not_a_peer_that_is_stopped() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().expect("a process");
+        let segment = Segment::create(Shape { process_count: 2, channel_bytes: 16 << 10, arena_bytes: 0 }).unwrap();
+        segment.claim_to_be(PeerIndex(1), child.id());
+        let identity = segment.identity(1).expect("a place");
+        let mark = ProcessMark::of(&identity).expect("somebody came");
+        kill_process(Pid::from_child(&child), Signal::STOP).expect("ours to stop");
+        while !matches!(mark.condition(), Condition::Stopped { .. }) {
+            std::thread::yield_now();
+        }
+        // The peer started earlier, and the child has got its number since.
+        identity.word(START).store(mark.start_ticks - 1, Ordering::Relaxed);
+        assert_eq!(ProcessMark::of(&identity).map(ProcessMark::condition), Some(Condition::Ended));
+        child.kill().expect("ours to kill");
+        child.wait().expect("ours to reap");
     }
 
     #[test]

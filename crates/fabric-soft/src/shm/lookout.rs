@@ -10,7 +10,7 @@ use super::watch::{Found, StopPolicy, Watch};
 
 /// Time between two looks of somebody for whom nobody rang, and of one who is woken now and then.
 const LOOK_EVERY: Duration = Duration::from_millis(900);
-const LOOK_EVERY_BUSY: Duration = Duration::from_secs(5);
+pub(super) const LOOK_EVERY_BUSY: Duration = Duration::from_secs(5);
 /// Processes looked at each time: of more, all have had their turn a few looks later.
 const LOOKED_AT_MAX: u32 = 16;
 

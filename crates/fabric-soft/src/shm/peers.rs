@@ -86,7 +86,7 @@ impl ShmPeers {
     }
 
     fn process_id(&self, peer: PeerIndex) -> Option<i32> {
-        // Acquire pairs with the store in `claim_to_be`.
+        // Acquire pairs with the store in `ProcessMark::publish`.
         let pid = self.segment.identity(peer.0)?.half(0).load(Ordering::Acquire);
         i32::try_from(pid).ok().filter(|pid| *pid > 0)
     }

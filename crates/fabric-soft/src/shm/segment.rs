@@ -14,6 +14,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
+use super::life::ProcessMark;
 use super::region_table;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ferrovia");
@@ -193,11 +194,11 @@ impl Segment {
         self.shape
     }
 
-    /// Says that process `process_id` plays `peer`; what opening a device does for this process.
+    /// Says that process `process_id`, which runs, plays `peer`; what opening a device does for this process.
     pub fn claim_to_be(&self, peer: PeerIndex, process_id: u32) {
         if let Some(identity) = self.identity(peer.0) {
-            // Release: a peer that sees the process id may use it. Pairs with the load in `process_id`.
-            identity.half(0).store(process_id, base::sync::Ordering::Release);
+            // With the moment it started: elsewhere, or later, its number may be another's.
+            ProcessMark::of_process(process_id).publish(&identity);
         }
     }
 

@@ -16,8 +16,9 @@ use super::segment::Segment;
 
 /// How long a process must have been stopped before anybody is told: short stops are a tool's looking.
 const TOLD_AFTER: Duration = Duration::from_secs(1);
-/// What counts of the time between two looks, at most.
-const GAP_MAX: Duration = Duration::from_secs(2);
+/// What counts of the time between two looks, at most: more than lies between those of somebody who is woken now and then,
+/// so that all of it counts.
+const GAP_MAX: Duration = Duration::from_secs(6);
 /// Where an identity says who has told that its process is stopped: a place and 1.
 const TELLER: usize = 32;
 
@@ -211,6 +212,7 @@ impl Pauses {
 
 #[cfg(test)]
 mod tests {
+    use super::super::lookout::LOOK_EVERY_BUSY;
     use super::super::segment::Shape;
     use super::*;
 
@@ -262,7 +264,17 @@ mod tests {
         for now in [10, 11, 3611, 3612] {
             watch.begin(SECOND * now);
         }
-        assert_eq!(watch.observed, SECOND * 4);
+        assert_eq!(watch.observed, SECOND * 2 + GAP_MAX);
+    }
+
+    #[test]
+    fn all_time_between_looks_counts_for_who_is_woken_now_and_then() {
+        let segment = Segment::create(Shape { process_count: 2, channel_bytes: 16 << 10, arena_bytes: 0 }).unwrap();
+        let mut watch = Watch::new(segment, 0, StopPolicy::patient());
+        for round in 0..=4 {
+            watch.begin(LOOK_EVERY_BUSY * round);
+        }
+        assert_eq!(watch.observed, LOOK_EVERY_BUSY * 4);
     }
 
     #[test]
