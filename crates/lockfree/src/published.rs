@@ -102,7 +102,8 @@ impl Engagement {
     /// The peer says what it is about to act on; `mark` is not 0.
     #[inline]
     pub fn engage(&self, mark: u64) {
-        self.memory.word(0).store(mark, Ordering::Relaxed);
+        // Release, as in `release`: an owner that finds another mark sees what was done under the one before.
+        self.memory.word(0).store(mark, Ordering::Release);
         // Pairs with the fence in `PublishedTable::withdraw`: of what stands before them on both sides, one is seen by what
         // stands behind.
         fence(Ordering::SeqCst);
@@ -111,7 +112,7 @@ impl Engagement {
     /// The peer is through.
     #[inline]
     pub fn release(&self) {
-        // Release: what the peer did is done. Pairs with the load in `is_with`.
+        // Release: what the peer did is done. Pairs with the load in `is_with`, as the store in `engage` does.
         self.memory.word(0).store(0, Ordering::Release);
     }
 
