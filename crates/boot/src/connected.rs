@@ -20,8 +20,9 @@ use engine::{Engine, Port, WaitPolicy};
 use fabric::{Access, Context, Device, Endpoint, FabricError, PeerIndex};
 use fabric_soft::shm::{Segment, Shape, ShmPeers};
 use fabric_soft::tcp::{self, JobSecret};
-use fabric_verbs::Survey;
 use fabric_verbs::choice::{Wanted, choose_together, table_from_bytes, table_to_bytes};
+use fabric_verbs::{Survey, VerbsDevice};
+use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::hosts::{Hosts, ranges};
@@ -198,23 +199,44 @@ fn survey(config: &Config) -> Result<Survey, BootError> {
     Survey::new(&Wanted::from(&config.verbs)).map_err(|why| BootError::NoAdapter(why.to_string()))
 }
 
-/// The adapters of this host, if one can be used: that one is there says little where memory may not be pinned.
+/// The adapters of this host that can be used, if any can: that one is there says little where memory may not be pinned.
 fn survey_that_works(config: &Config, log: &Log) -> Option<Survey> {
-    const TRIED_BYTES: usize = 1 << 20;
     let tried = || -> Result<Survey, String> {
-        let survey = Survey::new(&Wanted::from(&config.verbs)).map_err(|why| why.to_string())?;
-        let device = survey.device(0).map_err(|why| why.to_string())?;
-        let mut context = Box::new(device).open().map_err(|why| why.to_string())?;
-        let register = |context: &mut Box<dyn Context>| {
-            let domain = context.allocate_protection_domain()?;
-            let (region, _memory) = context.allocate(domain, TRIED_BYTES, Access::REMOTE_ALL)?;
-            context.deregister(region)?;
-            context.deallocate_protection_domain(domain)
-        };
-        register(&mut context).map_err(|why| why.to_string())?;
+        let mut survey = Survey::new(&Wanted::from(&config.verbs)).map_err(|why| why.to_string())?;
+        let may_pin = may_pin(getrlimit(Resource::Memlock).current, config.pool_max_bytes);
+        survey.offer_unasked(|device| may_pin.clone().and_then(|()| trial(device).map_err(|why| why.to_string())));
+        if survey.offers().is_empty() {
+            let rejected: Vec<String> = survey.rejections().iter().map(ToString::to_string).collect();
+            return Err(rejected.join("; "));
+        }
         Ok(survey)
     };
     tried().inspect_err(|why| log.say(Level::Info, format_args!("no adapter to other hosts: {why}"))).ok()
+}
+
+/// Opens an adapter and registers memory with it.
+fn trial(device: VerbsDevice) -> Result<(), FabricError> {
+    const TRIED_BYTES: usize = 1 << 20;
+    let mut context = Box::new(device).open()?;
+    let domain = context.allocate_protection_domain()?;
+    let (region, _memory) = context.allocate(domain, TRIED_BYTES, Access::REMOTE_ALL)?;
+    context.deregister(region)?;
+    context.deallocate_protection_domain(domain)
+}
+
+/// Whether a process may pin what a job takes, by its limit on that; `None`: there is no limit.
+fn may_pin(limit: Option<u64>, pool_max_bytes: usize) -> Result<(), String> {
+    /// Beside the pool: queues, rings and the first messages of users.
+    const BESIDE_BYTES: u64 = 16 << 20;
+    let needed = (pool_max_bytes as u64).saturating_add(BESIDE_BYTES);
+    match limit.filter(|limit| *limit < needed) {
+        None => Ok(()),
+        Some(limit) => Err(format!(
+            "{} KiB of memory may be pinned (ulimit -l), and with FERROVIA_POOL_MAX up to {} KiB are",
+            limit >> 10,
+            needed >> 10
+        )),
+    }
 }
 
 /// For each process, which of the ports it offers is on the network of all; `None` if there is no such network.
@@ -270,6 +292,16 @@ impl Secret {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_adapter_is_taken_unasked_where_enough_memory_may_be_pinned() {
+        let pool = 64 << 20;
+        assert_eq!(may_pin(None, pool), Ok(()));
+        assert_eq!(may_pin(Some(80 << 20), pool), Ok(()));
+        let why = may_pin(Some(8 << 20), pool).expect_err("too little");
+        assert!(why.contains("8192 KiB") && why.contains("81920 KiB"), "{why}");
+        assert!(may_pin(Some(u64::MAX - 1), usize::MAX).is_err());
+    }
 
     #[test]
     fn a_secret_travels_as_text() {

@@ -7,7 +7,7 @@ use fabric_soft::shm::{Segment, Shape, ShmLink};
 use fabric_soft::tcp::{JobSecret, TcpLink};
 use fabric_soft::{SimNetwork, SimPlan, SoftDevice};
 use fabric_verbs::Survey;
-use fabric_verbs::choice::Wanted;
+use fabric_verbs::choice::{PortOffer, Wanted};
 
 use crate::start::cross_memory;
 
@@ -52,7 +52,7 @@ fn tcp(config: &Config) -> DeviceReport {
         Ok(SoftDevice::new(link).capabilities())
     };
     let notes = vec![
-        "carries messages between hosts where not all processes have an adapter on one network, and those within a host \
+        "carries messages between hosts where not all processes are on one InfiniBand subnet, and those within a host \
          under FERROVIA_DEVICE=tcp"
             .to_owned(),
     ];
@@ -66,7 +66,10 @@ fn verbs(config: &Config) -> DeviceReport {
             let device = survey.device(0);
             // With no device the rejections are the reason already.
             let notes = if device.is_ok() {
-                let role = "carries messages between hosts, before tcp, where all processes have a port on its network";
+                let objection = survey.offers().first().and_then(PortOffer::objection);
+                let role = objection.unwrap_or(
+                    "carries messages between hosts, before tcp, where all processes have a port on its subnet",
+                );
                 let others = survey.rejections().iter().map(ToString::to_string);
                 std::iter::once(role.to_owned()).chain(others).collect()
             } else {

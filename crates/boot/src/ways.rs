@@ -48,10 +48,9 @@ pub(crate) fn way(device: DeviceChoice, hosts: &Hosts, one: u32, other: u32) -> 
 /// What goes which way under a setting, in a few words.
 pub fn ways(asked: DeviceChoice) -> String {
     match asked {
-        DeviceChoice::Auto => {
-            "shm among the processes of a host, between hosts an adapter if all have one on one network, otherwise tcp"
-                .to_owned()
-        }
+        DeviceChoice::Auto => "shm among the processes of a host, between hosts InfiniBand if all are on one \
+             subnet of it, otherwise tcp"
+            .to_owned(),
         device @ (DeviceChoice::Shm | DeviceChoice::ShmVerbs) => format!("{} (one host only)", device.name()),
         device if is_mixed(device) => {
             format!("shm among the processes of a host, {} between hosts", between(device).name())

@@ -244,9 +244,41 @@ impl PortOffer {
         (self.link_layer, self.gid.kind, family, prefix, self.partition & !FULL_MEMBER)
     }
 
+    /// What speaks against taking this port unasked.
+    pub fn objection(&self) -> Option<&'static str> {
+        match self.link_layer {
+            LinkLayer::InfiniBand => None,
+            LinkLayer::Ethernet => Some(
+                "is on Ethernet, where nothing says that the hosts reach each other over it; FERROVIA_DEVICE=shm+verbs \
+                 takes it",
+            ),
+        }
+    }
+
     fn reaches(&self, other: &Self) -> bool {
         self.network() == other.network() && (self.partition | other.partition) & FULL_MEMBER != 0
     }
+}
+
+/// The lines that may be taken unasked, and why the other ports may not. On InfiniBand an equal prefix says that ports
+/// reach each other; each such port is tried, once.
+pub fn unasked(
+    mut offers: Vec<PortOffer>,
+    mut trial: impl FnMut(&PortOffer) -> Result<(), String>,
+) -> (Vec<PortOffer>, Vec<Rejection>) {
+    let mut tried: Vec<(String, u8, bool)> = Vec::new();
+    let mut rejections = Vec::new();
+    offers.retain(|offer| {
+        let is_same = |(adapter, port, _): &&(String, u8, bool)| *adapter == offer.adapter && *port == offer.port;
+        if let Some((_, _, is_good)) = tried.iter().find(is_same) {
+            return *is_good;
+        }
+        let outcome = offer.objection().map_or_else(|| trial(offer), |why| Err(why.to_owned()));
+        tried.push((offer.adapter.clone(), offer.port, outcome.is_ok()));
+        let (adapter, port) = (offer.adapter.clone(), Some(offer.port));
+        outcome.map_err(|reason| rejections.push(Rejection { adapter, port, reason })).is_ok()
+    });
+    (offers, rejections)
 }
 
 /// For each process the place in its table of the port to use, so that all reach each other; the best network of the
@@ -441,6 +473,28 @@ mod tests {
         assert_eq!(choose_together(std::slice::from_ref(&both)), Some(vec![0]));
         assert_eq!(choose_together(&[both, vec![]]), None);
         assert_eq!(choose_together(&[]), None);
+    }
+
+    #[test]
+    fn unasked_only_ports_on_infiniband_that_work_are_taken() {
+        let ports = [
+            ethernet("eth", vec![ipv4(3, GidKind::RoceV2, 1), ipv4(2, GidKind::RoceV1, 1)]),
+            infiniband("bad", 0, vec![0xffff]),
+            infiniband("ib", 0, vec![0xffff]),
+            Port { number: 2, ..infiniband("ib", 0, vec![0xffff]) },
+        ];
+        let mut tried = Vec::new();
+        let (left, rejections) = unasked(table(&ports), |offer| {
+            tried.push((offer.adapter.clone(), offer.port));
+            if offer.adapter == "bad" { Err("no memory may be pinned".to_owned()) } else { Ok(()) }
+        });
+        let left: Vec<_> = left.iter().map(|offer| (offer.adapter.as_str(), offer.port)).collect();
+        assert_eq!(left, [("ib", 1), ("ib", 2)]);
+        assert_eq!(tried, [("bad".to_owned(), 1), ("ib".to_owned(), 1), ("ib".to_owned(), 2)]);
+        let said: Vec<String> = rejections.iter().map(ToString::to_string).collect();
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert_eq!(said[0], "bad:1: no memory may be pinned");
+        assert!(said[1].starts_with("eth:1: is on Ethernet") && said[1].contains("shm+verbs"), "{said:?}");
     }
 
     #[test]

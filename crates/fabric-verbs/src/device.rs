@@ -1,6 +1,6 @@
 //! Adapters that are there, and the one to use.
 
-use crate::choice::{Gid, LinkLayer, Port, PortOffer, Rejection, Wanted, gid_kind, offers};
+use crate::choice::{Gid, LinkLayer, Port, PortOffer, Rejection, Wanted, gid_kind, offers, unasked};
 use crate::context::VerbsContext;
 use crate::ffi::numbers::{LINK_LAYER_ETHERNET, LINK_LAYER_INFINIBAND, PORT_ACTIVE, TRANSPORT_IB};
 use crate::ffi::{IbvGidEntry, IbvPortAttr, LoadError, Verbs};
@@ -74,6 +74,16 @@ impl Survey {
         &self.rejections
     }
 
+    /// Offers only what may be taken unasked: ports whose network says who is reached, and in whose device `trial` finds
+    /// no fault. The others are rejected.
+    pub fn offer_unasked(&mut self, mut trial: impl FnMut(VerbsDevice) -> Result<(), String>) {
+        let all = std::mem::take(&mut self.offers);
+        let (left, refused) =
+            unasked(all, |offer| trial(self.device_of(offer).map_err(|why| NoDevice::from(why).to_string())?));
+        self.offers = left;
+        self.rejections.extend(refused);
+    }
+
     /// The device behind line `place` of the table.
     ///
     /// # Errors
@@ -81,6 +91,10 @@ impl Survey {
     /// limits.
     pub fn device(&self, place: usize) -> Result<VerbsDevice, NoDevice> {
         let offer = self.offers.get(place).ok_or_else(|| NoDevice::AllRejected(self.rejections.clone()))?;
+        Ok(self.device_of(offer)?)
+    }
+
+    fn device_of(&self, offer: &PortOffer) -> Result<VerbsDevice, FabricError> {
         let (_, adapter) =
             self.adapters.iter().find(|(name, _)| *name == offer.adapter).expect("offers come from here");
         let capabilities = crate::limits::capabilities(adapter, offer)?;

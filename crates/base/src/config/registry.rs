@@ -143,8 +143,9 @@ pub const VARIABLES: &[Variable] = &[
         "FERROVIA_DEVICE",
         device: DeviceChoice,
         "auto | shm | shm-verbs | tcp | verbs | shm+tcp | shm+verbs",
-        "Device that carries messages: auto takes shm on each host and, if there are several, between them an adapter that \
-         all processes can use and that is on one network (shm+verbs), or else tcp (shm+tcp)."
+        "Device that carries messages: auto takes shm on each host and, if there are several, between them InfiniBand \
+         adapters if all processes can use one on one subnet (shm+verbs), or else tcp (shm+tcp). Adapters on Ethernet are \
+         taken when asked for: nothing says that the hosts reach each other over them."
     ),
     number!(
         "FERROVIA_HOST_RANKS",
@@ -455,9 +456,9 @@ pub const VARIABLES: &[Variable] = &[
         name: "FERROVIA_SILENCE",
         values: "auto | seconds, 0.1 to 86400",
         help: "How long a process may be stopped, by a signal or a debugger, until it is given up: on the same host, where one \
-               that computes is told from one that is stopped; between hosts, how long it may owe an answer. auto: on the \
-               same host for ever (it is told of), between hosts 30 if it answers by itself, otherwise 3600, since it may \
-               be computing.",
+               that computes is told from one that is stopped; between hosts, how long it may owe an answer over sockets; it \
+               does not hold over adapters. auto: on the same host for ever (it is told of), between hosts 30 if it \
+               answers by itself, otherwise 3600, since it may be computing.",
         set: |config, text| {
             config.silence = if text == "auto" { None } else { Some(seconds(text)?) };
             Some(())
