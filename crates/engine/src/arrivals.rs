@@ -245,7 +245,8 @@ impl Core {
         }
     }
 
-    /// A receive that its sender may be copying along has failed: should the sender go on one day, it claims no more of it.
+    /// A receive that its sender may be copying along has failed. Should the sender go on one day, it claims no more of it;
+    /// but what it had claimed it copies, and reports to the cell, which is not used again therefore.
     fn close_shared(&mut self, key: SlabKey) {
         let Some(Request { state: State::Incoming(incoming), .. }) = self.requests.get_mut(key) else { return };
         let IncomingWay::Shared { region, cell, .. } = &incoming.way else { return };
@@ -253,7 +254,22 @@ impl Core {
         if let Some(cell) = self.claim_cell(self.me, cell) {
             cell.open();
         }
-        self.free_cells.push(cell);
         self.release(region);
+    }
+
+    /// A receive has met a message whose sender may be lost since: if that one would have to bring it, it fails.
+    pub(crate) fn fail_if_lost(&mut self, key: SlabKey, envelope: Envelope) {
+        if self.sources_end > 0 {
+            return;
+        }
+        let peer = envelope.peer;
+        let Some(EngineError::PeerLost { why, .. }) = self.lost(peer) else { return };
+        let Some(Request { state: State::Incoming(incoming), .. }) = self.requests.get(key) else { return };
+        if matches!(&incoming.way, IncomingWay::Read { .. } | IncomingWay::Shared { remote: Some(_), .. }) {
+            return;
+        }
+        self.release_incoming(key);
+        self.close_shared(key);
+        self.complete(key, Completion { envelope, outcome: Outcome::Failed(format!("{LOST}{peer}: {why}")) });
     }
 }

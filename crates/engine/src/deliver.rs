@@ -213,6 +213,7 @@ impl Core {
             Content::Rendezvous { send, offer } => {
                 let envelope_done = self.completed(envelope);
                 self.start_incoming(envelope_done.0, buf, envelope, send, offer);
+                self.fail_if_lost(envelope_done.0, envelope);
                 return envelope_done;
             }
             Content::Own { send } => self.copy_own(send, &mut buf),

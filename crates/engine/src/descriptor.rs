@@ -165,6 +165,12 @@ impl Wakeup for DescriptorWakeup {
         }
     }
 
+    fn slept(&self, in_vain: bool) {
+        if let Some(bell) = self.neighbours.get() {
+            bell.announcements.slept(in_vain);
+        }
+    }
+
     fn rest(&self) {
         match self.neighbours.get() {
             Some(bell) => bell.announcements.rest(),
@@ -176,8 +182,8 @@ impl Wakeup for DescriptorWakeup {
         let is_ready = self.doze(ticket, timeout);
         if let Some(bell) = self.neighbours.get() {
             bell.announcements.withdraw();
-            bell.announcements.slept(!is_ready);
         }
+        self.slept(!is_ready);
     }
 
     fn wake_local(&self) {

@@ -181,7 +181,7 @@ impl Core {
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
         peer.long_sends = peer.long_sends.wrapping_add(1);
         if peer.tried_bytes < NEAR_TRIAL_BYTES {
-            peer.tried_bytes = peer.tried_bytes.saturating_add(len_bytes as u32);
+            peer.tried_bytes = peer.tried_bytes.saturating_add(u32::try_from(len_bytes).unwrap_or(u32::MAX));
             return true;
         }
         peer.link.is_near() || peer.long_sends.is_multiple_of(NEAR_TRIAL)

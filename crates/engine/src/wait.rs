@@ -102,6 +102,11 @@ impl Waiter {
         self.abstention.note(start_ns, self.abstention.now_ns());
     }
 
+    /// Looks after peers, now and then, as whoever sleeps does: for those who ask again and again instead.
+    pub fn look(&self) {
+        self.wakeup.slept(true);
+    }
+
     /// A yield took so long of late that sleeping is better.
     #[inline]
     pub fn is_crowded(&self) -> bool {

@@ -215,7 +215,7 @@ pub trait Wakeup: Send + Sync {
     fn withdraw(&self);
     /// Sleeps until woken or until `timeout` is over, and withdraws.
     fn sleep(&self, ticket: Ticket, timeout: Duration);
-    /// A sleep elsewhere, which [`Wakeup::announce`] was called for, is over; `in_vain`: nobody woke it.
+    /// A sleep elsewhere is over, or what was as good as one; `in_vain`: nobody woke it.
     fn slept(&self, in_vain: bool) {
         let _ = in_vain;
     }

@@ -281,6 +281,12 @@ pub fn is_about_channels(record: Record) -> bool {
     (OPEN..=CLOSED).contains(&(record.kind & !WITH_CREDITS))
 }
 
+/// True for the record that says [`Message::Closed`].
+#[inline]
+pub fn says_closed(record: Record) -> bool {
+    record.kind & !WITH_CREDITS == CLOSED
+}
+
 /// Header of an eager message; with `send`, one that is acknowledged.
 #[inline]
 pub fn eager(key: u64, send: Option<u64>) -> Record {
@@ -537,6 +543,7 @@ mod tests {
                 Message::Open | Message::Close | Message::Want { .. } | Message::Grant(_) | Message::Closed
             );
             assert_eq!(is_about_channels, super::is_about_channels(control.record));
+            assert_eq!(case == Message::Closed, super::says_closed(control.record));
             let carried = with_credits(control.record);
             let mut payload = vec![0; control.payload().len() + CREDITS_BYTES];
             put_credits(&mut payload, 0xabcd_ef01_2345, |space| space.copy_from_slice(control.payload()));

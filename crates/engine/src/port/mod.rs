@@ -373,7 +373,9 @@ impl Port {
                 })
             }
         };
-        if !pushed && credits.is_some() {
+        if pushed {
+            self.note_pushed(to, record);
+        } else if credits.is_some() {
             self.keep_credits(to, credits);
         }
         pushed

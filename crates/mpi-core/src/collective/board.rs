@@ -95,6 +95,10 @@ impl World {
     pub(super) fn on_boards(&self, comm: &Comm, arguments: &Arguments) -> Option<Result<()>> {
         let plan = Plan::of(comm, arguments)?;
         let group = comm.boards(self)?;
+        // Those who were in the call when a member was lost may have left it at different steps.
+        if let Some(error) = self.lost_among((0..comm.size()).map(|rank| comm.peer_of(rank))) {
+            return Some(Err(error));
+        }
         self.engine.borrow_mut().count_board_collective();
         let table = Table { world: self, comm, group };
         Some(match plan {

@@ -48,6 +48,15 @@ impl World {
         // Not a sleep, even where yields are dear: many programs ask in passing and have other work to do.
         if count > self.waiter.policy().spin_count {
             self.pause(|| self.waiter.rest());
+            self.waiter.look();
+            self.hear_of_losses();
+        }
+    }
+
+    fn hear_of_losses(&self) {
+        if self.engine.borrow_mut().hear_of_losses() {
+            self.has_losses.set(true);
+            self.wake_sleepers();
         }
     }
 
@@ -114,10 +123,7 @@ impl World {
                             slept = ticks() - since;
                         });
                         self.asleep_ns.set(self.asleep_ns.get() + slept);
-                        if self.engine.borrow_mut().hear_of_losses() {
-                            self.has_losses.set(true);
-                            self.wake_sleepers();
-                        }
+                        self.hear_of_losses();
                     }
                 }
             }

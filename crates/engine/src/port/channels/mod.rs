@@ -77,6 +77,9 @@ pub(super) struct Pair {
     ask_in: u64,
     /// Credits to go along with the next record.
     credits: Option<u64>,
+    /// The peer has not been told yet that the channel it wrote to before is emptied. Until then it takes credits for those
+    /// of that one, so none go along.
+    owes_closed: bool,
     to_show: bool,
     to_announce: bool,
 }
@@ -441,7 +444,7 @@ impl Port {
         let Some(pair) = self.pair(peer) else { return false };
         let Some(next) = pair.inward_next.take() else { return false };
         let before = pair.inward.replace(next);
-        pair.credits = None;
+        (pair.credits, pair.owes_closed) = (None, before.is_some());
         let Some(channels) = &mut self.channels else { return false };
         match before {
             Some(before) => channels.drop_inward(self.context.as_mut(), &before),
@@ -556,7 +559,8 @@ impl Port {
     pub(crate) fn can_carry(&self, peer: PeerId) -> bool {
         let connection = self.connections.get(peer as usize).and_then(Option::as_ref);
         connection.is_some_and(|one| {
-            one.stage == Stage::Open && one.channels.as_ref().is_some_and(|pair| pair.credits.is_none())
+            let may = |pair: &Pair| pair.credits.is_none() && !pair.owes_closed;
+            one.stage == Stage::Open && one.channels.as_deref().is_some_and(may)
         })
     }
 
@@ -568,6 +572,15 @@ impl Port {
         if consumed.is_none() {
             self.show(peer);
             self.settle_channels();
+        }
+    }
+
+    /// A record has left.
+    pub(super) fn note_pushed(&mut self, to: PeerId, record: Record) {
+        if wire::says_closed(record)
+            && let Some(pair) = self.pair(to)
+        {
+            pair.owes_closed = false;
         }
     }
 
