@@ -250,12 +250,17 @@ fn without_wildcards(device: DeviceChoice) {
     if is_skipped() {
         return;
     }
+    let mut sent = 0;
     for seed in 1..=30 {
         let config = Config { device, ..config(Rendezvous::TupleQueueCopy) };
         let stats = program(seed, 2 + (seed % 3) as u32, 2000, &config, 0);
-        assert!(stats.tuple_sent > 0 && stats.tuple_sent == stats.tuple_received, "seed {seed}: {stats:?}");
+        assert_eq!(stats.tuple_sent, stats.tuple_received, "seed {seed}: {stats:?}");
         assert_eq!(stats.tuple_held, 0, "seed {seed}: nobody waits for a queue");
+        // A short program may be over before queues are granted, where that takes time.
+        assert!(stats.tuple_sent > 0 || device == DeviceChoice::Tcp, "seed {seed}: {stats:?}");
+        sent += stats.tuple_sent;
     }
+    assert!(sent > 0, "queues were granted");
 }
 
 #[test]
