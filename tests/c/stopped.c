@@ -11,22 +11,20 @@
 enum { long_bytes = 1 << 20, barriers = 12, goes_on_after_s = 3 };
 
 static char bytes[long_bytes];
-static int stopper[2];
+static int helper[2];
 
-/* A process that stops its parent when told so, and lets it go on if it shall. Started before MPI. */
-static void start_stopper(int goes_on)
+/* A process that lets its parent go on some time after it was told to. Started before MPI. */
+static void start_helper(void)
 {
     pid_t parent = getpid();
     char order;
-    if (pipe(stopper) != 0 || fork() != 0)
+    if (pipe(helper) != 0 || fork() != 0)
         return;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    close(stopper[1]);
-    if (read(stopper[0], &order, 1) == 1) {
-        kill(parent, SIGSTOP);
+    close(helper[1]);
+    if (read(helper[0], &order, 1) == 1) {
         sleep(goes_on_after_s);
-        if (goes_on)
-            kill(parent, SIGCONT);
+        kill(parent, SIGCONT);
     }
     _exit(0);
 }
@@ -40,20 +38,19 @@ static long spent_ms(void)
         + (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1000;
 }
 
-/* Is stopped before it sends what the others wait for. */
-static void stop(void)
+/* Stops itself before it sends what the others wait for. */
+static void stop(int may_go_on)
 {
-    if (write(stopper[1], "s", 1) != 1)
-        CHECK(!"the stopper is there");
-    /* Until the signal comes. */
-    usleep(200000);
+    if (may_go_on && write(helper[1], "s", 1) != 1)
+        CHECK(!"the helper is there");
+    raise(SIGSTOP);
 }
 
 static void goes_on(int last)
 {
     MPI_Request request;
     if (world_rank == last) {
-        stop();
+        stop(1);
         for (int rank = 0; rank < last; rank++) {
             memset(bytes, 7, sizeof bytes);
             OK(MPI_Recv(bytes, long_bytes, MPI_CHAR, rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
@@ -92,7 +89,7 @@ static void is_lost(int last, int asks)
     OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     if (world_rank == last) {
         OK(MPI_Isend(bytes, long_bytes, MPI_CHAR, 0, 4, MPI_COMM_WORLD, &request));
-        return stop();
+        return stop(0);
     }
     if (world_rank == 0) {
         /* Over sockets a peer is silent only if it owes something: that it has this. */
@@ -128,7 +125,7 @@ static void is_lost(int last, int asks)
 int main(int argc, char **argv)
 {
     int may_go_on = argc < 2;
-    start_stopper(may_go_on);
+    start_helper();
     start(&argc, &argv);
     for (int count = 0; count < barriers; count++)
         OK(MPI_Barrier(MPI_COMM_WORLD));

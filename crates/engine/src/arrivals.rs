@@ -9,12 +9,12 @@ use base::SlabKey;
 use fabric::{CompletionOpcode, PeerIndex, WcStatus, WorkCompletion};
 use lockfree::SlotMemory;
 
+use crate::EngineError;
 use crate::core::{Core, Engine};
 use crate::inbound::{Inbound, Turn};
 use crate::port::{COMPLETIONS_MAX, Loss, Work};
-use crate::request::{Completion, Envelope, IncomingWay, Outcome, PeerId, Request, State};
+use crate::request::{Completion, Envelope, Fault, IncomingWay, Outcome, PeerId, Request, State};
 use crate::tuples::at_work;
-use crate::{EngineError, LOST};
 
 /// Polls of the completion queue in one turn, while they find it full.
 const POLLS_PER_TURN: u32 = 4;
@@ -214,16 +214,16 @@ impl Core {
     fn end_all_with(&mut self, loss: &Loss) {
         self.sources_end = 0;
         let peer = loss.peer;
-        let why = format!("{LOST}{peer}: {}", loss.why);
+        let fault = Fault::loss(peer, &*loss.why);
         if let Some(Some(entry)) = self.peers.get_mut(peer as usize) {
             entry.link.clear();
         }
         // Somebody who had said that it would leave is not missed by those who take messages from anybody.
         for receive in self.posted.take_all_of(peer, !loss.left) {
             let envelope = Envelope { peer, tag: 0, len_bytes: 0 };
-            self.complete(receive, Completion { envelope, outcome: Outcome::Failed(why.clone()) });
+            self.complete(receive, Completion { envelope, outcome: Outcome::Failed(fault.clone()) });
         }
-        self.end_tuples_of(peer, &why);
+        self.end_tuples_of(peer, &fault);
         let with_peer = |state: &State| match state {
             State::Outgoing(send) => send.envelope.peer == peer,
             State::Incoming(incoming) => incoming.envelope.peer == peer,
@@ -238,7 +238,7 @@ impl Core {
                 State::Incoming(incoming) => (incoming.envelope, false),
                 State::InQueue(_) | State::Posted { .. } | State::Complete(_) => continue,
             };
-            let completion = Completion { envelope, outcome: Outcome::Failed(why.clone()) };
+            let completion = Completion { envelope, outcome: Outcome::Failed(fault.clone()) };
             self.release_incoming(key);
             self.close_shared(key);
             if outgoing { self.finish_send(key, completion) } else { self.complete(key, completion) }
@@ -270,6 +270,6 @@ impl Core {
         }
         self.release_incoming(key);
         self.close_shared(key);
-        self.complete(key, Completion { envelope, outcome: Outcome::Failed(format!("{LOST}{peer}: {why}")) });
+        self.complete(key, Completion { envelope, outcome: Outcome::Failed(Fault::loss(peer, why)) });
     }
 }

@@ -352,9 +352,13 @@ impl Inbound {
     /// A peer writes no more into its channel through the port. What it wrote before is all there.
     fn end(&mut self, core: &mut Core, peer: PeerId) {
         for _ in 0..LAST_TURNS_MAX {
-            if !self.blocks.take_from(core, peer) && !self.others.take_from(core, peer) {
-                break;
+            if self.blocks.take_from(core, peer) || self.others.take_from(core, peer) {
+                continue;
             }
+            // The last record may say that there is another channel.
+            let Some(at) = core.turned.iter().position(|turned| *turned == (peer, Turn::Opened)) else { break };
+            core.turned.remove(at);
+            self.follow(core, peer);
         }
         let _ = self.blocks.remove(peer) || self.others.remove(peer);
         core.close_inward(peer, &self.announcements);

@@ -43,15 +43,12 @@ pub use crate::board::{
 pub use crate::core::{CHANNEL_MEMORY_MAX_BYTES, Engine};
 pub use port::Port;
 pub use request::{
-    Completion, ContextId, Envelope, MessageId, Outcome, PeerId, RequestId, SendMode, Source, Tag, TagPattern,
+    Completion, ContextId, Envelope, Fault, MessageId, Outcome, PeerId, RequestId, SendMode, Source, Tag, TagPattern,
 };
 pub use stats::{Counter, CounterKind, Holdings, PeerStats, Stats};
 pub use tuples::TupleSetup;
 pub use wait::{Backoff, Pause, Ticket, WaitPolicy, Waiter};
 pub use watch::{EVENTS_MAX, Event, EventKind};
-
-/// How the reason of an [`Outcome::Failed`] begins if the other process is lost.
-pub const LOST: &str = "lost process ";
 
 /// What can be wrong with a call of the engine.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -8,7 +8,7 @@ use protocol::rendezvous::{Chunks, Reach};
 use protocol::wire::{self, Message};
 
 use crate::core::{Core, Engine, pack_all, write_all};
-use crate::request::{Completion, IncomingWay, Outcome, PeerId, Request, State};
+use crate::request::{Completion, Fault, IncomingWay, Outcome, PeerId, Request, State};
 use crate::scattered::{Local, Place};
 use crate::watch::EventKind;
 
@@ -375,10 +375,12 @@ impl Core {
             }
             (Ok(()), _) => Step::Over,
             (Err(error), _) => {
-                self.finish_copying(
-                    key,
-                    Outcome::Failed(format!("reading the message from its sender failed: {error}")),
-                );
+                let why = format!("reading the message from its sender failed: {error}");
+                let fault = match error {
+                    DirectCopyError::PeerGone => Fault::loss(peer, why),
+                    DirectCopyError::Refused | DirectCopyError::AccessError => Fault::new(why),
+                };
+                self.finish_copying(key, Outcome::Failed(fault));
                 Step::Over
             }
         }

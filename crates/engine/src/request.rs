@@ -7,6 +7,7 @@ use datatype::{RecvBuf, SendBuf};
 use protocol::registration::Registration;
 use protocol::rendezvous::Chunks;
 
+use crate::EngineError;
 use crate::blocks::{BlockRegions, Segments};
 use crate::layouts::ShownLayout;
 use crate::matching::Links;
@@ -94,8 +95,29 @@ pub enum Outcome {
         /// Bytes the receive has room for.
         capacity_bytes: u64,
     },
-    /// The device failed.
-    Failed(String),
+    /// It failed.
+    Failed(Fault),
+}
+
+/// What went wrong with a message.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{why}")]
+pub struct Fault {
+    /// In words.
+    pub why: String,
+    /// The other process is lost.
+    pub is_loss: bool,
+}
+
+impl Fault {
+    pub(crate) fn new(why: impl Into<String>) -> Self {
+        Self { why: why.into(), is_loss: false }
+    }
+
+    /// The other process, `peer`, is lost; `why`: what was seen of it last.
+    pub(crate) fn loss(peer: PeerId, why: impl Into<String>) -> Self {
+        Self { why: EngineError::PeerLost { peer, why: why.into() }.to_string(), is_loss: true }
+    }
 }
 
 /// One request in flight.

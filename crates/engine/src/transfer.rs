@@ -30,7 +30,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::blocks::BlockRegions;
 use crate::core::Core;
 use crate::port::{Posted, SEGMENT_MAX_BYTES, Work};
-use crate::request::{Completion, IncomingWay, Outcome, PeerId, Request, State};
+use crate::request::{Completion, Fault, IncomingWay, Outcome, PeerId, Request, State};
 use crate::scattered::Held;
 
 /// Bytes posted at once.
@@ -431,7 +431,7 @@ impl Core {
         if let Some(send) = self.outgoing_to(peer, request) {
             let envelope = send.envelope;
             let why = format!("process {peer} described memory that does not hold the message");
-            self.finish_send(request, Completion { envelope, outcome: Outcome::Failed(why) });
+            self.finish_send(request, Completion { envelope, outcome: Outcome::Failed(Fault::new(why)) });
         }
     }
 

@@ -85,7 +85,8 @@ pub(crate) struct Growth {
 impl Growth {
     /// Of a block of `lines` in the beginning, whose memory has room for `room_lines`.
     pub(crate) fn new(lines: usize, bounds: Bounds, room_lines: usize) -> Self {
-        let up_to_room = |bytes: usize| (bytes / CACHE_LINE_BYTES).clamp(lines, room_lines) as u32;
+        // As blocks are: nothing else is granted.
+        let up_to_room = |bytes: usize| ((bytes / CACHE_LINE_BYTES) & !3).clamp(lines, room_lines) as u32;
         Self {
             min_lines: (bounds.min_bytes / CACHE_LINE_BYTES).clamp(LINES_MIN, lines) as u32,
             max_lines: up_to_room(bounds.max_bytes),
@@ -205,6 +206,24 @@ mod tests {
         let up: Vec<u32> = std::iter::successors(Some(256), |lines| Some(longer(*lines))).take(8).collect();
         assert_eq!(up, [256, 384, 512, 768, 1024, 1536, 2048, 3072]);
         assert!(up.windows(2).all(|pair| shorter(pair[1]) == pair[0]));
+    }
+
+    #[test]
+    fn no_length_is_asked_for_that_blocks_cannot_have() {
+        let bounds = Bounds { min_bytes: 8 << 10, max_bytes: 100_000, long_bytes: 300_000 };
+        let mut growth = Growth::new(1024, bounds, 1 << 20);
+        assert_eq!(growth.max_lines(), 1560);
+        let full = |growth: &mut Growth| {
+            growth.refused();
+            growth.turn(1024, 1024, false)
+        };
+        let wanted = (0..LAPS_WATCHED).map(|_| full(&mut growth)).max();
+        assert_eq!(wanted, Some(1536));
+        let long = (0..LAPS_WATCHED).map(|_| {
+            growth.note_long(1024);
+            growth.turn(1024, 1024, false)
+        });
+        assert_eq!(long.max(), Some(4684));
     }
 
     #[test]

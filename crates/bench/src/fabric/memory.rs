@@ -7,7 +7,7 @@ use super::Found;
 use super::costs::Side;
 use super::opening::Opening;
 use super::sampling::Taken;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use fabric::{ConnectOptions, Context, Operation, Payload, QueuePairAttributes, SendRequest, WorkCompletion};
 use std::collections::BTreeMap;
 
@@ -80,23 +80,31 @@ fn peer(opening: &Opening) -> Result<f64> {
     Ok(added / f64::from(PEERS))
 }
 
-/// Bytes of the heap that are in use, and of shared and mapped pages that are in memory.
+/// Bytes of the heap that are in use, and of shared and mapped pages that are in memory. The pages are counted one by one:
+/// what `/proc/self/status` says of them is late by some for each processor.
 fn held_bytes() -> Result<f64> {
-    let text =
-        std::fs::read_to_string("/proc/self/status").context("the system does not tell of this process's memory")?;
+    let text = std::fs::read_to_string("/proc/self/smaps_rollup")
+        .context("the system does not tell of this process's memory")?;
     let kib = |name: &str| -> Option<f64> {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         line.split_whitespace().next()?.parse().ok()
     };
-    let mapped = kib("RssFile:").zip(kib("RssShmem:")).context("the system does not tell of mapped memory")?;
-    Ok((mapped.0 + mapped.1) * 1024.0 + heap_bytes())
+    let pages = kib("Rss:").zip(kib("Anonymous:")).context("the system does not tell of mapped memory")?;
+    Ok((pages.0 - pages.1) * 1024.0 + heap_bytes()?)
 }
 
 #[allow(unsafe_code)]
-fn heap_bytes() -> f64 {
-    // SAFETY: it only adds up what the allocator has counted, and takes the allocator's own locks.
-    let heap = unsafe { libc::mallinfo2() };
-    (heap.uordblks + heap.hblkhd) as f64
+fn heap_bytes() -> Result<f64> {
+    // Looked up, so that older C libraries, and others, need not have it.
+    // SAFETY: the name is a string with its end, and every library that is loaded may be searched.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"mallinfo2".as_ptr()) };
+    if found.is_null() {
+        bail!("the C library does not count its heap (glibc does from 2.33 on)");
+    }
+    // SAFETY: that is what glibc, which alone has this name, declares it to be.
+    let count = unsafe { std::mem::transmute::<*mut libc::c_void, extern "C" fn() -> libc::mallinfo2>(found) };
+    let heap = count();
+    Ok((heap.uordblks + heap.hblkhd) as f64)
 }
 
 #[cfg(test)]

@@ -31,7 +31,8 @@ use crate::core::{Core, match_key};
 use crate::deliver::split;
 use crate::matching::Pattern;
 use crate::request::{
-    Completion, ContextId, Envelope, Outcome, OutgoingSend, PeerId, Request, RequestId, Source, State, TagPattern,
+    Completion, ContextId, Envelope, Fault, Outcome, OutgoingSend, PeerId, Request, RequestId, Source, State,
+    TagPattern,
 };
 
 /// Receives in one queue, at most.
@@ -290,7 +291,7 @@ impl Core {
     /// A message that the device holds has met its receive: the queue fetches it.
     pub(crate) fn fetch_announced(&mut self, receive: SlabKey, buf: RecvBuf, envelope: Envelope, key: u64) {
         if !self.fetch(receive, buf, envelope, key, false) {
-            let outcome = Outcome::Failed("the queue of its tuple took no receive".into());
+            let outcome = Outcome::Failed(Fault::new("the queue of its tuple took no receive"));
             self.complete(receive, Completion { envelope, outcome });
         }
     }
@@ -411,7 +412,7 @@ impl Core {
             (WcStatus::Success, Some(None)) => return,
             (WcStatus::Success, Some(Some(outcome))) => outcome,
             (WcStatus::Success, None) => Outcome::Done,
-            (status, _) => Outcome::Failed(format!("sending to the queue of its tuple failed: {status:?}")),
+            (status, _) => Outcome::Failed(Fault::new(format!("sending to the queue of its tuple failed: {status:?}"))),
         };
         self.finish_send(id, Completion { envelope, outcome });
     }
@@ -454,7 +455,7 @@ impl Core {
                 Outcome::Truncated { sent_bytes: done.bytes, capacity_bytes }
             }
             WcStatus::Success => Outcome::Done,
-            status => Outcome::Failed(format!("receiving from the queue of its tuple failed: {status:?}")),
+            status => Outcome::Failed(Fault::new(format!("receiving from the queue of its tuple failed: {status:?}"))),
         };
         self.complete(id, Completion { envelope, outcome });
     }

@@ -13,7 +13,7 @@ use super::{MESSAGE_MAX_BYTES, at_work};
 use crate::core::Core;
 use crate::deliver::{Unexpected, split};
 use crate::matching::Pattern;
-use crate::request::{Completion, Envelope, Outcome, PeerId, Request, Source, State, TagPattern};
+use crate::request::{Completion, Envelope, Fault, Outcome, PeerId, Request, Source, State, TagPattern};
 
 impl Core {
     /// Takes a receive out of its queue, cancelled; nothing if a message has taken it.
@@ -101,7 +101,7 @@ impl Core {
     }
 
     /// Ends the receives that stand in queues for messages of a peer that is lost. Its sends end with the others.
-    pub(crate) fn end_tuples_of(&mut self, peer: PeerId, why: &str) {
+    pub(crate) fn end_tuples_of(&mut self, peer: PeerId, fault: &Fault) {
         let Some(tuples) = &mut self.tuples else { return };
         if let Some(way) = tuples.ways.get_mut(&peer) {
             way.held.clear();
@@ -118,7 +118,7 @@ impl Core {
             // What a message has taken ends with it.
             if tuples.withdraw(device, id, in_queue) {
                 let envelope = Envelope { peer, tag: split(in_queue.tuple.1).1, len_bytes: 0 };
-                self.complete(id, Completion { envelope, outcome: Outcome::Failed(why.to_owned()) });
+                self.complete(id, Completion { envelope, outcome: Outcome::Failed(fault.clone()) });
             }
         }
     }
@@ -269,7 +269,7 @@ impl Core {
                 Ok(in_queue) => self.set_state(id, State::InQueue(Box::new(in_queue))),
                 Err(_) => {
                     let envelope = Envelope { peer, tag: split(key).1, len_bytes: 0 };
-                    let outcome = Outcome::Failed("the queue of its tuple took no receive".into());
+                    let outcome = Outcome::Failed(Fault::new("the queue of its tuple took no receive"));
                     self.complete(id, Completion { envelope, outcome });
                 }
             }

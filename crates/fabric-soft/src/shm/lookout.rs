@@ -1,7 +1,6 @@
 //! Where waiting threads look for peers that are stopped, between two sleeps.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::life::ProcessMark;
@@ -15,10 +14,7 @@ pub(super) const LOOK_EVERY_BUSY: Duration = Duration::from_secs(5);
 const LOOKED_AT_MAX: u32 = 16;
 
 /// The watch of a process whose threads sleep by turns.
-pub(super) struct Lookout {
-    state: Mutex<State>,
-    has_given_up: AtomicBool,
-}
+pub(super) struct Lookout(Mutex<State>);
 
 struct State {
     segment: Segment,
@@ -44,36 +40,23 @@ impl Lookout {
             next: 0,
             untold: Vec::new(),
         };
-        Self { state: Mutex::new(state), has_given_up: AtomicBool::new(false) }
+        Self(Mutex::new(state))
     }
 
     /// A sleep is over; `in_vain`: nobody rang. One of several threads looks, now and then.
     pub(super) fn look(&self, in_vain: bool) {
-        let Ok(mut state) = self.state.try_lock() else { return };
+        let Ok(mut state) = self.0.try_lock() else { return };
         let every = if in_vain { LOOK_EVERY } else { LOOK_EVERY_BUSY };
         let now = state.start.elapsed();
         if now.saturating_sub(state.watch.looked().unwrap_or_default()) < every {
             return;
         }
         state.look(now);
-        if !state.untold.is_empty() {
-            self.has_given_up.store(true, Ordering::Release);
-        }
     }
 
-    /// A process that was given up since this was asked last, and why.
+    /// A process that was given up since this was asked last, and why; whoever asks while somebody looks asks again.
     pub(super) fn given_up(&self) -> Option<(u32, String)> {
-        if !self.has_given_up.load(Ordering::Acquire) {
-            return None;
-        }
-        let mut state = self.state();
-        let told = state.untold.pop();
-        self.has_given_up.store(!state.untold.is_empty(), Ordering::Release);
-        told
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.try_lock().ok()?.untold.pop()
     }
 }
 

@@ -19,7 +19,7 @@ const TOLD_AFTER: Duration = Duration::from_secs(1);
 /// What counts of the time between two looks, at most: more than lies between those of somebody who is woken now and then,
 /// so that all of it counts.
 const GAP_MAX: Duration = Duration::from_secs(6);
-/// Where an identity says who has told that its process is stopped: a place and 1.
+/// Where an identity says who has told that its process is stopped: a place and 1, or 0.
 const TELLER: usize = 32;
 
 /// What is done about processes that are stopped.
@@ -95,7 +95,7 @@ impl Watch {
                 "{who} has been stopped, by a signal or a debugger, for {:.1} s; what needs it waits",
                 time.as_secs_f64()
             )),
-            Some(News::GoesOn(time)) if self.gives_word_back(place) => {
+            Some(News::GoesOn(time)) if self.ends_word(place) => {
                 self.say(format_args!("{who} goes on after {:.1} s", time.as_secs_f64()));
             }
             Some(News::TooLong(time)) => {
@@ -125,11 +125,9 @@ impl Watch {
         })
     }
 
-    fn gives_word_back(&self, place: u32) -> bool {
-        self.segment.identity(place).is_some_and(|identity| {
-            let own = self.me + 1;
-            identity.half(TELLER).compare_exchange(own, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        })
+    /// True for the first who sees that it goes on after somebody told of it: whoever told may not look any more.
+    fn ends_word(&self, place: u32) -> bool {
+        self.segment.identity(place).is_some_and(|identity| identity.half(TELLER).swap(0, Ordering::Relaxed) != 0)
     }
 
     /// Whoever goes on after all finds out that nobody waits for it.
@@ -283,7 +281,7 @@ mod tests {
         let [one, other] = [0, 1].map(|me| Watch::new(segment.clone(), me, StopPolicy::patient()));
         for _ in 0..2 {
             assert_eq!((one.takes_word(2), other.takes_word(2)), (true, false));
-            assert_eq!((other.gives_word_back(2), one.gives_word_back(2)), (false, true));
+            assert_eq!((other.ends_word(2), one.ends_word(2)), (true, false));
         }
         other.tell_given_up(0);
         assert!(one.is_given_up_by(1) && !one.is_given_up_by(2) && !other.is_given_up_by(0));

@@ -9,7 +9,7 @@ use engine::{Outcome, PeerId, RequestId, SendMode, Source, TagPattern};
 use super::{Greeting, lock};
 use crate::communicator::{Comm, Commons};
 use crate::error::{ErrorClass, Result};
-use crate::request::Elements;
+use crate::request::{Elements, class_of};
 use crate::world::{Operation, World, engine_error};
 
 /// One partitioned send, over all of its starts.
@@ -209,8 +209,7 @@ impl Operation for Sending {
         if let Some(why) = failed {
             let receiver = channel.comm.describe_peer(channel.peer);
             return Poll::Ready(
-                ErrorClass::Other
-                    .fail(format!("a partition could not be sent to {receiver} on {}: {why}", channel.comm)),
+                class_of(&why).fail(format!("a partition could not be sent to {receiver} on {}: {why}", channel.comm)),
             );
         }
         let all_ready = channel.ready_count == channel.partitions && channel.waiting.is_empty();

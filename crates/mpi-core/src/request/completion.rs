@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::{Completion, Outcome};
+use engine::{Completion, Fault, Outcome};
 
 use super::{Direction, Generalized, InFlight, Request, State, Template};
 use crate::communicator::Comm;
@@ -196,9 +196,9 @@ pub(crate) fn received(comm: &Comm, from: i32, completion: &Completion) -> Statu
     Status::of_message(source, envelope.tag, envelope.len_bytes)
 }
 
-/// The class of a failure that the engine gives this reason for.
-pub(crate) fn class_of(why: &str) -> ErrorClass {
-    if why.starts_with(engine::LOST) { ErrorClass::ProcAborted } else { ErrorClass::Other }
+/// The class of what the engine says of a message that failed.
+pub(crate) fn class_of(fault: &Fault) -> ErrorClass {
+    if fault.is_loss { ErrorClass::ProcAborted } else { ErrorClass::Other }
 }
 
 /// The error of a message that went wrong, naming everybody and everything involved.
