@@ -23,6 +23,8 @@ pub struct Config {
     pub host_ranks_max: u32,
     /// Registered buffers for messages over verbs, in bytes, at most.
     pub pool_max_bytes: usize,
+    /// Registered buffers that were not used for so long are given back; `None`: never.
+    pub pool_idle: Option<Duration>,
     /// Messages that a fresh connection over verbs takes without being asked.
     pub credits_initial: u32,
     /// Design of the fast path between processes of one host.
@@ -107,6 +109,7 @@ impl Default for Config {
             device: DeviceChoice::Auto,
             host_ranks_max: 0,
             pool_max_bytes: 64 << 20,
+            pool_idle: Some(Duration::from_secs(1)),
             credits_initial: 8,
             fastpath: FastPath::Auto,
             channels_max: 256,
@@ -256,6 +259,9 @@ mod tests {
             assert!(patience(bad).is_err(), "{bad:?}");
         }
         let silence = |text| parse(&[("FERROVIA_SILENCE", text)]).map(|(config, _)| config.silence);
+        let idle = |text| parse(&[("FERROVIA_POOL_IDLE", text)]).map(|(config, _)| config.pool_idle);
+        assert_eq!((idle("never"), idle("2")), (Ok(None), Ok(Some(Duration::from_secs(2)))));
+        assert!(idle("0").is_err());
         assert_eq!((silence("auto"), silence("0.5")), (Ok(None), Ok(Some(Duration::from_millis(500)))));
         assert!(parse(&[("FERROVIA_TCP_CONNECTIONS", "17")]).is_err());
     }

@@ -12,7 +12,7 @@ use lockfree::SlotMemory;
 use crate::EngineError;
 use crate::core::{Core, Engine};
 use crate::inbound::{Inbound, Turn};
-use crate::port::{COMPLETIONS_MAX, Loss, Work};
+use crate::port::{COMPLETIONS_MAX, Loss, Port, Work};
 use crate::request::{Completion, Envelope, Fault, IncomingWay, Outcome, PeerId, Request, State};
 use crate::tuples::at_work;
 
@@ -27,9 +27,9 @@ const PERIOD: Duration = Duration::from_micros(10);
 /// Takes completions and shows what they bring to the rest of the engine, where it lies.
 pub(crate) struct Inbox {
     completions: [WorkCompletion; COMPLETIONS_MAX],
-    /// The bytes of the pool, as far as it had grown when this was asked for.
+    /// The bytes of the pool, as they were in this version of it.
     memory: Option<SlotMemory>,
-    chunk_count: usize,
+    version: u64,
     /// Turns until the port is polled in each; 0 for ever where nobody is mapped.
     turns_left: u32,
     /// Set where mapped peers stand beside the port: when it is polled while they talk.
@@ -42,7 +42,7 @@ impl Inbox {
         Self {
             completions: Default::default(),
             memory: None,
-            chunk_count: 0,
+            version: 0,
             turns_left: 0,
             due: is_beside.then_some(Duration::ZERO),
         }
@@ -73,12 +73,27 @@ impl Inbox {
             && port.wakeup_announced()
         {
             port.arm();
+            self.let_go(port);
             if let Some((tuples, device)) = at_work(&mut core.tuples, &mut core.tuple_device, &mut core.port) {
                 tuples.arm(device);
             }
             moved = self.take_turn(inbound, core);
         }
         moved
+    }
+
+    /// Gives back what the port does not need, and lets go of it here.
+    pub(crate) fn tend_buffers(&mut self, core: &mut Core) {
+        if let Some(port) = &mut core.port {
+            port.tend_buffers();
+            self.let_go(port);
+        }
+    }
+
+    fn let_go(&mut self, port: &Port) {
+        if let Some((memory, version)) = port.memory_unless(self.version) {
+            (self.memory, self.version) = (Some(memory), version);
+        }
     }
 
     fn take_turn(&mut self, inbound: &mut Inbound, core: &mut Core) -> bool {
@@ -93,8 +108,8 @@ impl Inbox {
                 port.take_events();
                 break;
             }
-            if let Some((memory, chunk_count)) = port.memory_beyond(self.chunk_count) {
-                (self.memory, self.chunk_count) = (Some(memory), chunk_count);
+            if let Some((memory, version)) = port.memory_unless(self.version) {
+                (self.memory, self.version) = (Some(memory), version);
             }
             for completion in &self.completions[..count] {
                 core.end_work(self.memory.as_ref(), completion);

@@ -86,6 +86,9 @@ impl Engine {
         self.turns_left = self.core.look_turns;
         self.looks = self.looks.wrapping_add(1);
         self.inbound.look_around(&mut self.core);
+        if let Some(inbox) = &mut self.inbox {
+            inbox.tend_buffers(&mut self.core);
+        }
         if self.looks.is_multiple_of(LOOKS_PER_SWEEP) {
             self.core.close_idle();
         }

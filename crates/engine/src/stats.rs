@@ -82,8 +82,14 @@ pub struct Stats {
     pub credits_granted: u64,
     /// Records written into channels by RDMA.
     pub written_sent: u64,
-    /// Bytes of registered buffers for messages.
+    /// Of these, given back by senders that did not use them.
+    pub credits_returned: u64,
+    /// Bytes of registered buffers for messages and segments, now.
     pub pool_bytes: u64,
+    /// Most of them at once.
+    pub pool_peak_bytes: u64,
+    /// Bytes of them given back because they were not used.
+    pub pool_given_back_bytes: u64,
     /// Eager messages to peers to which there was no channel: through a mailbox, or a receive queue.
     pub slow_sent: u64,
     /// Records that had to be announced, because their receiver did not poll the channel, as it found out.
@@ -384,7 +390,16 @@ impl Stats {
         total("credit stalls", "Times a record over verbs found no credit or no room.", |stats| stats.credit_stalls),
         total("credit messages", "Credits returned in messages of their own.", |stats| stats.credits_alone),
         total("credits granted", "Credits given to senders that had waited for some.", |stats| stats.credits_granted),
-        peak("pool bytes", "Bytes of registered buffers for messages over verbs.", |stats| stats.pool_bytes),
+        total("credits taken back", "Credits that senders gave back since they did not use them.", |stats| {
+            stats.credits_returned
+        }),
+        level("pool bytes", "Bytes of registered buffers for messages over verbs.", |stats| stats.pool_bytes),
+        peak("pool bytes, peak", "Most bytes of registered buffers for messages over verbs at once.", |stats| {
+            stats.pool_peak_bytes
+        }),
+        total("pool bytes given back", "Bytes of such buffers given back because they were not used.", |stats| {
+            stats.pool_given_back_bytes
+        }),
         total("fast path sends", "Eager messages that found room in a channel at once.", Stats::fast_sent),
         total("slow path sends", "Eager messages through mailboxes or receive queues, without a channel.", |stats| {
             stats.slow_sent

@@ -10,6 +10,10 @@
 //! none: that is why nobody looks at bytes that are being filled. A slot does not know its store: who has several keeps
 //! the slots of each apart, for in another store the number names a piece that may be anybody's. The bookkeeping is
 //! local to one process; only the bytes are shared, with the device.
+//!
+//! Slots come in chunks, and go in chunks: a store *retreats* to its first ones ([`SlotStore::retreat`]), slots of the
+//! others *rest* when they are given back, and a chunk whose slots all rest can be taken away. If the first chunks are
+//! not enough after all, those that rest are used again.
 
 use crate::SharedMemory;
 
@@ -28,7 +32,8 @@ impl Slot {
 /// Where the bytes of slots lie.
 #[derive(Clone)]
 pub struct SlotMemory {
-    chunks: Vec<SharedMemory>,
+    /// `None`: taken away.
+    chunks: Vec<Option<SharedMemory>>,
     slot_bytes: usize,
     slots_per_chunk: u32,
 }
@@ -37,6 +42,10 @@ pub struct SlotMemory {
 pub struct SlotStore {
     memory: SlotMemory,
     free: Vec<u32>,
+    /// Free slots that are not handed out: those numbered from `retreat_from` on.
+    resting: Vec<u32>,
+    retreat_from: u32,
+    chunk_count: u32,
     /// By number: with the device.
     lent: Vec<bool>,
 }
@@ -56,7 +65,7 @@ impl SlotMemory {
     /// The bytes of a slot: a chunk and an offset inside it.
     fn bytes(&self, slot: &Slot) -> (&SharedMemory, usize) {
         let (chunk, offset) = self.place(slot);
-        (&self.chunks[chunk], offset)
+        (self.chunks[chunk].as_ref().expect("a chunk stays while somebody has a slot of it"), offset)
     }
 
     /// The chunk in which a slot lies, and where in it.
@@ -75,7 +84,8 @@ impl SlotStore {
         assert!(slot_bytes > 0 && slot_bytes.is_multiple_of(crate::CACHE_LINE_BYTES), "slots are whole cache lines");
         assert!(slots_per_chunk > 0, "a chunk has slots");
         let memory = SlotMemory { chunks: Vec::new(), slot_bytes, slots_per_chunk };
-        Self { memory, free: Vec::new(), lent: Vec::new() }
+        let (free, resting, lent) = (Vec::new(), Vec::new(), Vec::new());
+        Self { memory, free, resting, retreat_from: u32::MAX, chunk_count: 0, lent }
     }
 
     /// Bytes of a chunk.
@@ -83,16 +93,64 @@ impl SlotStore {
         self.memory.slot_bytes * self.memory.slots_per_chunk as usize
     }
 
-    /// Adds the slots of one more chunk; they are free.
+    /// Adds the slots of one more chunk; they are free. The number of the chunk: the first there is none of.
     ///
     /// # Panics
     /// If `memory` is shorter than a chunk.
-    pub fn add(&mut self, memory: SharedMemory) {
+    pub fn add(&mut self, memory: SharedMemory) -> usize {
         assert!(memory.len_bytes() >= self.chunk_bytes(), "a chunk holds its slots");
-        let first = self.count();
-        self.memory.chunks.push(memory);
-        self.lent.resize((first + self.memory.slots_per_chunk) as usize, false);
-        self.free.extend((first..first + self.memory.slots_per_chunk).rev());
+        let vacant = self.memory.chunks.iter().position(Option::is_none);
+        let chunk = vacant.unwrap_or(self.memory.chunks.len());
+        match vacant {
+            Some(at) => self.memory.chunks[at] = Some(memory),
+            None => self.memory.chunks.push(Some(memory)),
+        }
+        let first = chunk as u32 * self.memory.slots_per_chunk;
+        let end = first + self.memory.slots_per_chunk;
+        self.lent.resize(self.lent.len().max(end as usize), false);
+        self.free.extend((first..end).rev());
+        self.chunk_count += 1;
+        chunk
+    }
+
+    /// From now on only the first `count` chunks are used: slots of the others rest when they are given back. Those of
+    /// low numbers are handed out first.
+    pub fn retreat(&mut self, count: usize) {
+        let per_chunk = self.memory.slots_per_chunk;
+        let mut live = self.memory.chunks.iter().enumerate().filter(|(_, chunk)| chunk.is_some());
+        self.retreat_from = live.nth(count).map_or(u32::MAX, |(chunk, _)| chunk as u32 * per_chunk);
+        self.free.append(&mut self.resting);
+        self.free.sort_unstable_by_key(|number| std::cmp::Reverse(*number));
+        let resting = self.free.partition_point(|number| *number >= self.retreat_from);
+        self.resting = self.free.drain(..resting).collect();
+    }
+
+    /// True if the store has retreated, and was not short of slots since.
+    pub fn has_retreated(&self) -> bool {
+        self.retreat_from != u32::MAX
+    }
+
+    /// True if a slot rests when it is given back.
+    pub fn is_beyond(&self, slot: &Slot) -> bool {
+        slot.0 >= self.retreat_from
+    }
+
+    /// Takes the chunks away whose slots all rest; their numbers. Their memory goes with the last handle to it.
+    pub fn take_resting_chunks(&mut self) -> Vec<usize> {
+        let per_chunk = self.memory.slots_per_chunk;
+        let mut counts = vec![0; self.memory.chunks.len()];
+        self.resting.iter().for_each(|number| counts[(number / per_chunk) as usize] += 1);
+        let is_over = |chunk: usize| counts[chunk] == per_chunk;
+        self.resting.retain(|number| !is_over((number / per_chunk) as usize));
+        let over: Vec<usize> = (0..counts.len()).filter(|chunk| is_over(*chunk)).collect();
+        over.iter().for_each(|chunk| self.memory.chunks[*chunk] = None);
+        self.chunk_count -= over.len() as u32;
+        over
+    }
+
+    /// Chunks there are.
+    pub fn chunk_count(&self) -> u32 {
+        self.chunk_count
     }
 
     /// Bytes of a slot.
@@ -107,12 +165,12 @@ impl SlotStore {
 
     /// Slots in all.
     pub fn count(&self) -> u32 {
-        self.lent.len() as u32
+        self.chunk_count * self.memory.slots_per_chunk
     }
 
-    /// Slots that nobody has.
+    /// Slots that nobody has, resting ones among them.
     pub fn free_count(&self) -> u32 {
-        self.free.len() as u32
+        (self.free.len() + self.resting.len()) as u32
     }
 
     /// A handle to the bytes, to read from while the store itself is busy. It knows the chunks there are now.
@@ -122,12 +180,21 @@ impl SlotStore {
 
     /// Takes a free slot.
     pub fn take(&mut self) -> Option<Slot> {
+        if self.free.is_empty() && !self.resting.is_empty() {
+            std::mem::swap(&mut self.free, &mut self.resting);
+            self.retreat_from = u32::MAX;
+        }
+        self.free.pop().map(Slot)
+    }
+
+    /// Takes a free slot that need not rest; `None` if all of these are in use.
+    pub fn take_within(&mut self) -> Option<Slot> {
         self.free.pop().map(Slot)
     }
 
     /// Puts a slot back among the free ones.
     pub fn give_back(&mut self, slot: Slot) {
-        self.free.push(slot.0);
+        if self.is_beyond(&slot) { self.resting.push(slot.0) } else { self.free.push(slot.0) }
     }
 
     /// Leaves the bytes to the device, until [`SlotStore::reclaim`].
@@ -198,7 +265,7 @@ mod tests {
     #[test]
     fn chunks_are_numbered_through_and_do_not_overlap() {
         let mut store = SlotStore::new(128, 3);
-        (0..4).for_each(|_| store.add(SharedMemory::private(store.chunk_bytes())));
+        (0..4).for_each(|chunk| assert_eq!(store.add(SharedMemory::private(store.chunk_bytes())), chunk));
         let mut slots: Vec<Slot> = std::iter::from_fn(|| store.take()).collect();
         assert_eq!(slots.len(), 12);
         for slot in &mut slots {
@@ -216,5 +283,34 @@ mod tests {
         places.dedup();
         assert_eq!(places.len(), 12);
         slots.into_iter().for_each(|slot| store.give_back(slot));
+    }
+
+    #[test]
+    fn chunks_go_when_all_of_their_slots_rest_and_others_come_in_their_place() {
+        let mut store = SlotStore::new(64, 2);
+        (0..3).for_each(|_| _ = store.add(SharedMemory::private(128)));
+        let mut held: Vec<Slot> = std::iter::from_fn(|| store.take()).collect();
+        store.retreat(1);
+        assert!(store.has_retreated() && store.take().is_none(), "all are in use");
+        held.sort_unstable_by_key(Slot::number);
+        let (third, second) = (held.split_off(4), held.split_off(2));
+        third.into_iter().for_each(|slot| store.give_back(slot));
+        let mut second = second.into_iter();
+        store.give_back(second.next().expect("two of them"));
+        assert_eq!((store.take_within().map(|slot| slot.number()), store.free_count()), (None, 3), "they rest");
+        assert_eq!(store.take_resting_chunks(), [2], "of the second one is in use");
+        assert_eq!((store.chunk_count(), store.count(), store.free_count()), (2, 4, 1));
+        assert!(store.reclaim(5).is_none(), "there is no such slot any more");
+        // Short of slots: what rests is used again.
+        let last = store.take().expect("one rests");
+        assert!(!store.has_retreated() && store.take().is_none());
+        assert_eq!(store.add(SharedMemory::private(128)), 2, "in the place of the one that went");
+        store.give_back(last);
+        store.give_back(second.next().expect("the other"));
+        held.into_iter().for_each(|slot| store.give_back(slot));
+        store.retreat(1);
+        assert_eq!(store.take().map(|slot| slot.number()), Some(0), "low numbers first");
+        assert_eq!(store.take_resting_chunks(), [1, 2]);
+        assert_eq!((store.chunk_count(), store.free_count()), (1, 1));
     }
 }

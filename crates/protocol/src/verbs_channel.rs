@@ -15,8 +15,14 @@
 //! three such records are on their way to a process that does not look: two return half of what was granted each, then no
 //! more can come, and one brings what was granted on top. So each connection has [`RESERVED`] buffers beyond its credits.
 //!
+//! Credits that a sender does not need are taken back, since each is a buffer: at the end of a period in which less than
+//! a quarter of them was used the receiver asks for the rest ([`Credits::surplus`]), and the sender gives credits back by
+//! *using* them, for messages without a record whose buffers are not posted again. So no buffer has to be taken out of
+//! the queue of a device, which cannot be done. Both kinds of message cost a credit.
+//!
 //! ```text
 //!   header   kind:1 flags:1 credits:2 short:4 long:16                            24 bytes, native byte order
+//!            without a record (kind 0) short is how many credits are asked for
 //!   hello    magic "FH" version:1 flags:1 from:4 to:4 job:8 credits:4 endpoint   little endian
 //! ```
 //! Endpoints of the connections themselves travel in *hellos*, datagrams that may be lost and are repeated. Each side says
@@ -40,6 +46,7 @@ const STARVED: u8 = 1;
 const HOLDS_BACK: u8 = 2;
 const LEAVES: u8 = 4;
 const ANNOUNCES: u8 = 8;
+const GIVES_BACK: u8 = 16;
 
 const HELLO_MAGIC: [u8; 2] = *b"FH";
 const HELLO_VERSION: u8 = 1;
@@ -62,6 +69,10 @@ pub struct Header {
     /// Something lies in the channel that the sender writes, which whoever gets this does not poll. Without a record this
     /// costs a credit, as one does.
     pub announces: bool,
+    /// Without a record: so many credits are asked for, if not 0. This costs a credit as well.
+    pub asks_back: u32,
+    /// Without a record: the credit that this costs is given back; its buffer is not to be posted again.
+    pub gives_back: bool,
 }
 
 impl Header {
@@ -69,12 +80,13 @@ impl Header {
     #[inline]
     pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
-        let record = self.record.unwrap_or_default();
+        let record = self.record.unwrap_or(Record { short: self.asks_back, ..Record::default() });
         bytes[0] = self.record.map_or(ALONE, |record| record.kind);
         bytes[1] = if self.starved { STARVED } else { 0 }
             | if self.holds_back { HOLDS_BACK } else { 0 }
             | if self.leaves { LEAVES } else { 0 }
-            | if self.announces { ANNOUNCES } else { 0 };
+            | if self.announces { ANNOUNCES } else { 0 }
+            | if self.gives_back { GIVES_BACK } else { 0 };
         bytes[2..4].copy_from_slice(&self.credits.to_ne_bytes());
         bytes[4..8].copy_from_slice(&record.short.to_ne_bytes());
         bytes[8..].copy_from_slice(&record.long.to_ne_bytes());
@@ -97,6 +109,8 @@ impl Header {
             holds_back: flag(HOLDS_BACK),
             leaves: flag(LEAVES),
             announces: flag(ANNOUNCES),
+            asks_back: if record.is_none() { short } else { 0 },
+            gives_back: record.is_none() && flag(GIVES_BACK),
         };
         Some((header, payload))
     }
@@ -107,6 +121,8 @@ impl Header {
 pub struct Credits {
     /// Records this side may still send.
     available: u32,
+    /// What it began with, and never gives back.
+    kept: u32,
     /// A record waited for a credit, and the peer has not been told.
     starved: bool,
     /// Buffers posted for the peer, beyond [`RESERVED`].
@@ -115,12 +131,22 @@ pub struct Credits {
     owed: u32,
     /// Records taken since more were granted.
     since_grant: u32,
+    /// Records taken in this period.
+    taken: u32,
+    /// Credits were asked for, and nothing that costs one has come since.
+    has_asked: bool,
 }
 
 impl Credits {
     /// A connection for whose peer `granted` buffers are posted, and which has none itself yet.
     pub fn new(granted: u32) -> Self {
-        Self { available: 0, starved: false, granted, owed: 0, since_grant: 0 }
+        Self { available: 0, kept: 0, starved: false, granted, owed: 0, since_grant: 0, taken: 0, has_asked: false }
+    }
+
+    /// The peer has posted `count` buffers for us to begin with.
+    pub fn begin(&mut self, count: u32) {
+        self.kept = count.min(CREDITS_MAX);
+        self.returned(count);
     }
 
     /// What this side may still send.
@@ -160,6 +186,8 @@ impl Credits {
     pub fn freed(&mut self) {
         self.owed = (self.owed + 1).min(self.granted);
         self.since_grant = self.since_grant.saturating_add(1);
+        self.taken = self.taken.saturating_add(1);
+        self.has_asked = false;
     }
 
     /// What goes into the next header: credits to return, and whether this side starved.
@@ -192,6 +220,36 @@ impl Credits {
         self.granted += count;
         self.owed += count;
         self.since_grant = 0;
+    }
+
+    /// A period is over: how many of the credits granted to the peer it does not need, judged by what it sent. It keeps
+    /// `least`, and twice what it used; less than half of what it has is not worth a message. Whoever did not answer the
+    /// last time is not asked again.
+    pub fn surplus(&mut self, least: u32) -> u32 {
+        let taken = std::mem::take(&mut self.taken);
+        let surplus = self.granted.saturating_sub(taken.saturating_mul(2).max(least));
+        if self.has_asked || 2 * surplus < self.granted { 0 } else { surplus }
+    }
+
+    /// The peer has been asked for credits.
+    pub fn note_asked(&mut self) {
+        self.has_asked = true;
+    }
+
+    /// The peer asks for `count` credits back: how many it gets, which are not to be used otherwise. What this side began
+    /// with stays, for the peer may have asked again before it had the answer.
+    pub fn set_aside(&mut self, count: u32) -> u32 {
+        let count = count.min(self.available.saturating_sub(self.kept));
+        self.available -= count;
+        count
+    }
+
+    /// The peer gives a credit back; false if it had none.
+    pub fn given_back(&mut self) -> bool {
+        self.has_asked = false;
+        let had = self.granted > self.owed;
+        self.granted -= u32::from(had);
+        had
     }
 }
 
@@ -260,14 +318,17 @@ mod tests {
     #[test]
     fn headers_come_back_as_they_went() {
         let record = Record { kind: 7, short: 0x00ab_cdef, long: u128::MAX - 5 };
-        for bits in 0..32u8 {
+        for bits in 0..128u8 {
+            let has_record = bits & 8 != 0;
             let header = Header {
-                record: (bits & 8 != 0).then_some(record),
+                record: has_record.then_some(record),
                 credits: 0x1234,
                 starved: bits & 1 != 0,
                 holds_back: bits & 2 != 0,
                 leaves: bits & 4 != 0,
                 announces: bits & 16 != 0,
+                asks_back: if bits & 32 != 0 && !has_record { 250 } else { 0 },
+                gives_back: bits & 64 != 0 && !has_record,
             };
             let message = [&header.to_bytes()[..], b"payload"].concat();
             assert_eq!(Header::parse(&message), Some((header, &b"payload"[..])));
@@ -310,16 +371,16 @@ mod tests {
     fn send(sides: &mut [Side; 2], from: usize) {
         while sides[from].waiting > 0 && sides[from].credits.spend() {
             sides[from].waiting -= 1;
-            put(sides, from, Some(Record { kind: 1, ..Record::default() }));
+            put(sides, from, Header { record: Some(Record { kind: 1, ..Record::default() }), ..Header::default() });
         }
     }
 
-    fn put(sides: &mut [Side; 2], from: usize, record: Option<Record>) {
+    fn put(sides: &mut [Side; 2], from: usize, header: Header) {
         let (credits, starved) = sides[from].credits.take_news();
         let to = &mut sides[1 - from];
         assert!(to.posted > 0, "a send never finds the queue empty");
         to.posted -= 1;
-        to.arriving.push_back(Header { record, credits, starved, ..Header::default() });
+        to.arriving.push_back(Header { credits, starved, ..header });
     }
 
     fn receive(sides: &mut [Side; 2], at: usize, count: usize) {
@@ -327,23 +388,36 @@ mod tests {
             let side = &mut sides[at];
             let Some(header) = side.arriving.pop_front() else { break };
             side.credits.returned(header.credits.into());
-            side.posted += 1;
-            if header.record.is_some() {
+            side.posted += u32::from(!header.gives_back);
+            if header.record.is_some() || header.asks_back > 0 {
                 side.credits.freed();
             }
+            assert!(!header.gives_back || side.credits.given_back(), "what is given back was granted");
             if header.starved {
                 let more = side.credits.growth();
                 side.posted += more;
                 side.credits.grant(more);
             }
-            if side.credits.must_tell() {
-                put(sides, at, None);
+            let given_back = side.credits.set_aside(header.asks_back);
+            (0..given_back).for_each(|_| put(sides, at, Header { gives_back: true, ..Header::default() }));
+            if sides[at].credits.must_tell() {
+                put(sides, at, Header::default());
             }
+        }
+    }
+
+    /// A period is over for one side, which keeps at least `least` buffers for the other.
+    fn end_period(sides: &mut [Side; 2], at: usize, least: u32) {
+        let asks_back = sides[at].credits.surplus(least);
+        if asks_back > 0 && sides[at].credits.spend() {
+            sides[at].credits.note_asked();
+            put(sides, at, Header { asks_back, ..Header::default() });
         }
     }
 
     #[test]
     fn no_send_overruns_the_receiver_and_everything_arrives() {
+        let mut shrunk = 0;
         for seed in 0..2000u64 {
             let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
             let mut below = |limit: u64| {
@@ -352,14 +426,17 @@ mod tests {
             };
             let granted = 1 + below(5) as u32;
             let mut sides = [Side::new(granted), Side::new(granted)];
-            sides.iter_mut().for_each(|side| side.credits.returned(granted));
+            sides.iter_mut().for_each(|side| side.credits.begin(granted));
             for _ in 0..400 {
                 let at = below(2) as usize;
-                match below(3) {
-                    0 => sides[at].waiting += below(40) as u32,
-                    1 => send(&mut sides, at),
+                let before = sides[at].credits.granted();
+                match below(10) {
+                    0..3 => sides[at].waiting += below(40) as u32,
+                    3..6 => send(&mut sides, at),
+                    6 => end_period(&mut sides, at, granted),
                     _ => receive(&mut sides, at, below(6) as usize),
                 }
+                shrunk += u32::from(sides[at].credits.granted() < before);
             }
             for _ in 0..100_000 {
                 if sides.iter().all(|side| side.waiting == 0 && side.arriving.is_empty()) {
@@ -373,9 +450,19 @@ mod tests {
             for side in &sides {
                 assert_eq!((side.waiting, side.arriving.len()), (0, 0), "seed {seed}: credits were lost");
                 assert_eq!(side.posted, side.credits.granted() + RESERVED, "seed {seed}: buffers were lost");
-                assert!(side.credits.granted() <= CREDITS_MAX);
+                assert!((granted..=CREDITS_MAX).contains(&side.credits.granted()), "seed {seed}");
+            }
+            // Two periods of quiet: the first ends what was used, and the second all but what a connection begins with.
+            for _ in 0..4 {
+                (0..2).for_each(|at| end_period(&mut sides, at, granted));
+                (0..6).for_each(|turn| receive(&mut sides, turn % 2, 1000));
+            }
+            for side in &sides {
+                assert!(side.credits.granted() < 2 * granted + 2, "seed {seed}: {} are kept", side.credits.granted());
+                assert_eq!(side.posted, side.credits.granted() + RESERVED, "seed {seed}: buffers were lost");
             }
         }
+        assert!(shrunk > 1000, "credits were given back {shrunk} times while others were used");
     }
 
     #[test]

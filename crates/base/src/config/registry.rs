@@ -161,6 +161,17 @@ pub const VARIABLES: &[Variable] = &[
         0..,
         "Registered buffers for messages over verbs, at most; past it connections get no more credits."
     ),
+    Variable {
+        name: "FERROVIA_POOL_IDLE",
+        values: "never | seconds, 0.1 to 86400",
+        help: "Registered buffers for messages over verbs that were not used for so long are given back, and credits that \
+               senders did not use are taken back for it.",
+        set: |config, text| {
+            config.pool_idle = if text == "never" { None } else { Some(seconds(text)?) };
+            Some(())
+        },
+        show: |config| config.pool_idle.map_or("never".into(), |idle| idle.as_secs_f64().to_string()),
+    },
     number!(
         "FERROVIA_CREDITS",
         credits_initial,

@@ -76,6 +76,8 @@ pub struct Totals {
     /// Of worlds over verbs.
     connections: u64,
     credit_stalls: u64,
+    credits_returned: u64,
+    given_back: u64,
     written: u64,
     closed: u64,
     resized: u64,
@@ -103,6 +105,8 @@ impl Totals {
         if self.connections > 0 {
             rows.extend([
                 ("a record without a credit", self.credit_stalls),
+                ("a credit taken back", self.credits_returned),
+                ("a byte of buffers given back", self.given_back),
                 ("a write of blocks", self.block_writes),
                 ("a read into blocks", self.block_reads),
                 ("a packed segment", self.segments),
@@ -144,6 +148,8 @@ impl Totals {
         self.registrations_evicted += other.registrations_evicted;
         self.connections += other.connections;
         self.credit_stalls += other.credit_stalls;
+        self.credits_returned += other.credits_returned;
+        self.given_back += other.given_back;
         self.written += other.written;
         self.closed += other.closed;
         self.resized += other.resized;
@@ -287,6 +293,8 @@ impl Simulation {
             self.totals.registrations_evicted += stats.registrations.evictions;
             self.totals.connections += stats.connections;
             self.totals.credit_stalls += stats.credit_stalls;
+            self.totals.credits_returned += stats.credits_returned;
+            self.totals.given_back += stats.pool_given_back_bytes;
             self.totals.written += stats.written_sent;
             self.totals.closed += stats.channels_retired;
             self.totals.resized += stats.blocks_resized;

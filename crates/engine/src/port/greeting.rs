@@ -319,7 +319,7 @@ impl Port {
         if is_news {
             fabric::connect(self.context.as_mut(), qp, Some(hello.endpoint), &ConnectOptions::default())?;
             connection.connected = true;
-            connection.credits.returned(hello.credits);
+            connection.credits.begin(hello.credits);
         }
         if hello.has_yours && connection.stage != Stage::Open {
             connection.stage = Stage::Open;

@@ -10,14 +10,17 @@
 //! Records are messages of the connections, see [`protocol::verbs_channel`]. A record is written into a buffer of the pool
 //! and posted; when its completion comes the buffer is free again. What arrives is shown to the engine where it lies.
 //!
-//! Memory: the pool; for each peer in the world a business card (about 100 bytes); for each peer talked to a
-//! [`Connection`], a queue pair, and buffers of the pool for its credits.
+//! Memory: the pool, as much as is used ([`shrinking`]); for each peer in the world a business card (about 100 bytes); for
+//! each peer talked to a [`Connection`], a queue pair, and buffers of the pool for its credits.
 
+mod buffers;
 mod channels;
 mod greeting;
+mod losses;
 mod pool;
 mod posting;
 mod segments;
+mod shrinking;
 mod work;
 
 use std::sync::Arc;
@@ -25,8 +28,8 @@ use std::time::Duration;
 
 use base::Config;
 use fabric::{
-    Access, AsynchronousEvent, CompletionQueue, Context, Endpoint, FabricError, LocalMemory, NotifyOn, Operation,
-    Payload, ProtectionDomain, QueuePair, SendRequest, SharedReceiveQueue, SharedReceiveQueueAttributes, WcStatus,
+    Access, CompletionQueue, Context, Endpoint, FabricError, LocalMemory, NotifyOn, Operation, Payload,
+    ProtectionDomain, QueuePair, SendRequest, SharedReceiveQueue, SharedReceiveQueueAttributes, WcStatus,
     WorkCompletion,
 };
 use lockfree::fastpath::carried;
@@ -39,6 +42,8 @@ use rustc_hash::FxHashMap;
 
 use self::channels::{Channels, Pair};
 use self::greeting::Greeter;
+pub(crate) use self::losses::Loss;
+use self::losses::status_text;
 use self::pool::Pool;
 pub(crate) use self::posting::Posted;
 pub(crate) use self::segments::{SEGMENT_MAX_BYTES, SegmentPool, SegmentUse};
@@ -51,9 +56,6 @@ use crate::stats::Stats;
 pub(crate) const COMPLETIONS_MAX: usize = 32;
 /// Shortest longest payload of a record, in bytes: pieces of long messages are not shorter.
 const PAYLOAD_MIN_BYTES: usize = 4 << 10;
-/// How long the engine does not hear that a peer is lost: a process that has ended is noticed sooner by whoever started
-/// the job, who knows why and ends the others.
-const LOSS_PAUSE: Duration = Duration::from_secs(2);
 /// Requests of one connection posted and not complete, at most.
 const SEND_DEPTH: u32 = 128;
 /// Pieces of memory that one request gathers or scatters, at most.
@@ -80,6 +82,8 @@ struct Connection {
     credits: Credits,
     /// Records posted and not complete.
     in_flight: u32,
+    /// Credits that the peer asked for and has not got yet.
+    giving_back: u16,
     /// It stands in the list of those to be told something.
     listed: bool,
     /// What the peer knows of this side's holding back.
@@ -127,6 +131,10 @@ pub struct Port {
     has_left: bool,
     payload_max_bytes: usize,
     credits_initial: u32,
+    /// Buffers that were not used for so long are given back; when this period ends, and whether that may find something.
+    pool_idle: Option<Duration>,
+    period_ends: Duration,
+    may_shrink: bool,
     registrations: RegistrationCache,
     /// Segments for data that does not lie in one piece.
     pub(crate) packing: SegmentPool,
@@ -137,23 +145,6 @@ pub struct Port {
     wakeup: Arc<DescriptorWakeup>,
     /// Counts of the port; those of the rest of the engine stay zero here.
     counters: Stats,
-}
-
-/// A peer that cannot be reached any more.
-pub(crate) struct Loss {
-    /// When the engine is told.
-    due: Duration,
-    pub(crate) peer: PeerId,
-    pub(crate) why: String,
-    /// It had said that it would end.
-    pub(crate) left: bool,
-}
-
-impl Loss {
-    /// The engine is told already.
-    pub(crate) fn now(peer: PeerId, why: String) -> Self {
-        Self { due: Duration::ZERO, peer, why, left: false }
-    }
 }
 
 /// A message that arrived.
@@ -219,6 +210,9 @@ impl Port {
             holding_back: false,
             payload_max_bytes,
             credits_initial: config.credits_initial,
+            pool_idle: config.pool_idle,
+            period_ends: Duration::ZERO,
+            may_shrink: false,
             registrations: RegistrationCache::configured(config, context.capabilities().translation),
             packing: SegmentPool::new(domain, Access::LOCAL, config.datatypes.pool_max_bytes),
             unpacking: SegmentPool::new(domain, Access::REMOTE_WRITE, config.datatypes.pool_max_bytes),
@@ -304,15 +298,22 @@ impl Port {
     pub(crate) fn stats(&self, stats: Stats) -> Stats {
         let Stats { connections, credit_stalls, credits_alone, credits_granted, written_sent, .. } = self.counters;
         let registrations = self.registrations.stats() + stats.registrations;
-        let pool_bytes = self.pool.held_bytes();
+        let Stats { credits_returned, .. } = self.counters;
+        let pools = [self.pool.buffers(), self.packing.buffers(), self.unpacking.buffers()];
+        let pool_bytes = pools.iter().map(|pool| pool.held_bytes()).sum();
+        let pool_peak_bytes = pools.iter().map(|pool| pool.held_peak_bytes()).sum();
+        let pool_given_back_bytes = pools.iter().map(|pool| pool.given_back_bytes()).sum();
         let packed_peak_bytes = stats.packed_peak_bytes + self.packing.peak_bytes() + self.unpacking.peak_bytes();
         Stats {
             connections,
             credit_stalls,
             credits_alone,
             credits_granted,
+            credits_returned,
             written_sent,
             pool_bytes,
+            pool_peak_bytes,
+            pool_given_back_bytes,
             packed_peak_bytes,
             registrations,
             channels_opened: stats.channels_opened + self.counters.channels_opened,
@@ -328,10 +329,10 @@ impl Port {
         self.context.as_mut()
     }
 
-    /// Handles to the bytes of received records, if there are more chunks than `known`.
+    /// Handles to the bytes of received records, unless they are as they were at the time of `known`.
     #[inline]
-    pub(crate) fn memory_beyond(&self, known: usize) -> Option<(SlotMemory, usize)> {
-        (self.pool.chunk_count() > known).then(|| self.pool.memory())
+    pub(crate) fn memory_unless(&self, known: u64) -> Option<(SlotMemory, u64)> {
+        self.pool.memory_unless(known)
     }
 
     /// Why nothing goes to a peer any more.
@@ -395,30 +396,28 @@ impl Port {
             self.counters.credit_stalls += 1;
             return false;
         }
-        let posted = self.post_message(to, Some(record), false, len_bytes, fill);
+        let posted = self.post_with_header(to, Header { record: Some(record), ..Header::default() }, len_bytes, fill);
         if !posted && let Some(Some(connection)) = self.connections.get_mut(to as usize) {
             connection.credits.unspend();
         }
         posted
     }
 
-    /// Writes a message into a slot and posts it, whatever the credits.
-    fn post_message(
-        &mut self,
-        to: PeerId,
-        record: Option<Record>,
-        announces: bool,
-        len_bytes: usize,
-        fill: impl FnOnce(&mut [u8]),
-    ) -> bool {
+    /// Posts a message without a record, whatever the credits.
+    fn post_message(&mut self, to: PeerId, alone: Header) -> bool {
+        self.post_with_header(to, alone, 0, |_| {})
+    }
+
+    /// Writes a message into a slot and posts it, whatever the credits, with what else there is to say to the peer.
+    #[inline]
+    fn post_with_header(&mut self, to: PeerId, header: Header, len_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         let Some(Some(connection)) = self.connections.get_mut(to as usize) else { return false };
         let Some(qp) = connection.qp else { return false };
         let Some(mut slot) = self.pool.take(self.context.as_mut()) else { return false };
         let news = connection.credits.take_news();
         connection.told_hold = self.holding_back;
         let (credits, starved) = news;
-        let header =
-            Header { record, credits, starved, holds_back: self.holding_back, leaves: self.leaving, announces };
+        let header = Header { credits, starved, holds_back: self.holding_back, leaves: self.leaving, ..header };
         let total = HEADER_BYTES + len_bytes;
         self.pool.fill(&mut slot, total, |space| {
             let (head, payload) = space.split_at_mut(HEADER_BYTES);
@@ -432,8 +431,8 @@ impl Port {
         match self.context.post_send(qp, &[request]) {
             Ok(1) => {
                 connection.in_flight += 1;
-                self.note_send(number, to, record.is_some());
-                self.in_flight += usize::from(record.is_some());
+                self.note_send(number, to, header.record.is_some());
+                self.in_flight += usize::from(header.record.is_some());
                 true
             }
             outcome => {
@@ -495,10 +494,13 @@ impl Port {
             if more > 0 {
                 connection.credits.grant(more);
                 self.counters.credits_granted += u64::from(more);
+                self.may_shrink = true;
             }
         }
         if header.record.is_some() || header.announces {
             self.freed.push(peer);
+        } else if header.asks_back > 0 || header.gives_back {
+            self.hear_of_credits(peer, &header)?;
         } else if connection.credits.must_tell() {
             list(&mut self.to_tell, connection, peer);
         }
@@ -632,11 +634,15 @@ impl Port {
     fn tell(&mut self, peer: PeerId) {
         let Some(Some(connection)) = self.connections.get_mut(peer as usize) else { return };
         connection.listed = false;
+        if connection.giving_back > 0 {
+            self.give_back(peer);
+        }
+        let Some(Some(connection)) = self.connections.get_mut(peer as usize) else { return };
         let needed = connection.credits.must_tell() || connection.told_hold != self.holding_back;
         if !needed || connection.stage != Stage::Open {
             return;
         }
-        if self.post_message(peer, None, false, 0, |_| {}) {
+        if self.post_message(peer, Header::default()) {
             self.counters.credits_alone += 1;
         } else if let Some(Some(connection)) = self.connections.get_mut(peer as usize)
             && connection.stage == Stage::Open
@@ -668,7 +674,7 @@ impl Port {
         (self.leaving, self.has_left) = (true, true);
         for peer in 0..self.connections.len() as PeerId {
             if matches!(&self.connections[peer as usize], Some(connection) if connection.stage == Stage::Open) {
-                self.post_message(peer, None, false, 0, |_| {});
+                self.post_message(peer, Header::default());
             }
         }
         self.leaving = false;
@@ -676,6 +682,7 @@ impl Port {
 
     /// Whoever wants to sleep has said so: the descriptor tells of what comes from now on.
     pub(crate) fn arm(&mut self) {
+        self.tend_buffers();
         let nap = if self.context.capabilities().writes_wake { None } else { self.prepare_nap() };
         let armed =
             self.context.acknowledge(self.completions).and_then(|()| self.context.arm(self.completions, NotifyOn::Any));
@@ -683,66 +690,9 @@ impl Port {
             self.lose_all(&error.to_string());
         }
         let now = (self.clock)();
-        let next = self.losses.iter().map(|loss| loss.due).chain(self.next_hello()).min();
+        let next = self.losses.iter().map(|loss| loss.due).chain(self.next_hello()).chain(self.next_period()).min();
         let next = next.map(|next| next.saturating_sub(now));
         self.wakeup.limit([next, nap].into_iter().flatten().min());
-    }
-
-    /// What happened to queue pairs by themselves.
-    #[inline]
-    pub(crate) fn take_events(&mut self) {
-        while let Some(event) = self.context.next_event() {
-            match event {
-                AsynchronousEvent::QueuePairError(qp) => {
-                    let its = |one: &Option<Box<Connection>>| one.as_ref().is_some_and(|one| one.qp == Some(qp));
-                    if let Some(peer) = self.connections.iter().position(its) {
-                        self.lose(peer as PeerId, "the connection failed".to_owned());
-                    }
-                }
-                AsynchronousEvent::CompletionQueueOverrun(_) => self.lose_all("the completion queue overran"),
-                AsynchronousEvent::DeviceFatal => self.lose_all("the device failed"),
-                AsynchronousEvent::ReceiveLimitReached(_) => {}
-            }
-        }
-    }
-
-    /// A peer whose loss is to be told of now.
-    #[inline]
-    pub(crate) fn next_loss(&mut self) -> Option<Loss> {
-        if self.losses.is_empty() { None } else { self.due_loss() }
-    }
-
-    #[cold]
-    fn due_loss(&mut self) -> Option<Loss> {
-        let now = (self.clock)();
-        let at = self.losses.iter().position(|loss| loss.due <= now)?;
-        let loss = self.losses.swap_remove(at);
-        if let Some(Some(connection)) = self.connections.get_mut(loss.peer as usize)
-            && let Stage::Lost { told, .. } = &mut connection.stage
-        {
-            *told = true;
-        }
-        self.forget_outward(loss.peer);
-        Some(loss)
-    }
-
-    /// Notes that nothing goes to a peer any more; the first reason counts.
-    fn lose(&mut self, peer: PeerId, why: String) {
-        let Some(connection) = self.connections.get_mut(peer as usize) else { return };
-        let connection = connection.get_or_insert_with(Box::default);
-        if matches!(connection.stage, Stage::Lost { .. }) {
-            return;
-        }
-        connection.stage = Stage::Lost { why: why.clone(), told: false };
-        self.greeting.retain(|one| *one != peer);
-        let (left, due) = (connection.leaves, (self.clock)() + LOSS_PAUSE);
-        self.losses.push(Loss { due, peer, why, left });
-    }
-
-    fn lose_all(&mut self, why: &str) {
-        for peer in (0..self.connections.len() as PeerId).filter(|peer| self.reaches(*peer)).collect::<Vec<_>>() {
-            self.lose(peer, why.to_owned());
-        }
     }
 }
 
@@ -754,6 +704,7 @@ impl Default for Connection {
             connected: false,
             credits: Credits::new(0),
             in_flight: 0,
+            giving_back: 0,
             listed: false,
             told_hold: false,
             holds_back: false,
@@ -767,19 +718,5 @@ impl Default for Connection {
 fn list(to_tell: &mut Vec<PeerId>, connection: &mut Connection, peer: PeerId) {
     if !std::mem::replace(&mut connection.listed, true) {
         to_tell.push(peer);
-    }
-}
-
-/// What a failed send means, in a few words.
-fn status_text(status: WcStatus) -> &'static str {
-    match status {
-        WcStatus::TransportRetryExceeded => "it does not answer any more",
-        WcStatus::WorkRequestFlushed => "the connection failed",
-        WcStatus::RemoteInvalidRequest => "it refused a message as too long",
-        WcStatus::RemoteAccessError => "it refused access to its memory",
-        WcStatus::RemoteOperationError => "it failed to carry out a request",
-        WcStatus::ReceiverNotReadyRetryExceeded => "it posted no buffers for messages",
-        WcStatus::BadResponse => "it answered something that makes no sense",
-        _ => "the device failed",
     }
 }

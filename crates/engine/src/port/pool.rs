@@ -2,15 +2,15 @@
 //!
 //! Paper: mpich2-ib §2.3.2, with one pool per process instead of one per connection. It grows by chunks, up to a limit;
 //! past it connections get no more credits and sends wait. What a fresh connection needs at least is taken all the same.
+//! It shrinks as credits come back and buffers are not used, see [`Buffers`].
 
-use fabric::{
-    Access, Context, FabricError, MemoryRegion, ProtectionDomain, ReceiveRequest, ScatterGather, SharedReceiveQueue,
-};
+use fabric::{Access, Context, FabricError, ProtectionDomain, ReceiveRequest, ScatterGather, SharedReceiveQueue};
 use lockfree::fastpath::Carried;
-use lockfree::{Slot, SlotMemory, SlotStore};
+use lockfree::{Slot, SlotMemory};
 use smallvec::SmallVec;
 
 use super::Work;
+use super::buffers::Buffers;
 
 /// Bytes of one chunk, about.
 const CHUNK_BYTES: usize = 512 << 10;
@@ -18,9 +18,7 @@ const CHUNK_BYTES: usize = 512 << 10;
 const BATCH: usize = 32;
 
 pub(super) struct Pool {
-    slots: SlotStore,
-    regions: Vec<MemoryRegion>,
-    domain: ProtectionDomain,
+    buffers: Buffers,
     queue: SharedReceiveQueue,
     /// Slots at most, but for what connections need at least.
     slots_max: u32,
@@ -28,6 +26,8 @@ pub(super) struct Pool {
     receiving_count: u32,
     /// Emptied receives, to be posted again.
     emptied: Vec<Slot>,
+    /// So many of those that are emptied next are not posted again.
+    retiring_count: u32,
 }
 
 impl Pool {
@@ -40,71 +40,65 @@ impl Pool {
         let slot_bytes = message_max_bytes.next_multiple_of(lockfree::CACHE_LINE_BYTES);
         let slots_per_chunk = (CHUNK_BYTES / slot_bytes).clamp(8, 256) as u32;
         Self {
-            slots: SlotStore::new(slot_bytes, slots_per_chunk),
-            regions: Vec::new(),
-            domain,
+            buffers: Buffers::new(domain, Access::LOCAL, slot_bytes, slots_per_chunk),
             queue,
             slots_max: u32::try_from(pool_max_bytes / slot_bytes).unwrap_or(u32::MAX),
             receiving_count: 0,
             emptied: Vec::new(),
+            retiring_count: 0,
         }
     }
 
-    /// The bytes of all slots there are now, and how many chunks that is.
-    pub(super) fn memory(&self) -> (SlotMemory, usize) {
-        (self.slots.memory(), self.regions.len())
+    /// The bytes of all slots there are now, if that has changed since it was `known` times.
+    #[inline]
+    pub(super) fn memory_unless(&self, known: u64) -> Option<(SlotMemory, u64)> {
+        (self.buffers.version() != known).then(|| self.buffers.memory())
     }
 
-    pub(super) fn chunk_count(&self) -> usize {
-        self.regions.len()
-    }
-
-    /// Bytes registered for the pool.
-    pub(super) fn held_bytes(&self) -> u64 {
-        (self.slots.chunk_bytes() * self.regions.len()) as u64
+    /// The memory, and what became of it.
+    pub(super) fn buffers(&self) -> &Buffers {
+        &self.buffers
     }
 
     /// A slot for a send; `None` while all are in use and there may be no more.
     #[inline]
     pub(super) fn take(&mut self, context: &mut dyn Context) -> Option<Slot> {
-        if self.slots.free_count() == 0 {
+        if self.buffers.slots.free_count() == 0 {
             self.grow(context, false).ok()?;
         }
-        self.slots.take()
+        self.buffers.slots.take()
     }
 
     pub(super) fn give_back(&mut self, slot: Slot) {
-        self.slots.give_back(slot);
+        self.buffers.slots.give_back(slot);
     }
 
     pub(super) fn fill(&mut self, slot: &mut Slot, len_bytes: usize, fill: impl FnOnce(&mut [u8])) {
-        self.slots.fill(slot, len_bytes, fill);
+        self.buffers.slots.fill(slot, len_bytes, fill);
     }
 
     /// Leaves a slot to the device; the number under which it comes back.
     pub(super) fn lend(&mut self, slot: Slot) -> u32 {
-        self.slots.lend(slot)
+        self.buffers.slots.lend(slot)
     }
 
     pub(super) fn reclaim(&mut self, number: u32) -> Option<Slot> {
-        self.slots.reclaim(number)
+        self.buffers.slots.reclaim(number)
     }
 
     /// The first `len_bytes` of a slot, for a work request.
     pub(super) fn part(&self, slot: &Slot, len_bytes: u32) -> ScatterGather {
-        let (chunk, offset) = self.slots.place(slot);
-        self.regions[chunk].part(offset as u64, len_bytes)
+        self.buffers.part(slot, 0, len_bytes)
     }
 
     /// `len_bytes` of a slot from `from` on, for a work request.
     pub(super) fn part_at(&self, slot: &Slot, from: usize, len_bytes: u32) -> ScatterGather {
-        let (chunk, offset) = self.slots.place(slot);
-        self.regions[chunk].part((offset + from) as u64, len_bytes)
+        self.buffers.part(slot, from, len_bytes)
     }
 
     /// Leaves a slot to the sender of a channel, for its next record.
     pub(super) fn lend_to(&self, channel: &mut Carried, slot: Slot) {
-        channel.lend(&self.slots, slot);
+        channel.lend(&self.buffers.slots, slot);
     }
 
     /// Posts up to `count` more receives; how many. `must`: the limit does not count.
@@ -114,10 +108,10 @@ impl Pool {
         let count = if must { count } else { count.min(room) };
         let mut got = 0;
         while got < count {
-            if self.slots.free_count() == 0 && self.grow(context, must).is_err() {
+            if self.buffers.slots.free_count() == 0 && self.grow(context, must).is_err() {
                 break;
             }
-            let Some(slot) = self.slots.take() else { break };
+            let Some(slot) = self.buffers.slots.take() else { break };
             self.emptied.push(slot);
             got += 1;
         }
@@ -131,14 +125,47 @@ impl Pool {
         self.emptied.push(slot);
     }
 
+    /// `count` receives are not needed any more; those that are emptied next are not posted again.
+    pub(super) fn retire(&mut self, count: u32) {
+        self.retiring_count += count;
+    }
+
+    /// A period is over, as for [`Buffers::end_period`].
+    pub(super) fn end_period(&mut self, context: &mut dyn Context) -> bool {
+        self.buffers.end_period(context)
+    }
+
+    /// Keeps back what is not needed of the receives that were emptied, and replaces what should rest.
+    #[cold]
+    fn thin_out(&mut self) {
+        while self.retiring_count > 0
+            && let Some(slot) = self.emptied.pop()
+        {
+            self.buffers.slots.give_back(slot);
+            self.retiring_count -= 1;
+            self.receiving_count -= 1;
+        }
+        for at in 0..self.emptied.len() {
+            if self.buffers.slots.is_beyond(&self.emptied[at])
+                && let Some(better) = self.buffers.slots.take_within()
+            {
+                let rests = std::mem::replace(&mut self.emptied[at], better);
+                self.buffers.slots.give_back(rests);
+            }
+        }
+    }
+
     /// Posts what was emptied.
     ///
     /// # Errors
     /// What the device says; what was not posted is tried again with the next batch.
     pub(super) fn post_emptied(&mut self, context: &mut dyn Context) -> Result<(), FabricError> {
+        if self.retiring_count > 0 || self.buffers.slots.has_retreated() {
+            self.thin_out();
+        }
         while !self.emptied.is_empty() {
             let first = self.emptied.len().saturating_sub(BATCH);
-            let bytes = self.slots.slot_bytes() as u32;
+            let bytes = self.buffers.slots.slot_bytes() as u32;
             let lists: SmallVec<[[ScatterGather; 1]; BATCH]> =
                 self.emptied[first..].iter().map(|slot| [self.part(slot, bytes)]).collect();
             let requests: SmallVec<[ReceiveRequest<'_>; BATCH]> = self.emptied[first..]
@@ -151,7 +178,7 @@ impl Pool {
                 break;
             }
             for slot in self.emptied.drain(first..first + posted) {
-                self.slots.lend(slot);
+                self.buffers.slots.lend(slot);
             }
         }
         Ok(())
@@ -159,13 +186,10 @@ impl Pool {
 
     /// Adds a chunk. `must`: the limit does not count.
     fn grow(&mut self, context: &mut dyn Context, must: bool) -> Result<(), FabricError> {
-        let after = self.slots.count() + self.slots.slots_per_chunk();
-        if !must && after > self.slots_max.max(self.slots.slots_per_chunk()) {
+        let after = self.buffers.slots.count() + self.buffers.slots.slots_per_chunk();
+        if !must && after > self.slots_max.max(self.buffers.slots.slots_per_chunk()) {
             return Err(FabricError::Exhausted { object: "buffers for messages", max: self.slots_max });
         }
-        let (region, memory) = context.allocate(self.domain, self.slots.chunk_bytes(), Access::LOCAL)?;
-        self.regions.push(region);
-        self.slots.add(memory);
-        Ok(())
+        self.buffers.grow(context)
     }
 }

@@ -1,13 +1,15 @@
 //! Segments: registered buffers in which packed data waits to be sent, or arrives to be unpacked.
 //! Paper: datatypes §4.3.3, §7.2
 //!
-//! A pool of them serves all peers. It grows by chunks up to a limit and keeps what it has; what happens when all are taken
-//! is for whoever asks to decide. One pool is for packing and another for unpacking: segments to be unpacked wait for what
+//! A pool of them serves all peers. It grows by chunks up to a limit and gives back what is not used ([`Buffers`]); what
+//! happens when all are taken is for whoever asks to decide. One pool is for packing and another for unpacking: segments to be unpacked wait for what
 //! peers write, and if what those peers write waited for segments of the same pool, nobody could go on.
 
 use base::SlabKey;
-use fabric::{Access, Context, MemoryRegion, ProtectionDomain, RemoteMemory, ScatterGather};
-use lockfree::{Slot, SlotStore};
+use fabric::{Access, Context, ProtectionDomain, RemoteMemory, ScatterGather};
+use lockfree::Slot;
+
+use super::buffers::Buffers;
 
 /// Bytes of a segment.
 pub(crate) const SEGMENT_MAX_BYTES: usize = 128 << 10;
@@ -27,10 +29,7 @@ pub(crate) struct SegmentUse {
 
 /// Segments for one purpose.
 pub(crate) struct SegmentPool {
-    slots: SlotStore,
-    regions: Vec<MemoryRegion>,
-    domain: ProtectionDomain,
-    access: Access,
+    buffers: Buffers,
     segments_max: u32,
     /// By number: what peers write there.
     uses: Vec<Option<SegmentUse>>,
@@ -43,8 +42,8 @@ impl SegmentPool {
     pub(super) fn new(domain: ProtectionDomain, access: Access, bytes_max: usize) -> Self {
         let segments_max = u32::try_from(bytes_max / SEGMENT_MAX_BYTES).unwrap_or(u32::MAX);
         let per_chunk = segments_max.clamp(1, CHUNK_SEGMENTS);
-        let slots = SlotStore::new(SEGMENT_MAX_BYTES, per_chunk);
-        Self { slots, regions: Vec::new(), domain, access, segments_max, uses: Vec::new(), taken: 0, peak: 0 }
+        let buffers = Buffers::new(domain, access, SEGMENT_MAX_BYTES, per_chunk);
+        Self { buffers, segments_max, uses: Vec::new(), taken: 0, peak: 0 }
     }
 
     /// Most bytes of segments in use at once.
@@ -59,34 +58,41 @@ impl SegmentPool {
 
     /// A segment, if one is free or there may be more.
     pub(super) fn take(&mut self, context: &mut dyn Context) -> Option<Slot> {
-        if self.slots.free_count() == 0 {
+        if self.buffers.slots.free_count() == 0 {
             self.grow(context)?;
         }
-        let slot = self.slots.take()?;
+        let slot = self.buffers.slots.take()?;
         self.taken += 1;
         self.peak = self.peak.max(self.taken);
         Some(slot)
     }
 
     fn grow(&mut self, context: &mut dyn Context) -> Option<()> {
-        if self.slots.count() + self.slots.slots_per_chunk() > self.segments_max {
+        if self.buffers.slots.count() + self.buffers.slots.slots_per_chunk() > self.segments_max {
             return None;
         }
-        let (region, memory) = context.allocate(self.domain, self.slots.chunk_bytes(), self.access).ok()?;
-        self.regions.push(region);
-        self.slots.add(memory);
-        Some(())
+        self.buffers.grow(context).ok()
+    }
+
+    /// A period is over, as for [`Buffers::end_period`].
+    pub(super) fn end_period(&mut self, context: &mut dyn Context) -> bool {
+        self.buffers.end_period(context)
+    }
+
+    /// The memory, and what became of it.
+    pub(super) fn buffers(&self) -> &Buffers {
+        &self.buffers
     }
 
     /// Lets a peer write a segment; where that is, and its number.
     pub(super) fn open(&mut self, slot: Slot, used: SegmentUse) -> (RemoteMemory, u32) {
-        let (chunk, offset) = self.slots.place(&slot);
-        let number = self.slots.lend(slot);
+        let remote = self.buffers.remote(&slot);
+        let number = self.buffers.slots.lend(slot);
         if number as usize >= self.uses.len() {
             self.uses.resize(number as usize + 1, None);
         }
         self.uses[number as usize] = Some(used);
-        (self.regions[chunk].remote(offset as u64), number)
+        (remote, number)
     }
 
     /// What a peer writes into a segment.
@@ -97,8 +103,8 @@ impl SegmentPool {
     /// A peer has written a segment: its bytes are shown, and it is free again.
     pub(crate) fn close(&mut self, number: u32, look: impl FnOnce(&[u8])) {
         let used = self.uses.get_mut(number as usize).and_then(Option::take);
-        if let (Some(used), Some(slot)) = (used, self.slots.reclaim(number)) {
-            self.slots.read(&slot, used.len_bytes as usize, look);
+        if let (Some(used), Some(slot)) = (used, self.buffers.slots.reclaim(number)) {
+            self.buffers.slots.read(&slot, used.len_bytes as usize, look);
             self.give_back(slot);
         }
     }
@@ -119,20 +125,19 @@ impl SegmentPool {
         len_bytes: u32,
         fill: impl FnOnce(&mut [u8]),
     ) -> (ScatterGather, u32) {
-        self.slots.fill(&mut slot, len_bytes as usize, fill);
-        let (chunk, offset) = self.slots.place(&slot);
-        (self.regions[chunk].part(offset as u64, len_bytes), self.slots.lend(slot))
+        self.buffers.slots.fill(&mut slot, len_bytes as usize, fill);
+        (self.buffers.part(&slot, 0, len_bytes), self.buffers.slots.lend(slot))
     }
 
     /// A segment was sent.
     pub(crate) fn sent(&mut self, number: u32) {
-        if let Some(slot) = self.slots.reclaim(number) {
+        if let Some(slot) = self.buffers.slots.reclaim(number) {
             self.give_back(slot);
         }
     }
 
     fn give_back(&mut self, slot: Slot) {
-        self.slots.give_back(slot);
+        self.buffers.slots.give_back(slot);
         self.taken -= 1;
     }
 }

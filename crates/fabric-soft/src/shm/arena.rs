@@ -9,6 +9,9 @@ use fabric::SharedMemory;
 /// Blocks begin on pages of this size.
 const PAGE_BYTES: usize = 4096;
 
+/// The pages of shorter blocks stay with the segment: handing them back and meeting them again costs more than they hold.
+const GIVEN_BACK_MIN_BYTES: usize = 64 << 10;
+
 /// The memory, and what of it is free.
 pub(super) struct Arena {
     memory: SharedMemory,
@@ -26,11 +29,18 @@ struct Block {
     offset: usize,
     len_bytes: usize,
     /// Keeps the segment mapped.
-    _memory: SharedMemory,
+    memory: SharedMemory,
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
+        if self.len_bytes >= GIVEN_BACK_MIN_BYTES {
+            let start = NonNull::from(self.memory.word(0)).cast::<u8>().as_ptr();
+            // Where the memory is not a segment's the system refuses, and it stays as it is.
+            // SAFETY: whole pages of the mapping that `memory` keeps; this was the last handle to them, and whoever gets
+            // them next reaches them through atomics, and finds zeroes.
+            let _ = unsafe { rustix::mm::madvise(start.cast(), self.len_bytes, rustix::mm::Advice::LinuxRemove) };
+        }
         lock(&self.free).give_back(self.offset, self.len_bytes);
     }
 }
@@ -50,8 +60,8 @@ impl Arena {
             part.word(at).store(0, Ordering::Relaxed);
         }
         let start = NonNull::from(part.word(0)).cast::<u8>();
-        let block = Block { free: Arc::clone(&self.free), offset, len_bytes: whole, _memory: part };
-        // SAFETY: the block lies in the mapping that `_memory` keeps, on a page, and belongs to nobody else until it
+        let block = Block { free: Arc::clone(&self.free), offset, len_bytes: whole, memory: part };
+        // SAFETY: the block lies in the mapping that `memory` keeps, on a page, and belongs to nobody else until it
         // is dropped.
         Some(unsafe { SharedMemory::new(start, len_bytes, Arc::new(block)) })
     }

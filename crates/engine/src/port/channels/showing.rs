@@ -16,6 +16,7 @@ use std::time::Duration;
 use fabric::{Operation, Payload, SendRequest};
 use lockfree::fastpath::{self, RecordSender, SHOWN_BYTES};
 use protocol::fastpath::COLD;
+use protocol::verbs_channel::Header;
 
 use super::super::{Port, SEND_DEPTH, Stage, Work};
 use super::Pair;
@@ -92,7 +93,7 @@ impl Port {
         if connection.in_flight >= SEND_DEPTH || !connection.credits.spend() {
             return false;
         }
-        let posted = self.post_message(to, None, true, 0, |_| {});
+        let posted = self.post_message(to, Header { announces: true, ..Header::default() });
         if !posted && let Some(Some(connection)) = self.connections.get_mut(to as usize) {
             connection.credits.unspend();
         }
