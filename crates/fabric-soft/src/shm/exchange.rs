@@ -21,7 +21,8 @@ use rustix::net::{
     SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 
-use super::segment::{Segment, Shape, system};
+use super::sealed::system;
+use super::segment::{Segment, Shape};
 
 /// How long a process waits for its peers while joining.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(60);

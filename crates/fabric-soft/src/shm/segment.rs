@@ -1,6 +1,5 @@
 //! The segment: a sealed memfd, mapped once, and where things are in it.
 
-use std::ffi::c_void;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -11,11 +10,10 @@ use lockfree::{
     PublishedTable, mailbox,
 };
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::{MemfdFlags, SealFlags};
-use rustix::mm::{MapFlags, ProtFlags};
 
 use super::life::ProcessMark;
 use super::region_table;
+use super::sealed::{self, system};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ferrovia");
 /// Changes with the layout, so that two builds that differ never share a segment.
@@ -112,36 +110,13 @@ pub struct Segment {
     bells: Option<Arc<[OwnedFd]>>,
 }
 
-struct Mapping {
-    start: NonNull<c_void>,
-    len_bytes: usize,
-}
-
-// SAFETY: the mapping is an address range; unmapping it is allowed from any thread.
-unsafe impl Send for Mapping {}
-// SAFETY: nothing is reached through a shared reference.
-unsafe impl Sync for Mapping {}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: the range was mapped by `map` and every handle into it is gone: they all hold this value.
-        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr(), self.len_bytes) };
-    }
-}
-
 impl Segment {
     /// Makes the segment of a host.
     ///
     /// # Errors
     /// When the system has no memory or no descriptor for it.
     pub fn create(shape: Shape) -> Result<Self, FabricError> {
-        let fd = rustix::fs::memfd_create("ferrovia", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
-            .map_err(|error| system("creating the shared segment (memfd_create)", error))?;
-        rustix::fs::ftruncate(&fd, shape.segment_bytes() as u64)
-            .map_err(|error| system("sizing the shared segment (ftruncate)", error))?;
-        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
-            .map_err(|error| system("sealing the shared segment", error))?;
-        let memory = map(fd.as_fd(), shape.segment_bytes())?;
+        let (fd, memory) = sealed::create(shape.segment_bytes())?;
         use base::sync::Ordering::Relaxed;
         memory.word(8).store(LAYOUT_VERSION, Relaxed);
         memory.word(16).store(shape.process_count.into(), Relaxed);
@@ -173,12 +148,7 @@ impl Segment {
         if !bells.is_empty() && bells.len() != shape.process_count as usize {
             return Err(refuse(format!("expected {} bells, found {}", shape.process_count, bells.len())));
         }
-        let seals = rustix::fs::fcntl_get_seals(&fd).map_err(|error| refuse(error.to_string()))?;
-        let len = rustix::fs::fstat(&fd).map_err(|error| refuse(error.to_string()))?.st_size;
-        if !seals.contains(SealFlags::SHRINK) || len != shape.segment_bytes() as i64 {
-            return Err(refuse(format!("expected {} sealed bytes, found {len}", shape.segment_bytes())));
-        }
-        let memory = map(fd.as_fd(), shape.segment_bytes())?;
+        let memory = sealed::attach(&fd, shape.segment_bytes())?;
         use base::sync::Ordering::Acquire;
         let found = [0, 8, 16, 24, ARENA_BYTES].map(|offset| memory.word(offset).load(Acquire));
         let sizes = [shape.channel_bytes, shape.arena_bytes].map(|bytes| bytes as u64);
@@ -320,29 +290,6 @@ impl Segment {
             _ => None,
         }
     }
-}
-
-fn map(fd: BorrowedFd<'_>, len_bytes: usize) -> Result<SharedMemory, FabricError> {
-    // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
-    let start = unsafe {
-        rustix::mm::mmap(
-            std::ptr::null_mut(),
-            len_bytes,
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::SHARED | MapFlags::NORESERVE,
-            fd,
-            0,
-        )
-    }
-    .map_err(|error| system("mapping the shared segment (mmap)", error))?;
-    let start = NonNull::new(start).expect("a mapping is not at address 0");
-    let keep = Arc::new(Mapping { start, len_bytes });
-    // SAFETY: the range is mapped until `keep` is dropped, page aligned, and reached only through this handle.
-    Ok(unsafe { SharedMemory::new(start.cast(), len_bytes, keep) })
-}
-
-pub(super) fn system(operation: &'static str, error: rustix::io::Errno) -> FabricError {
-    FabricError::System { operation, reason: error.to_string() }
 }
 
 #[cfg(test)]

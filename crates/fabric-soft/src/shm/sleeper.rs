@@ -11,7 +11,7 @@ use lockfree::Doorbell;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::thread::futex;
 
-use super::segment::system;
+use super::sealed::system;
 
 /// What the thread does.
 enum Task {

@@ -75,7 +75,7 @@ impl Wakeup for ShmWakeup {
 
 /// A barrier that one process imposes on all that have registered for it, if the system offers that: it makes a
 /// message cheaper than one that brings a barrier of its own.
-pub(super) fn imposed_barrier() -> Barrier {
+pub fn imposed_barrier() -> Barrier {
     let registered = membarrier(MembarrierCommand::RegisterGlobalExpedited);
     match registered.and_then(|()| membarrier(MembarrierCommand::GlobalExpedited)) {
         Ok(()) => Barrier::Imposed(|| {
@@ -87,7 +87,7 @@ pub(super) fn imposed_barrier() -> Barrier {
 
 /// Wakes everybody who sleeps at `doorbell`.
 #[inline]
-pub(super) fn ring(doorbell: &Doorbell) {
+pub fn ring(doorbell: &Doorbell) {
     if doorbell.must_ring() {
         wake(doorbell);
     }

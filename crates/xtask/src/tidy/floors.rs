@@ -18,7 +18,7 @@ const fn room(floor: u32, name: &'static str, unsafe_code: bool) -> Room {
 }
 
 /// From the ground up.
-const HOUSE: [Room; 19] = [
+const HOUSE: [Room; 20] = [
     room(0, "base", true),
     room(1, "lockfree", true),
     room(2, "fabric", true),
@@ -32,6 +32,7 @@ const HOUSE: [Room; 19] = [
     room(8, "mpi-core", false),
     room(9, "pmi", false),
     room(10, "boot", false),
+    room(10, "vipl", true),
     room(11, "abi", true),
     room(11, "ferrovia", true),
     room(11, "launcher", true),

@@ -1,0 +1,437 @@
+//! Connections. Paper: via2sisci §1.4.1.
+//!
+//! ```text
+//!   client–server (blocking)                 peer-to-peer (either side first, nobody blocks)
+//!   server: wait ▶ accept or reject          both: request ▶ poll done, or wait
+//!   client: request, with a time limit       the lower address dials, the higher one listens
+//! ```
+//! [`crate::hello`] is what is said. The socket stays open for as long as the connection lasts: its end tells of the other
+//! side's, however it came.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::address::NetAddress;
+use crate::channel::{self, Outbound};
+use crate::hello::{self, Answer, End, Hello, LineError, Model, Refusal};
+use crate::link::{Line, Link, RemoteAttributes};
+use crate::nic::{Core, Nic};
+use crate::segments::{LocalSegment, PeerNode, Published};
+use crate::status::Error;
+use crate::vi::{Vi, ViAttributes, ViCore};
+use crate::waiting::{Deadline, deadline};
+
+/// How long whoever is asked listens to one who has dialled and says nothing.
+const STRANGER_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long whoever accepted waits until the other side has mapped what it needs.
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(10);
+/// From one attempt of a peer to dial to the next.
+const DIAL_PAUSE: Duration = Duration::from_millis(5);
+
+/// A client that waits to be accepted or rejected. Dropping it rejects it.
+pub struct Request {
+    nic: Arc<Core>,
+    socket: Option<TcpStream>,
+    hello: Hello,
+}
+
+impl Nic {
+    /// Waits for a client that asks for `local`; `None`: for ever.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], or [`Error::Resource`] if the address is another program's or not of this host.
+    pub fn connect_wait(&self, local: &NetAddress, timeout: Option<Duration>) -> Result<Request, Error> {
+        const CALL: &str = "VipConnectWait";
+        let listener = listen(CALL, local)?;
+        let matches =
+            |hello: &Hello| hello.model == Model::ClientServer && hello.to.discriminator() == local.discriminator();
+        let (socket, hello) = receive(CALL, &listener, deadline(timeout), matches, || false)?;
+        Ok(Request { nic: Arc::clone(&self.core), socket: Some(socket), hello })
+    }
+}
+
+impl Request {
+    /// Where the client says that it is.
+    pub fn remote(&self) -> &NetAddress {
+        &self.hello.from
+    }
+
+    /// What the client's VI is like.
+    pub fn attributes(&self) -> RemoteAttributes {
+        self.hello.end.attributes
+    }
+
+    /// Connects the client to `vi`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidState`] unless the VI is idle, [`Error::InvalidReliabilityLevel`] or [`Error::InvalidMtu`] if it is
+    /// not like the client's: the request is as it was and may be accepted with another VI, or rejected.
+    /// [`Error::NotReachable`], [`Error::Timeout`] or [`Error::Resource`] if nothing comes of it: the request is over.
+    pub fn accept(&mut self, vi: &Vi) -> Result<(), Error> {
+        const CALL: &str = "VipConnectAccept";
+        let over = Error::InvalidParameter { call: CALL, what: "the request, which is over" };
+        if !Arc::ptr_eq(&self.nic, &vi.core.nic) {
+            return Err(Error::InvalidParameter { call: CALL, what: "a VI of another NIC" });
+        }
+        let attributes = vi.core.begin(CALL)?;
+        let attempt = match fit(CALL, &attributes, &self.hello.end.attributes) {
+            Ok(()) => self.socket.take().ok_or(over),
+            Err(error) => Err(error),
+        };
+        let accepted = attempt.and_then(|socket| answer(CALL, &vi.core, socket, &self.hello.end));
+        accepted.inspect_err(|_| vi.core.give_up())
+    }
+
+    /// Sends the client away.
+    pub fn reject(self) {}
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        if let Some(socket) = self.socket.take() {
+            // If it is gone by now, it needs no answer.
+            let _ = hello::tell(&socket, &hello::answer_frame(&Err(Refusal::Rejected)));
+        }
+    }
+}
+
+impl Vi {
+    /// Asks the server at `remote` for a connection; `None` waits for ever. Returns what the server's VI is like.
+    ///
+    /// # Errors
+    /// [`Error::InvalidState`] unless the VI is idle, [`Error::NoMatch`] if nobody waits there, [`Error::Reject`],
+    /// [`Error::Timeout`], [`Error::NotReachable`] if there is no way to the host or its memory, or [`Error::Resource`].
+    pub fn connect_request(
+        &self,
+        local: &NetAddress,
+        remote: &NetAddress,
+        timeout: Option<Duration>,
+    ) -> Result<RemoteAttributes, Error> {
+        const CALL: &str = "VipConnectRequest";
+        let attributes = self.core.begin(CALL)?;
+        let until = deadline(timeout);
+        let asked = (|| {
+            let offer = Offer::new(CALL, &self.core, &attributes)?;
+            let hello = Hello { model: Model::ClientServer, from: local.clone(), to: remote.clone(), end: offer.end };
+            let (socket, end, mapped) = ask(CALL, &hello, until)?;
+            establish(CALL, &self.core, offer, socket, (&end, mapped), Role::Asked)?;
+            Ok(end.attributes)
+        })();
+        asked.inspect_err(|_| self.core.give_up())
+    }
+
+    /// Begins to make a connection with the peer at `remote`, which does the same the other way round; `None`: goes on for
+    /// ever. Returns at once.
+    ///
+    /// # Errors
+    /// [`Error::InvalidState`] unless the VI is idle, [`Error::InvalidParameter`] if both addresses are equal, or
+    /// [`Error::Resource`].
+    pub fn connect_peer(
+        &self,
+        local: &NetAddress,
+        remote: &NetAddress,
+        timeout: Option<Duration>,
+    ) -> Result<PeerRequest, Error> {
+        const CALL: &str = "VipConnectPeerRequest";
+        if local == remote {
+            return Err(Error::InvalidParameter {
+                call: CALL,
+                what: "the address of the peer, which is the local one",
+            });
+        }
+        let attributes = self.core.begin(CALL)?;
+        let (vi, local, remote, until) = (Arc::clone(&self.core), local.clone(), remote.clone(), deadline(timeout));
+        let outcome = Arc::new(Mutex::new(None));
+        let shared = Arc::clone(&outcome);
+        let work = move || {
+            let found = meet(&vi, &attributes, &local, &remote, until).inspect_err(|_| vi.give_up());
+            *shared.lock() = Some(found);
+            vi.nic.completed();
+        };
+        let started =
+            base::signals::without_signals(|| std::thread::Builder::new().name("vipl-peer".into()).spawn(work));
+        match started {
+            Ok(thread) => Ok(PeerRequest { outcome, thread: Mutex::new(Some(thread)) }),
+            Err(_) => {
+                self.core.give_up();
+                Err(Error::Resource { call: CALL, what: "the system has no thread for it" })
+            }
+        }
+    }
+}
+
+/// A connection of peers that is being made.
+pub struct PeerRequest {
+    outcome: Arc<Mutex<Option<Result<RemoteAttributes, Error>>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl PeerRequest {
+    /// What came of it, or `None` while it is being made.
+    pub fn done(&self) -> Option<Result<RemoteAttributes, Error>> {
+        *self.outcome.lock()
+    }
+
+    /// Waits for what comes of it.
+    ///
+    /// # Errors
+    /// As [`Vi::connect_request`].
+    pub fn wait(&self) -> Result<RemoteAttributes, Error> {
+        const CALL: &str = "VipConnectPeerWait";
+        if let Some(thread) = self.thread.lock().take() {
+            // A panic in there has been printed; then there is no outcome.
+            let _ = thread.join();
+        }
+        self.done().unwrap_or(Err(Error::Resource { call: CALL, what: "the thread that made the connection is gone" }))
+    }
+}
+
+/// Whose turn it is to say that everything was mapped.
+enum Role {
+    Asked,
+    Answered,
+}
+
+/// What this side brings into a connection.
+struct Offer {
+    segment: LocalSegment,
+    end: End,
+}
+
+impl Offer {
+    fn new(call: &'static str, vi: &ViCore, attributes: &ViAttributes) -> Result<Self, Error> {
+        let none = |_| Error::Resource { call, what: "the system has no memory or no descriptor for the VI" };
+        let segment = vi.nic.node.create_segment(channel::FOOTPRINT).map_err(none)?;
+        segment.publish(&Published::default());
+        let &ViAttributes { reliability, transfer_max_bytes, rdma_write, rdma_read, ptag } = attributes;
+        let end = End {
+            attributes: RemoteAttributes { reliability, transfer_max_bytes, rdma_write, rdma_read },
+            ptag: ptag.0,
+            node: vi.nic.node.reference(),
+            segment: segment.id(),
+            host: host_number(),
+        };
+        Ok(Self { segment, end })
+    }
+}
+
+/// Both VIs must be alike.
+fn fit(call: &'static str, local: &ViAttributes, remote: &RemoteAttributes) -> Result<(), Error> {
+    if local.reliability != remote.reliability {
+        return Err(Error::InvalidReliabilityLevel(call));
+    }
+    if local.transfer_max_bytes != remote.transfer_max_bytes {
+        return Err(Error::InvalidMtu(call));
+    }
+    Ok(())
+}
+
+/// The answering side, once the program has decided.
+fn answer(call: &'static str, vi: &Arc<ViCore>, socket: TcpStream, theirs: &End) -> Result<(), Error> {
+    let attributes = vi.queues.lock().attributes;
+    let refuse = || {
+        // If it is gone by now, it needs no answer.
+        let _ = hello::tell(&socket, &hello::answer_frame(&Err(Refusal::NotReachable)));
+    };
+    let offer = Offer::new(call, vi, &attributes).inspect_err(|_| refuse())?;
+    let mapped = map(theirs).ok_or(Error::NotReachable(call)).inspect_err(|_| refuse())?;
+    hello::tell(&socket, &hello::answer_frame(&Ok(offer.end))).map_err(|_| Error::NotReachable(call))?;
+    hear_word(call, &socket, hello::MAPPED)?;
+    establish(call, vi, offer, socket, (theirs, mapped), Role::Answered)
+}
+
+/// Waits for a word of the other side, which has no more to do than to map memory.
+fn hear_word(call: &'static str, socket: &TcpStream, word: &[u8]) -> Result<(), Error> {
+    match hello::hear(socket, deadline(Some(CONFIRM_TIMEOUT))) {
+        Ok(frame) if frame == word => Ok(()),
+        Err(LineError::TimedOut) => Err(Error::Timeout(call)),
+        _ => Err(Error::NotReachable(call)),
+    }
+}
+
+/// Connects the VI. When it returns, the receives of both sides are posted, wherever they were before.
+fn establish(
+    call: &'static str,
+    vi: &Arc<ViCore>,
+    offer: Offer,
+    socket: TcpStream,
+    (theirs, (node, outbound)): (&End, (PeerNode, Outbound)),
+    role: Role,
+) -> Result<(), Error> {
+    let none = Error::Resource { call, what: "the system has no threads for the NIC" };
+    if !vi.nic.manager.start() {
+        return Err(none);
+    }
+    let line = Arc::new(Line::new(socket));
+    let link = Link::new(Arc::clone(&line), offer.segment, node, outbound, (theirs.attributes, theirs.ptag));
+    if !vi.connected(link) {
+        return Err(Error::InvalidState { call, state: vi.queues.lock().state });
+    }
+    let told = |word| hello::tell(&line.socket, word).map_err(|_| Error::NotReachable(call));
+    let agreed = match role {
+        Role::Asked => told(hello::MAPPED).and_then(|()| hear_word(call, &line.socket, hello::READY)),
+        Role::Answered => told(hello::READY),
+    };
+    // From here on nothing comes over the socket but its end.
+    let watched = agreed.and_then(|()| if vi.nic.watch.add(&line) { Ok(()) } else { Err(none) });
+    match watched {
+        Ok(()) => vi.nic.wake_manager(),
+        Err(_) => vi.disconnect(),
+    }
+    watched
+}
+
+/// The other side's memory; `None` if it is not to be had, as on another host.
+fn map(theirs: &End) -> Option<(PeerNode, Outbound)> {
+    if theirs.host != host_number() {
+        return None;
+    }
+    let node = PeerNode::connect(theirs.node).ok()?;
+    let mapping = node.connect_segment(theirs.segment).ok()?.map().ok()?;
+    let outbound = Outbound::new(mapping.shared().clone()).ok()?;
+    Some((node, outbound))
+}
+
+/// Dials `hello.to` and asks; the socket, the other side's VI, and its memory.
+fn ask(call: &'static str, hello: &Hello, until: Deadline) -> Result<(TcpStream, End, (PeerNode, Outbound)), Error> {
+    let mut failure = Error::NoMatch(call);
+    for port in hello.to.ports() {
+        let address = SocketAddr::new(hello.to.host(), port);
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let dialled = match left {
+            Some(Duration::ZERO) => return Err(Error::Timeout(call)),
+            Some(left) => TcpStream::connect_timeout(&address, left),
+            None => TcpStream::connect(address),
+        };
+        let socket = match dialled {
+            Ok(socket) => socket,
+            Err(why) if why.kind() == std::io::ErrorKind::ConnectionRefused => continue,
+            Err(why) if why.kind() == std::io::ErrorKind::TimedOut => return Err(Error::Timeout(call)),
+            Err(_) => return Err(Error::NotReachable(call)),
+        };
+        // A program of another kind is not waited for longer than it takes to answer.
+        if socket.set_nodelay(true).and_then(|()| socket.set_write_timeout(Some(STRANGER_TIMEOUT))).is_err() {
+            return Err(Error::NotReachable(call));
+        }
+        if hello::tell(&socket, &hello.frame()).is_err() {
+            continue;
+        }
+        let answer: Answer = match hello::hear(&socket, until) {
+            Ok(frame) => hello::parse_answer(&frame).unwrap_or(Err(Refusal::NoMatch)),
+            Err(LineError::TimedOut) => return Err(Error::Timeout(call)),
+            Err(LineError::Broken) => Err(Refusal::NoMatch),
+        };
+        failure = match answer {
+            Ok(end) => match map(&end) {
+                Some(mapped) => return Ok((socket, end, mapped)),
+                None => Error::NotReachable(call),
+            },
+            Err(Refusal::NotReachable) => Error::NotReachable(call),
+            Err(Refusal::NoMatch) => continue,
+            Err(Refusal::Rejected) => Error::Reject(call),
+            Err(Refusal::Reliability) => Error::InvalidReliabilityLevel(call),
+            Err(Refusal::Mtu) => Error::InvalidMtu(call),
+        };
+        break;
+    }
+    Err(failure)
+}
+
+/// Listens at the first port of an address that is free.
+fn listen(call: &'static str, local: &NetAddress) -> Result<TcpListener, Error> {
+    let listener = local.ports().find_map(|port| TcpListener::bind((local.host(), port)).ok());
+    let listener = listener.ok_or(Error::Resource { call, what: "no port of the address can be listened to" })?;
+    let prepared = listener.set_nonblocking(true);
+    prepared.map(|()| listener).map_err(|_| Error::Resource { call, what: "the system refuses a listening socket" })
+}
+
+/// Takes the first connection whose hello `matches`; the others are told that nobody waits for them.
+fn receive(
+    call: &'static str,
+    listener: &TcpListener,
+    until: Deadline,
+    matches: impl Fn(&Hello) -> bool,
+    ends: impl Fn() -> bool,
+) -> Result<(TcpStream, Hello), Error> {
+    loop {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        // Now and then it is asked whether anybody still wants it.
+        let pause = left.unwrap_or(Duration::MAX).min(Duration::from_millis(50));
+        let limit = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
+        let _ = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&limit));
+        match listener.accept() {
+            Ok((socket, _)) => {
+                if let Some(hello) = greet(&socket) {
+                    if matches(&hello) {
+                        return Ok((socket, hello));
+                    }
+                    let _ = hello::tell(&socket, &hello::answer_frame(&Err(Refusal::NoMatch)));
+                }
+            }
+            Err(_) if left == Some(Duration::ZERO) || ends() => return Err(Error::Timeout(call)),
+            Err(_) => {}
+        }
+    }
+}
+
+fn greet(socket: &TcpStream) -> Option<Hello> {
+    socket.set_nonblocking(false).ok()?;
+    socket.set_nodelay(true).ok()?;
+    socket.set_write_timeout(Some(STRANGER_TIMEOUT)).ok()?;
+    Hello::parse(&hello::hear(socket, deadline(Some(STRANGER_TIMEOUT))).ok()?)
+}
+
+/// Two peers meet: the lower address dials until the higher one listens.
+fn meet(
+    vi: &Arc<ViCore>,
+    attributes: &ViAttributes,
+    local: &NetAddress,
+    remote: &NetAddress,
+    until: Deadline,
+) -> Result<RemoteAttributes, Error> {
+    const CALL: &str = "VipConnectPeerRequest";
+    let is_unwanted = || vi.queues.lock().state != crate::status::State::ConnectPending;
+    if local < remote {
+        let offer = Offer::new(CALL, vi, attributes)?;
+        let hello = Hello { model: Model::Peers, from: local.clone(), to: remote.clone(), end: offer.end };
+        loop {
+            match ask(CALL, &hello, until) {
+                Ok((socket, end, mapped)) => {
+                    establish(CALL, vi, offer, socket, (&end, mapped), Role::Asked)?;
+                    return Ok(end.attributes);
+                }
+                Err(Error::NoMatch(_)) if is_unwanted() => return Err(Error::Timeout(CALL)),
+                Err(Error::NoMatch(_)) => std::thread::sleep(DIAL_PAUSE),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    let listener = listen(CALL, local)?;
+    let matches = |hello: &Hello| hello.model == Model::Peers && (&hello.from, &hello.to) == (remote, local);
+    let (socket, hello) = receive(CALL, &listener, until, matches, is_unwanted)?;
+    let refusal = match fit(CALL, attributes, &hello.end.attributes) {
+        Ok(()) => None,
+        Err(Error::InvalidMtu(_)) => Some(Refusal::Mtu),
+        Err(_) => Some(Refusal::Reliability),
+    };
+    if let Some(refusal) = refusal {
+        let _ = hello::tell(&socket, &hello::answer_frame(&Err(refusal)));
+        fit(CALL, attributes, &hello.end.attributes)?;
+    }
+    answer(CALL, vi, socket, &hello.end)?;
+    Ok(hello.end.attributes)
+}
+
+/// What tells this host, since it was started, from others.
+fn host_number() -> u64 {
+    static NUMBER: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+    *NUMBER.get_or_init(|| {
+        let id = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        id.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3))
+    })
+}
