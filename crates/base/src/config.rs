@@ -87,6 +87,8 @@ pub struct Config {
     pub spin_count: Option<u32>,
     /// How often a waiting thread yields before it sleeps; `None`: by the number of cores.
     pub yield_count: Option<u32>,
+    /// Receive descriptors that a VI of the VI Provider Library pushes to the other side at once, at most.
+    pub vipl_push_max: usize,
     /// Collective algorithms asked for by name, e.g. `allreduce=ring,bcast=binomial`.
     pub collectives: String,
     /// Short collectives on one host may go through memory that all its processes see.
@@ -140,6 +142,7 @@ impl Default for Config {
             silence: None,
             spin_count: None,
             yield_count: None,
+            vipl_push_max: 32,
             collectives: String::new(),
             shared_collectives: true,
             reproducible: false,

@@ -97,6 +97,6 @@ mod tests {
         ports.sort_unstable();
         ports.dedup();
         assert_eq!(ports.len(), PORTS_TRIED);
-        assert!(NetAddress::new(NetAddress::local_host(), &[0; 65]).is_none());
+        assert!(NetAddress::new(NetAddress::local_host(), &[0; 33]).is_none());
     }
 }

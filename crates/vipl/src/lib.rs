@@ -63,6 +63,8 @@ mod channel;
 mod connect;
 mod counters;
 mod descriptor;
+#[allow(non_snake_case, missing_docs, reason = "the calls are those of vipl.h, which tells what they do")]
+mod face;
 mod hello;
 mod link;
 mod manager;

@@ -60,7 +60,7 @@ pub const LIMITS: Limits = Limits {
     queue_entries_max: 1 << 16,
     transfer_max_bytes: (1 << 32) - 1,
     ptags_max: 1 << 16,
-    discriminator_max_bytes: 64,
+    discriminator_max_bytes: 32,
 };
 
 /// How a NIC goes about its work.

@@ -11,12 +11,13 @@ use std::process::{Command, Stdio};
 
 const WRAPPER: &str = include_str!("install/wrapper.sh");
 const PKG_CONFIG: &str = include_str!("install/ferrovia.pc");
+const VIPL_PKG_CONFIG: &str = include_str!("install/vipl.pc");
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Builds and installs under `prefix`, telling what it does.
 pub fn run(prefix: &Path) -> Result<()> {
     let prefix = std::path::absolute(prefix)?;
-    println!("Building libmpi_abi.so.1, mpiexec and ferrovia (release)");
+    println!("Building libmpi_abi.so.1, libvipl.so.1, mpiexec and ferrovia (release)");
     let built = build()?;
     println!("Installing under {}", prefix.display());
     lay_out(&built, &prefix)?;
@@ -28,17 +29,18 @@ pub fn run(prefix: &Path) -> Result<()> {
 /// What cargo built.
 struct Built {
     library: PathBuf,
+    vipl: PathBuf,
     mpiexec: PathBuf,
     ferrovia: PathBuf,
     header: PathBuf,
 }
 
-/// One release build of the three faces; cargo itself says where the results are.
+/// One release build of the four faces; cargo itself says where the results are.
 fn build() -> Result<Built> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args(["build", "--release", "--message-format=json-render-diagnostics"])
-        .args(["--package=abi", "--package=launcher", "--package=cli"])
+        .args(["--package=abi", "--package=vipl", "--package=launcher", "--package=cli"])
         .current_dir(paths::root())
         .stderr(Stdio::inherit())
         .output()
@@ -50,6 +52,7 @@ fn build() -> Result<Built> {
         String::from_utf8_lossy(&output.stdout).lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     Ok(Built {
         library: artifact(&messages, "abi", |file| file.ends_with(".so"))?,
+        vipl: artifact(&messages, "vipl", |file| file.ends_with(".so"))?,
         mpiexec: artifact(&messages, "launcher", |file| file.ends_with("/mpiexec"))?,
         ferrovia: artifact(&messages, "cli", |file| file.ends_with("/ferrovia"))?,
         header: build_output(&messages, "abi")?.join("mpi.h"),
@@ -90,6 +93,10 @@ fn lay_out(built: &Built, prefix: &Path) -> Result<()> {
     put_link("libmpi_abi.so.1", &lib.join("libmpi_abi.so"))?;
     put_file(&built.header, &prefix.join("include/mpi.h"), 0o644)?;
     put_text(&PKG_CONFIG.replace("@VERSION@", VERSION), &lib.join("pkgconfig/ferrovia.pc"), 0o644)?;
+    put_file(&built.vipl, &lib.join("libvipl.so.1"), 0o755)?;
+    put_link("libvipl.so.1", &lib.join("libvipl.so"))?;
+    put_file(&paths::root().join("crates/vipl/include/vipl.h"), &prefix.join("include/vipl.h"), 0o644)?;
+    put_text(&VIPL_PKG_CONFIG.replace("@VERSION@", VERSION), &lib.join("pkgconfig/vipl.pc"), 0o644)?;
     put_file(&built.mpiexec, &bin.join("mpiexec"), 0o755)?;
     put_link("mpiexec", &bin.join("mpirun"))?;
     put_file(&built.ferrovia, &bin.join("ferrovia"), 0o755)?;
@@ -105,6 +112,7 @@ fn lay_out(built: &Built, prefix: &Path) -> Result<()> {
         ("bin/ferrovia", "tells what is installed and why things are as they are"),
         ("lib/libmpi_abi.so.1", "the library: MPI-5 standard ABI"),
         ("include/mpi.h, lib/pkgconfig/ferrovia.pc", "for compilers and build systems"),
+        ("lib/libvipl.so.1, include/vipl.h, vipl.pc", "the VI Provider Library 1.0"),
     ] {
         println!("  {made:<42} {what}");
     }

@@ -18,6 +18,7 @@ pub mod record;
 mod relocation;
 mod surroundings;
 mod tool;
+mod vipl;
 
 use anyhow::{Result, bail};
 use std::cell::OnceCell;
@@ -203,6 +204,7 @@ fn all() -> Result<Vec<Case>> {
     cases.extend(profiling::cases());
     cases.extend(launch::cases());
     cases.extend(tool::cases());
+    cases.extend(vipl::cases());
     cases.push(crate::docs::case());
     cases.extend(surroundings::cases());
     cases.extend(relocation::cases());

@@ -496,6 +496,13 @@ pub const VARIABLES: &[Variable] = &[
         "auto | count",
         "Yields before a waiting thread sleeps; auto: it sleeps at once where yields cost time slices."
     ),
+    number!(
+        "FERROVIA_VIPL_PUSH",
+        vipl_push_max,
+        "count, 1 to 256",
+        1..=256,
+        "Receive descriptors that a VI of libvipl.so pushes to the other side at once, at most."
+    ),
     Variable {
         name: "FERROVIA_COLLECTIVES",
         values: "collective=algorithm, separated by commas",
