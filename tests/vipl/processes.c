@@ -188,7 +188,8 @@ static void talk(Side *side, Memory *memory, Shown shown) {
     /* RDMA to and from what the server has shown. */
     VIP_DESCRIPTOR *place = &memory->descriptors[44];
     strcpy(memory->data + SLOT, "written there");
-    describe_rdma(place, VIP_CONTROL_OP_RDMAWRITE, memory->data + SLOT, memory->handle, 14, shown.address, shown.handle);
+    describe_rdma(place, VIP_CONTROL_OP_RDMAWRITE, memory->data + SLOT, memory->handle, 14, shown.address,
+                  shown.handle);
     EXPECT(VipPostSend(side->vi, place, memory->handle), VIP_SUCCESS);
     EXPECT(VipSendWait(side->vi, LIMIT, &done), VIP_SUCCESS);
     CHECK(done->CS.Status == (VIP_STATUS_DONE | VIP_STATUS_OP_RDMA_WRITE));
