@@ -131,10 +131,11 @@ pub(crate) fn together(
     contexts: Vec<Box<dyn Context>>,
     config: &Config,
     policy: WaitPolicy,
+    clock: fn() -> Duration,
 ) -> Result<Vec<Engine>, BootError> {
     let is_mixed = is_mixed(config.device);
     let hosts = Hosts::new(vec![0; contexts.len()], config.host_ranks_max);
-    let open = |(me, context)| Port::open(context, me, 1, config, monotonic);
+    let open = |(me, context)| Port::open(context, me, 1, config, clock);
     let mut ports = (0..).zip(contexts).map(open).collect::<Result<Vec<_>, _>>()?;
     let cards: Vec<Endpoint> = ports.iter().map(|port| port.card().clone()).collect();
     let mut segments: BTreeMap<u32, Segment> = BTreeMap::new();
@@ -169,7 +170,7 @@ fn cards(manager: &Manager, mates: &[u32]) -> Result<Vec<Option<Endpoint>>, Boot
 }
 
 /// Time since the system started.
-fn monotonic() -> Duration {
+pub(crate) fn monotonic() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }

@@ -32,7 +32,7 @@ pub fn local_engines(count: u32, config: &Config) -> Result<Vec<Engine>, BootErr
     let mut engines = match device {
         Some(device) => {
             let contexts = open_together(device, count, config).map_err(BootError::NoDevice)?;
-            connected::together(contexts, config, POLICY)?
+            connected::together(contexts, config, POLICY, connected::monotonic)?
         }
         None => {
             let segment = Segment::create(shape(count, config))?;
@@ -55,10 +55,15 @@ pub fn local_engines(count: u32, config: &Config) -> Result<Vec<Engine>, BootErr
 }
 
 /// Engines over opened devices that reach each other, one for each, each to be used by a thread of its own. Where `config`
-/// wants shared memory beside the device, they share it as far as it puts them on one host.
+/// wants shared memory beside the device, they share it as far as it puts them on one host. `clock` tells them the time
+/// since some fixed moment; without one they look at the system's.
 ///
 /// # Errors
 /// What a device refuses.
-pub fn engines_over(contexts: Vec<Box<dyn Context>>, config: &Config) -> Result<Vec<Engine>, BootError> {
-    connected::together(contexts, config, POLICY)
+pub fn engines_over(
+    contexts: Vec<Box<dyn Context>>,
+    config: &Config,
+    clock: Option<fn() -> Duration>,
+) -> Result<Vec<Engine>, BootError> {
+    connected::together(contexts, config, POLICY, clock.unwrap_or(connected::monotonic))
 }

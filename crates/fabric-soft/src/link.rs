@@ -129,6 +129,8 @@ pub trait Responder {
     fn finish(&mut self, from: LinkPeer);
     /// The peer is gone for good.
     fn lost(&mut self, peer: LinkPeer);
+    /// Connections to the peer have failed, although it can be reached.
+    fn broken(&mut self, _peer: LinkPeer) {}
 }
 
 /// A way to other adapters.

@@ -233,7 +233,7 @@ fn a_connection_delivers_in_order_and_once_or_fails_and_flushes() {
         let Storm { plan, may_fail } = storm(seed);
         let dead = plan.faults.iter().find_map(|fault| match fault {
             Fault::Death { node, .. } => Some(*node),
-            Fault::Cut { .. } => None,
+            Fault::Cut { .. } | Fault::QueuePairError { .. } => None,
         });
         let network = SimNetwork::new(plan);
         let (mut here, mut there) = (Side::new(&network, 64), Side::new(&network, 8 * MESSAGES as usize));

@@ -26,7 +26,8 @@
 //!   hello    magic "FH" version:1 flags:1 from:4 to:4 job:8 credits:4 endpoint   little endian
 //! ```
 //! Endpoints of the connections themselves travel in *hellos*, datagrams that may be lost and are repeated. Each side says
-//! hello until it knows that the other is connected; only then records leave.
+//! hello until it knows that the other is connected; only then records leave. Hellos are also how one side tells the other
+//! that the connection has failed, of which that one may see nothing: *I have yours* means then that it failed there, too.
 
 use fabric::{Endpoint, FabricError};
 use lockfree::Record;
@@ -49,9 +50,10 @@ const ANNOUNCES: u8 = 8;
 const GIVES_BACK: u8 = 16;
 
 const HELLO_MAGIC: [u8; 2] = *b"FH";
-const HELLO_VERSION: u8 = 1;
+const HELLO_VERSION: u8 = 2;
 const HELLO_HEAD_BYTES: usize = 24;
 const HELLO_HAS_YOURS: u8 = 1;
+const HELLO_FAILED: u8 = 2;
 
 /// What stands before the payload of each message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -133,14 +135,26 @@ pub struct Credits {
     since_grant: u32,
     /// Records taken in this period.
     taken: u32,
-    /// Credits were asked for, and nothing that costs one has come since.
+    /// Credits were asked for, and neither a record nor one of them has come since.
     has_asked: bool,
+    /// Requests for credits that were taken and whose buffers are not posted again.
+    asks: u16,
 }
 
 impl Credits {
     /// A connection for whose peer `granted` buffers are posted, and which has none itself yet.
     pub fn new(granted: u32) -> Self {
-        Self { available: 0, kept: 0, starved: false, granted, owed: 0, since_grant: 0, taken: 0, has_asked: false }
+        Self {
+            available: 0,
+            kept: 0,
+            starved: false,
+            granted,
+            owed: 0,
+            since_grant: 0,
+            taken: 0,
+            has_asked: false,
+            asks: 0,
+        }
     }
 
     /// The peer has posted `count` buffers for us to begin with.
@@ -186,8 +200,18 @@ impl Credits {
     pub fn freed(&mut self) {
         self.owed = (self.owed + 1).min(self.granted);
         self.since_grant = self.since_grant.saturating_add(1);
-        self.taken = self.taken.saturating_add(1);
-        self.has_asked = false;
+        if self.asks == 0 {
+            self.taken = self.taken.saturating_add(1);
+            self.has_asked = false;
+        } else {
+            // Two who ask each other would go on for ever if that were use.
+            self.asks -= 1;
+        }
+    }
+
+    /// The peer asks for credits; [`Credits::freed`] will be told of the buffer as of any.
+    pub fn asked(&mut self) {
+        self.asks += 1;
     }
 
     /// What goes into the next header: credits to return, and whether this side starved.
@@ -264,6 +288,8 @@ pub struct Hello {
     pub job: u64,
     /// It has the other's hello and is connected.
     pub has_yours: bool,
+    /// Its end has failed, for good.
+    pub has_failed: bool,
     /// Buffers it has posted for the other.
     pub credits: u32,
     /// Its end of the connection.
@@ -275,7 +301,9 @@ impl Hello {
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HELLO_MAX_BYTES);
         bytes.extend_from_slice(&HELLO_MAGIC);
-        bytes.extend_from_slice(&[HELLO_VERSION, if self.has_yours { HELLO_HAS_YOURS } else { 0 }]);
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        let flags = flag(self.has_yours, HELLO_HAS_YOURS) | flag(self.has_failed, HELLO_FAILED);
+        bytes.extend_from_slice(&[HELLO_VERSION, flags]);
         bytes.extend_from_slice(&self.from.to_le_bytes());
         bytes.extend_from_slice(&self.to.to_le_bytes());
         bytes.extend_from_slice(&self.job.to_le_bytes());
@@ -292,7 +320,7 @@ impl Hello {
         let Some((head, endpoint)) = bytes.split_first_chunk::<HELLO_HEAD_BYTES>() else {
             return Err(FabricError::BadEndpoint("a hello that is too short"));
         };
-        if head[..2] != HELLO_MAGIC || head[2] != HELLO_VERSION || head[3] > HELLO_HAS_YOURS {
+        if head[..2] != HELLO_MAGIC || head[2] != HELLO_VERSION || head[3] > (HELLO_HAS_YOURS | HELLO_FAILED) {
             return Err(FabricError::BadEndpoint("not a hello"));
         }
         let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four of them"));
@@ -300,7 +328,8 @@ impl Hello {
             from: word(4),
             to: word(8),
             job: u64::from_le_bytes(head[12..20].try_into().expect("eight of them")),
-            has_yours: head[3] == HELLO_HAS_YOURS,
+            has_yours: head[3] & HELLO_HAS_YOURS != 0,
+            has_failed: head[3] & HELLO_FAILED != 0,
             credits: word(20),
             endpoint: Endpoint::parse(endpoint)?,
         })
@@ -339,10 +368,13 @@ mod tests {
     #[test]
     fn hellos_come_back_as_they_went_and_damaged_ones_are_refused() {
         let endpoint = Endpoint::new(DeviceKind::Tcp, QpNumber(9), &[5; Endpoint::ADDRESS_MAX_BYTES]);
-        let hello = Hello { from: 1, to: 2, job: u64::MAX, has_yours: true, credits: 4, endpoint };
+        let hello = Hello { from: 1, to: 2, job: u64::MAX, has_yours: true, has_failed: false, credits: 4, endpoint };
         let bytes = hello.to_bytes();
         assert_eq!(bytes.len(), HELLO_MAX_BYTES);
-        assert_eq!(Hello::parse(&bytes), Ok(hello));
+        for (has_yours, has_failed) in [(false, false), (true, false), (false, true), (true, true)] {
+            let hello = Hello { has_yours, has_failed, ..hello.clone() };
+            assert_eq!(Hello::parse(&hello.to_bytes()), Ok(hello));
+        }
         for len in 0..HELLO_HEAD_BYTES + 8 {
             assert!(Hello::parse(&bytes[..len]).is_err(), "{len} bytes");
         }
@@ -389,6 +421,9 @@ mod tests {
             let Some(header) = side.arriving.pop_front() else { break };
             side.credits.returned(header.credits.into());
             side.posted += u32::from(!header.gives_back);
+            if header.asks_back > 0 {
+                side.credits.asked();
+            }
             if header.record.is_some() || header.asks_back > 0 {
                 side.credits.freed();
             }
@@ -452,9 +487,11 @@ mod tests {
                 assert_eq!(side.posted, side.credits.granted() + RESERVED, "seed {seed}: buffers were lost");
                 assert!((granted..=CREDITS_MAX).contains(&side.credits.granted()), "seed {seed}");
             }
-            // Two periods of quiet: the first ends what was used, and the second all but what a connection begins with.
-            for _ in 0..4 {
+            // Periods of quiet: what is not needed goes, and then nobody says anything any more.
+            for period in 0..12 {
                 (0..2).for_each(|at| end_period(&mut sides, at, granted));
+                let is_quiet = sides.iter().all(|side| side.arriving.is_empty());
+                assert!(period < 11 || is_quiet, "seed {seed}: they ask each other for ever");
                 (0..6).for_each(|turn| receive(&mut sides, turn % 2, 1000));
             }
             for side in &sides {

@@ -46,7 +46,7 @@ pub fn measure(bytes: u64, values: &BTreeMap<String, String>, sampling: &Samplin
         ..SimPlan::new(0)
     };
     let (contexts, time) = boot::open_network(2, plan)?;
-    let mut engines = boot::engines_over(contexts, &config)?;
+    let mut engines = boot::engines_over(contexts, &config, None)?;
     let [sender, receiver] = &mut engines[..] else { bail!("there are two engines") };
     let message = SendBuf::from_owned(vec![7; usize::try_from(bytes)?].into());
     let mut buffer = RecvBuf::from_owned(vec![0; usize::try_from(bytes)?].into());

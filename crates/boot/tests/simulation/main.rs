@@ -14,6 +14,7 @@ use std::time::Duration;
 use base::Config;
 use base::config::{DatatypeScheme, DatatypeSettings, DeviceChoice, FastPath, LargeCopy, RegistrationScheme};
 use fabric::Context;
+use fabric_soft::sim::Fault;
 use fabric_soft::{SimNetwork, SimPlan, SoftContext};
 
 use program::{Program, Random};
@@ -25,6 +26,7 @@ const LATE_SEEDS: Range<u64> = 0..40;
 const MIXED_SEEDS: Range<u64> = 0..48;
 const FULL_SEEDS: Range<u64> = 0..40;
 const LOSSY_SEEDS: Range<u64> = 0..30;
+const FAILING_SEEDS: Range<u64> = 0..60;
 
 /// The seeds that the environment asks for, or these.
 fn seeds(ordinary: &Range<u64>) -> Range<u64> {
@@ -75,10 +77,11 @@ fn config(random: &mut Random) -> Config {
 }
 
 /// Mostly a few ranks, now and then many.
-fn size(seed: u64, random: &mut Random, many: u32) -> u32 {
+fn size(seed: u64, random: &mut Random) -> u32 {
     match seed % 100 {
-        99 => many,
-        49 => 64.min(many),
+        27 | 99 => 256,
+        49 => 64,
+        38 => 20 + random.below(60) as u32,
         number if number % 10 == 5 => 16,
         _ => 2 + random.below(5) as u32,
     }
@@ -87,14 +90,14 @@ fn size(seed: u64, random: &mut Random, many: u32) -> u32 {
 fn mapped(seed: u64) -> Totals {
     let mut random = Random::new(seed);
     let config = config(&mut random);
-    let size = size(seed, &mut random, 256);
+    let size = size(seed, &mut random);
     let program = Program::draw(&mut random, size);
     let engines = boot::local_engines(size, &config).expect("a segment");
     Simulation::new(engines, program, random, format!("seed {seed}, {size} ranks, {config:?}")).run()
 }
 
 /// A network that is late, overtakes datagrams and takes few packets at once.
-fn late(seed: u64, random: &mut Random) -> SimPlan {
+fn late(seed: u64, random: &mut Random, _size: u32) -> SimPlan {
     SimPlan {
         jitter_ns: *random.one_of(&[0, 0, 5_000, 100_000]),
         reorder_ppm: *random.one_of(&[0, 200_000]),
@@ -105,16 +108,16 @@ fn late(seed: u64, random: &mut Random) -> SimPlan {
 }
 
 /// A network that has no room for one packet of ten, whoever asks.
-fn full(seed: u64, _random: &mut Random) -> SimPlan {
+fn full(seed: u64, _random: &mut Random, _size: u32) -> SimPlan {
     SimPlan { full_ppm: 100_000, ..SimPlan::new(seed) }
 }
 
-/// A network that loses packets; greetings that are lost are said again by the clock on the wall.
-fn lossy(seed: u64, random: &mut Random) -> SimPlan {
+/// A network that loses packets.
+fn lossy(seed: u64, random: &mut Random, _size: u32) -> SimPlan {
     SimPlan { loss_ppm: *random.one_of(&[20_000, 100_000]), ..SimPlan::new(seed) }
 }
 
-fn simulated(seed: u64, plan: fn(u64, &mut Random) -> SimPlan) -> Totals {
+fn simulated(seed: u64, plan: fn(u64, &mut Random, u32) -> SimPlan) -> Totals {
     simulated_with(seed, plan, |_| {})
 }
 
@@ -125,18 +128,47 @@ fn mixed(seed: u64) -> Totals {
     })
 }
 
-fn simulated_with(seed: u64, plan: fn(u64, &mut Random) -> SimPlan, set: impl Fn(&mut Config)) -> Totals {
+fn simulated_with(seed: u64, plan: fn(u64, &mut Random, u32) -> SimPlan, set: impl Fn(&mut Config)) -> Totals {
     let mut random = Random::new(seed ^ 0x5151);
     let mut config = config(&mut random);
     set(&mut config);
-    let size = size(seed, &mut random, 32);
+    let size = size(seed, &mut random);
     let program = Program::draw(&mut random, size);
-    let plan = plan(seed, &mut random);
+    let plan = plan(seed, &mut random, size);
     let title = format!("seed {seed}, {size} ranks, {config:?}, {plan:?}");
+    let failing: Vec<(u32, u32)> = plan.faults.iter().filter_map(failing_pair).collect();
     let network = SimNetwork::new(plan);
     let open = |_| Box::new(SoftContext::new(network.link().expect("room"))) as Box<dyn Context>;
-    let engines = boot::engines_over((0..size).map(open).collect(), &config).expect("a network");
-    Simulation::new(engines, program, random, title).run()
+    let engines = boot::engines_over((0..size).map(open).collect(), &config, Some(world::time)).expect("a network");
+    Simulation::new(engines, program, random, title).with_failing(failing).run()
+}
+
+/// A network that is late, and in which queue pairs of a few connections go to the error state, at one side or at both;
+/// between others nothing arrives for a while.
+fn failing(seed: u64, random: &mut Random, size: u32) -> SimPlan {
+    let mut faults = Vec::new();
+    for _ in 0..1 + random.below(3) {
+        let (node, peer) = (random.below(size.into()) as u32, random.below(size.into()) as u32);
+        let end_ns = *random.one_of(&[3_000, 30_000, 300_000]);
+        let at_ns = random.below(end_ns);
+        faults.push(Fault::QueuePairError { node, peer, at_ns });
+        if random.chance(3) {
+            faults.push(Fault::QueuePairError { node: peer, peer: node, at_ns: at_ns + random.below(5_000) });
+        }
+        // Shorter than the retries: nobody is lost by it.
+        let between = [random.below(size.into()) as u32, random.below(size.into()) as u32];
+        let at_ns = random.below(300_000);
+        faults.push(Fault::Cut { between, at_ns, until_ns: at_ns + random.below(3_000_000) });
+    }
+    SimPlan { faults, ..late(seed, random, size) }
+}
+
+/// The two whose connection a fault may end; a process talks to itself without one.
+fn failing_pair(fault: &Fault) -> Option<(u32, u32)> {
+    match fault {
+        Fault::QueuePairError { node, peer, .. } => Some((*node, *peer)),
+        Fault::Cut { .. } | Fault::Death { .. } => None,
+    }
 }
 
 fn all(name: &str, ordinary: &Range<u64>, run: fn(u64) -> Totals) {
@@ -179,4 +211,9 @@ fn over_a_full_network() {
 #[test]
 fn over_a_lossy_network() {
     all("over_a_lossy_network", &LOSSY_SEEDS, |seed| simulated(seed, lossy));
+}
+
+#[test]
+fn over_connections_that_fail() {
+    all("over_connections_that_fail", &FAILING_SEEDS, |seed| simulated(seed, failing));
 }

@@ -87,7 +87,11 @@ pub struct Program {
 
 impl Program {
     pub fn draw(random: &mut Random, size: u32) -> Self {
-        let per_rank = if size > 32 { 3 } else { 10 + random.below(60) };
+        let per_rank = match size {
+            0..=32 => 10 + random.below(60),
+            33..=128 => 3,
+            _ => 1,
+        };
         // Sometimes everybody sends to one.
         let target = random.chance(4).then(|| random.below(size.into()) as u32);
         let mut program = Self { messages: Vec::new(), operations: vec![Vec::new(); size as usize] };

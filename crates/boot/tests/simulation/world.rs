@@ -1,25 +1,47 @@
 //! Engines that take turns as the seed draws, until everything is over.
 
-use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::cell::Cell;
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
 use datatype::{RecvBuf, SendBuf};
 use engine::{
-    Completion, ContextId, Engine, Envelope, Holdings, MessageId, Outcome, RequestId, SendMode, Source, TagPattern,
+    Completion, ContextId, Engine, EngineError, Envelope, Holdings, MessageId, Outcome, RequestId, SendMode, Source,
+    TagPattern,
 };
 
 use crate::memory::Memory;
 use crate::oracle::{self, Fate, Posted};
-use crate::program::{CONTEXTS, Operation, Pattern, Program, Random};
+use crate::program::{CONTEXTS, Message, Operation, Pattern, Program, Random};
 
 /// Steps after which a run counts as one that does not end.
 const STEPS_MAX: u64 = 4_000_000;
 /// Rounds in which nothing moves, after which nothing more is awaited.
 const QUIET_ROUNDS: u32 = 4;
-/// How long nothing may move while something is still to come; far longer than anything is repeated after.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Pauses after which a run counts as one that does not end, though something is repeated now and then.
-const PAUSES_MAX: u32 = 30_000;
+/// Time that passes for engines in a step, or, where losses are to be told of before everything is over, in such a step;
+/// and in a round in which nothing moves.
+const STEP_TIME: Duration = Duration::from_micros(2);
+const FAILING_STEP_TIME: Duration = Duration::from_millis(3);
+const ROUND_TIME: Duration = Duration::from_millis(1);
+/// Rounds in which nothing moves until that time passes, for a network has times of its own.
+const NETWORK_ROUNDS: u32 = 50;
+/// Rounds in which nothing moves while something is still to come; far longer than anything is repeated after.
+const PATIENCE_ROUNDS: u32 = 20_000;
+/// Such rounds after which a run counts as one that does not end, though something is repeated now and then.
+const PAUSES_MAX: u32 = 60_000;
+
+thread_local! {
+    static TIME: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// The time of engines in a simulation.
+pub fn time() -> Duration {
+    TIME.get()
+}
+
+fn pass(time: Duration) {
+    TIME.set(TIME.get() + time);
+}
 
 struct Sending {
     number: usize,
@@ -85,6 +107,13 @@ pub struct Totals {
     block_reads: u64,
     segments: u64,
     packed_refused: u64,
+    /// Of worlds in which queue pairs fail.
+    failures: u64,
+    sends_failed: u64,
+    calls_refused: u64,
+    receives_failed: u64,
+    failed_under_way: u64,
+    lost: u64,
 }
 
 impl Totals {
@@ -115,6 +144,15 @@ impl Totals {
             ]);
         }
         rows.push(("a channel that was given up", self.closed));
+        if self.failures > 0 {
+            rows.extend([
+                ("a connection that failed", self.failures),
+                ("a send that failed", self.sends_failed),
+                ("a call that needs a process that was lost before", self.calls_refused),
+                ("a receive that failed before its message came", self.receives_failed),
+                ("a message that was lost", self.lost),
+            ]);
+        }
         if self.read + self.shared > 0 {
             rows.extend([
                 ("a message read", self.read),
@@ -157,6 +195,12 @@ impl Totals {
         self.block_reads += other.block_reads;
         self.segments += other.segments;
         self.packed_refused += other.packed_refused;
+        self.failures += other.failures;
+        self.sends_failed += other.sends_failed;
+        self.calls_refused += other.calls_refused;
+        self.receives_failed += other.receives_failed;
+        self.failed_under_way += other.failed_under_way;
+        self.lost += other.lost;
     }
 }
 
@@ -167,6 +211,11 @@ pub struct Simulation {
     title: String,
     ranks: Vec<Rank>,
     fates: Vec<Fate>,
+    /// Pairs of ranks whose connection may fail, the lower number first.
+    failing: BTreeSet<(u32, u32)>,
+    /// Messages whose senders wanted to cancel them and lost the receivers before they had an answer: these may have
+    /// thrown them out.
+    doubtful: BTreeSet<usize>,
     /// Which message a length between two ranks means.
     by_length: HashMap<(u32, u32, u64), usize>,
     totals: Totals,
@@ -177,6 +226,8 @@ impl Simulation {
         let by_length =
             program.messages.iter().enumerate().map(|(number, m)| ((m.from, m.to, m.len), number)).collect();
         Self {
+            failing: BTreeSet::new(),
+            doubtful: BTreeSet::new(),
             ranks: engines.iter().map(|_| Rank::default()).collect(),
             fates: vec![Fate::Unknown; program.messages.len()],
             by_length,
@@ -188,6 +239,17 @@ impl Simulation {
         }
     }
 
+    /// The connections of these pairs may fail; no others.
+    pub fn with_failing(mut self, pairs: impl IntoIterator<Item = (u32, u32)>) -> Self {
+        self.failing = pairs.into_iter().map(|(a, b)| (a.min(b), a.max(b))).collect();
+        self
+    }
+
+    /// True if one of the two has lost the other.
+    fn is_broken(&self, a: u32, b: u32) -> bool {
+        self.engines[a as usize].lost(b).is_some() || self.engines[b as usize].lost(a).is_some()
+    }
+
     /// Runs to the end and checks everything.
     pub fn run(mut self) -> Totals {
         println!("{}", self.title);
@@ -196,6 +258,7 @@ impl Simulation {
         let mut steps = 0;
         while unfinished > 0 {
             steps += 1;
+            pass(if self.failing.is_empty() { STEP_TIME } else { FAILING_STEP_TIME });
             assert!(steps < STEPS_MAX, "operations go on for ever");
             let rank = self.random.below(count) as usize;
             if self.random.chance(2) {
@@ -212,8 +275,8 @@ impl Simulation {
 
     /// Everybody goes on until every message has met its fate and nothing moves any more.
     fn drain(&mut self) {
-        let (mut idle_rounds, mut last_move, mut pauses) = (0, Instant::now(), 0);
-        while idle_rounds < QUIET_ROUNDS || (!self.is_settled() && last_move.elapsed() < PATIENCE) {
+        let (mut idle_rounds, mut pauses) = (0, 0);
+        while idle_rounds < QUIET_ROUNDS || (idle_rounds < PATIENCE_ROUNDS && !self.is_settled()) {
             let mut moved = false;
             for rank in 0..self.engines.len() {
                 while let Some(taken) = self.ranks[rank].taken.pop() {
@@ -225,22 +288,27 @@ impl Simulation {
                 moved |= !moved && self.take_leftover(rank);
             }
             if moved {
-                (idle_rounds, last_move) = (0, Instant::now());
+                idle_rounds = 0;
             } else {
                 idle_rounds += 1;
-                if idle_rounds > 1000 {
+                if idle_rounds > NETWORK_ROUNDS {
                     pauses += 1;
                     assert!(pauses < PAUSES_MAX, "something moves for ever, and messages do not come");
-                    // Lost greetings are repeated by the clock on the wall.
-                    std::thread::sleep(Duration::from_millis(1));
+                    // Greetings that are lost are said again by the clock, and losses told of.
+                    pass(ROUND_TIME);
                 }
             }
         }
     }
 
-    /// True if every message was received or cancelled, every send has ended, and its buffers are back.
+    /// True if every message was received, cancelled or lost as both sides know, every send has ended, and its buffers
+    /// are back.
     fn is_settled(&self) -> bool {
-        !self.fates.contains(&Fate::Unknown)
+        let knows = |a: u32, b: u32| self.engines[a as usize].lost(b).is_some();
+        let is_over =
+            |(fate, m): (&Fate, &Message)| *fate != Fate::Unknown || (knows(m.from, m.to) && knows(m.to, m.from));
+        self.fates.iter().zip(&self.program.messages).all(is_over)
+            && self.failing.iter().all(|(a, b)| knows(*a, *b) == knows(*b, *a))
             && self.ranks.iter().all(|rank| rank.sends.is_empty())
             && self.engines.iter().all(|engine| engine.pending_sends() == 0)
     }
@@ -256,8 +324,7 @@ impl Simulation {
     }
 
     fn finish(mut self) -> Totals {
-        let unknown = self.fates.iter().filter(|fate| **fate == Fate::Unknown).count();
-        assert_eq!(unknown, 0, "messages that never came");
+        self.tell_lost_messages();
         for rank in 0..self.engines.len() {
             for receive in &self.ranks[rank].receives {
                 self.engines[rank].cancel(receive.request);
@@ -277,6 +344,47 @@ impl Simulation {
             assert_eq!(engine.stats().refused_records, 0, "rank {rank}");
         }
         self.totals()
+    }
+
+    /// What never came was between ranks that have lost each other, both of which know; and only those have whose
+    /// connection was to fail.
+    fn tell_lost_messages(&mut self) {
+        for number in 0..self.fates.len() {
+            let message = self.program.messages[number];
+            if self.fates[number] == Fate::Unknown {
+                let (from, to) = (message.from, message.to);
+                let knows = |a: u32, b: u32| self.engines[a as usize].lost(b).is_some();
+                assert!(knows(from, to) && knows(to, from), "message {number} never came: {message:?}");
+                self.fates[number] = if self.doubtful.contains(&number) { Fate::Cancelled } else { Fate::Lost };
+                self.totals.lost += 1;
+            }
+        }
+        for a in 0..self.engines.len() as u32 {
+            for b in 0..a {
+                if self.is_broken(a, b) {
+                    assert!(self.failing.contains(&(b, a)), "{a} and {b} lost each other, and nothing had failed");
+                    assert!(self.engines[a as usize].lost(b).is_some(), "{a} does not know that {b} lost it");
+                    assert!(self.engines[b as usize].lost(a).is_some(), "{b} does not know that {a} lost it");
+                    self.totals.failures += 1;
+                    self.use_lost(a, b);
+                    self.use_lost(b, a);
+                }
+            }
+        }
+    }
+
+    /// Calls that need a lost process say so at once.
+    fn use_lost(&mut self, rank: u32, peer: u32) {
+        let context = ContextId(CONTEXTS);
+        let engine = &mut self.engines[rank as usize];
+        let buf = SendBuf::from_owned(Box::default());
+        let sent = engine.send(SendMode::Standard, peer, context, 0, buf).err();
+        let window = RecvBuf::from_owned(Box::default());
+        let received = engine.recv(Source::Peer(peer), context, TagPattern::Any, window).err();
+        for error in [sent, received] {
+            self.expect_loss(&error.expect("it is lost"), rank as usize, peer);
+            self.totals.calls_refused += 1;
+        }
     }
 
     fn totals(mut self) -> Totals {
@@ -366,14 +474,31 @@ impl Simulation {
             return;
         }
         let mode = if message.synchronous { SendMode::Synchronous } else { SendMode::Standard };
-        let request = self.engines[rank].send(mode, message.to, context, message.tag, buf).expect("a peer");
-        self.ranks[rank].sends.push(Sending { number, request, cancelled: false });
+        match self.engines[rank].send(mode, message.to, context, message.tag, buf) {
+            Ok(request) => self.ranks[rank].sends.push(Sending { number, request, cancelled: false }),
+            Err(error) => {
+                self.expect_loss(&error, rank, message.to);
+                self.totals.calls_refused += 1;
+            }
+        }
+    }
+
+    /// A call failed since this rank had lost that one.
+    fn expect_loss(&self, error: &EngineError, rank: usize, peer: u32) {
+        let pair = (peer.min(rank as u32), peer.max(rank as u32));
+        assert!(matches!(error, EngineError::PeerLost { peer: its, .. } if *its == peer), "{error}");
+        assert!(self.failing.contains(&pair), "{error}");
     }
 
     fn post(&mut self, rank: usize, pattern: Pattern, capacity: u64, promised: Option<Envelope>) {
         let (memory, window) = self.memory(capacity);
-        let request =
-            self.engines[rank].recv(pattern.source, ContextId(pattern.context), pattern.tag, window).expect("a peer");
+        let request = match self.engines[rank].recv(pattern.source, ContextId(pattern.context), pattern.tag, window) {
+            Ok(request) => request,
+            Err(error) => {
+                let Source::Peer(peer) = pattern.source else { panic!("{error}") };
+                return self.expect_loss(&error, rank, peer);
+            }
+        };
         let posted = self.note_posted(rank, pattern);
         self.ranks[rank].receives.push(Receiving { posted, request, memory, capacity, promised });
     }
@@ -452,6 +577,14 @@ impl Simulation {
                 self.fates[send.number] = Fate::Cancelled;
                 self.totals.sends_cancelled += 1;
             }
+            Outcome::Failed(fault) => {
+                let message = &self.program.messages[send.number];
+                assert!(fault.is_loss && self.is_broken(message.from, message.to), "{fault:?}");
+                self.totals.sends_failed += 1;
+                if send.cancelled {
+                    self.doubtful.insert(send.number);
+                }
+            }
             outcome => {
                 assert_eq!(*outcome, Outcome::Done, "message {}", send.number);
                 self.totals.sends_cancelled_late += u64::from(send.cancelled);
@@ -466,6 +599,10 @@ impl Simulation {
             assert!(receive.promised.is_none(), "a probe had promised {:?}", receive.promised);
             self.totals.receives_cancelled += 1;
             return;
+        }
+        if let Outcome::Failed(fault) = &completion.outcome {
+            assert!(fault.is_loss && self.is_broken(envelope.peer, rank as u32), "{fault:?}");
+            return self.failed_receive(rank, receive, envelope);
         }
         let number = self.by_length.get(&(envelope.peer, rank as u32, envelope.len_bytes)).copied();
         let number = number.unwrap_or_else(|| panic!("rank {rank} got what nobody sent: {envelope:?}"));
@@ -484,6 +621,28 @@ impl Simulation {
         } else {
             assert_eq!(completion.outcome, Outcome::Done, "message {number}");
             assert!(bytes[..len as usize] == *payload(number, len), "the bytes of message {number}, {len} of them");
+        }
+    }
+
+    /// A receive failed: with its message, or while it waited for one.
+    fn failed_receive(&mut self, rank: usize, receive: &Receiving, envelope: Envelope) {
+        let posted = &mut self.ranks[rank].posted[receive.posted];
+        // A message without data is there as soon as it is matched.
+        let its = self.by_length.get(&(envelope.peer, rank as u32, envelope.len_bytes));
+        match its.filter(|_| envelope.len_bytes > 0) {
+            Some(number) => {
+                assert_eq!(self.fates[*number], Fate::Unknown, "message {number} is received again");
+                self.fates[*number] = Fate::Failed(receive.posted);
+                posted.matched = Some(*number);
+                self.totals.failed_under_way += 1;
+            }
+            None => {
+                assert!(receive.promised.is_none(), "a probe had promised {:?}", receive.promised);
+                let may = [Source::Any, Source::Peer(envelope.peer)].contains(&posted.pattern.source);
+                assert!(may, "{posted:?} failed with {}", envelope.peer);
+                posted.left_early = true;
+                self.totals.receives_failed += 1;
+            }
         }
     }
 }

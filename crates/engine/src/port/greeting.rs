@@ -172,6 +172,15 @@ impl Greeter {
         }
     }
 
+    /// Tells a peer that the connection to it has failed.
+    pub(super) fn say_failed(&mut self, context: &mut dyn Context, to: PeerId, has_yours: bool) {
+        let (from, job, endpoint) = (self.me, self.job, self.card.clone());
+        let hello = Hello { from, to, job, has_yours, has_failed: true, credits: 0, endpoint };
+        // It is said again; and whoever cannot be told finds out when it uses the connection.
+        let _ = self.say(context, &hello);
+        self.forget_address(context, to);
+    }
+
     /// Says hello once; without room for it, it is as lost as one on the wire may be.
     fn say(&mut self, context: &mut dyn Context, hello: &Hello) -> Result<(), FabricError> {
         if self.has_failed {
@@ -274,6 +283,10 @@ impl Port {
         self.counters.connections += 1;
         let posted = self.pool.post_more(self.context.as_mut(), granted + RESERVED, true)?;
         if posted < granted + RESERVED {
+            // Those that it would have had are not given back twice.
+            self.pool.retire(posted);
+            self.connections[to as usize].iter_mut().for_each(|connection| connection.qp = None);
+            let _ = self.context.destroy_queue_pair(qp);
             return Err(FabricError::Exhausted { object: "buffers for messages", max: posted });
         }
         Ok(())
@@ -287,6 +300,7 @@ impl Port {
             to,
             job: self.greeter.job,
             has_yours: connection.connected,
+            has_failed: false,
             credits: self.credits_initial,
             endpoint: self.context.endpoint(qp)?,
         };
@@ -308,6 +322,10 @@ impl Port {
 
     fn try_hear(&mut self, hello: Hello) -> Result<(), FabricError> {
         let from = hello.from;
+        if hello.has_failed {
+            self.hear_of_failure(&hello);
+            return Ok(());
+        }
         if matches!(self.connections.get(from as usize), Some(None)) {
             self.make_connection(from)?;
         }
@@ -333,6 +351,7 @@ impl Port {
 
     /// Says hellos again that are due.
     pub(super) fn repeat_hellos(&mut self) {
+        self.repeat_partings();
         let connections = &self.connections;
         let is_open = |peer: &PeerId| !matches!(&connections[*peer as usize], Some(one) if matches!(one.stage, Stage::Greeting { .. }));
         let opened: Vec<PeerId> = self.greeting.iter().copied().filter(is_open).collect();
@@ -364,6 +383,6 @@ impl Port {
             Stage::Greeting { again, .. } => Some(*again),
             _ => None,
         };
-        self.greeting.iter().filter_map(due).min()
+        self.greeting.iter().filter_map(due).chain(self.partings.iter().map(|parting| parting.again)).min()
     }
 }

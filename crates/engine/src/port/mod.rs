@@ -43,7 +43,7 @@ use rustc_hash::FxHashMap;
 use self::channels::{Channels, Pair};
 use self::greeting::Greeter;
 pub(crate) use self::losses::Loss;
-use self::losses::status_text;
+use self::losses::{Parting, status_text};
 use self::pool::Pool;
 pub(crate) use self::posting::Posted;
 pub(crate) use self::segments::{SEGMENT_MAX_BYTES, SegmentPool, SegmentUse};
@@ -124,6 +124,8 @@ pub struct Port {
     /// Records on their way that somebody may wait for.
     in_flight: usize,
     losses: Vec<Loss>,
+    /// Peers that are told of a failure.
+    partings: Vec<Parting>,
     holding_back: bool,
     /// A farewell is being said.
     leaving: bool,
@@ -207,6 +209,7 @@ impl Port {
             sends: Vec::new(),
             in_flight: 0,
             losses: Vec::new(),
+            partings: Vec::new(),
             holding_back: false,
             payload_max_bytes,
             credits_initial: config.credits_initial,
@@ -603,7 +606,7 @@ impl Port {
     /// True if [`Port::settle`] has something to do although nothing came.
     #[inline]
     pub(crate) fn is_unsettled(&self) -> bool {
-        !(self.to_tell.is_empty() && self.greeting.is_empty()) || self.has_to_show()
+        !(self.to_tell.is_empty() && self.greeting.is_empty() && self.partings.is_empty()) || self.has_to_show()
     }
 
     /// After a poll: posts what was emptied, tells who must be told, repeats hellos that are due.
@@ -622,7 +625,7 @@ impl Port {
         for peer in std::mem::take(&mut self.to_tell) {
             self.tell(peer);
         }
-        if !self.greeting.is_empty() {
+        if !(self.greeting.is_empty() && self.partings.is_empty()) {
             self.repeat_hellos();
         }
         if self.has_to_show() {

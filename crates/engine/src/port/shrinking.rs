@@ -69,6 +69,7 @@ impl Port {
         if header.gives_back {
             return self.given_back(peer).then_some(());
         }
+        self.credits_of(peer).for_each(|connection| connection.credits.asked());
         self.freed.push(peer);
         self.asked_back(peer, header.asks_back);
         Some(())

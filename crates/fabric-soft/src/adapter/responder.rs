@@ -132,6 +132,10 @@ impl Responder for Core {
         if let Some(Arriving { qp, then: Then::Receive(Filling { completions, completion, .. }), .. }) = arriving {
             self.complete(completions, flushed(qp, completion.id, completion.opcode), false);
         }
+        self.broken(peer);
+    }
+
+    fn broken(&mut self, peer: LinkPeer) {
         let its: Vec<u32> =
             self.queue_pairs.iter().filter(|(_, qp)| qp.peer == Some(peer)).map(|(number, _)| number).collect();
         for number in its {

@@ -142,6 +142,7 @@ impl Link for SimLink {
         for item in ready {
             match item {
                 Ready::Lost(peer) => responder.lost(LinkPeer(peer)),
+                Ready::Broken(peer) => responder.broken(LinkPeer(peer)),
                 Ready::Packet { from, parcel } => {
                     let placement = responder.begin(LinkPeer(from), &parcel.header, parcel.payload.len() as u64);
                     copying::scatter(&parcel.payload, &placement.ranges);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::plan::{SimClock, SimPlan};
+use super::plan::{Fault, SimClock, SimPlan};
 use crate::link::{HEADER_BYTES, SendOutcome};
 use crate::wire::{self, Kind};
 
@@ -37,6 +37,7 @@ enum Class {
 pub(super) enum Ready {
     Packet { from: u32, parcel: Arc<Parcel> },
     Lost(u32),
+    Broken(u32),
 }
 
 /// One adapter's end.
@@ -94,6 +95,11 @@ enum Event {
     },
     Death {
         node: u32,
+    },
+    /// Queue pairs of `node` to `peer` fail.
+    Broken {
+        node: u32,
+        peer: u32,
     },
     /// `node` notices that `peer` answers nothing.
     Lost {
@@ -167,6 +173,13 @@ impl Network {
         self.alive += 1;
         if let Some(at_ns) = self.plan.death_ns(node) {
             self.schedule(at_ns.max(self.now_ns), Event::Death { node });
+        }
+        for fault in self.plan.faults.clone() {
+            if let Fault::QueuePairError { node: its, peer, at_ns } = fault
+                && its == node
+            {
+                self.schedule(at_ns.max(self.now_ns), Event::Broken { node, peer });
+            }
         }
         self.something_happened();
         node
@@ -399,6 +412,11 @@ impl Network {
                 }
             }
             Event::Death { node } => self.die(node),
+            Event::Broken { node, peer } => {
+                if self.is_alive(node) {
+                    self.make_ready(node, Ready::Broken(peer));
+                }
+            }
             Event::Lost { node, peer } => self.give_up(node, peer),
         }
     }

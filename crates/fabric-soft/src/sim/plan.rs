@@ -52,6 +52,15 @@ pub enum Fault {
         /// Until when; `u64::MAX` for good.
         until_ns: u64,
     },
+    /// The queue pairs of one adapter that are connected to another go to the error state. Both live, and datagrams pass.
+    QueuePairError {
+        /// Whose queue pairs.
+        node: u32,
+        /// What they are connected to.
+        peer: u32,
+        /// When, in nanoseconds.
+        at_ns: u64,
+    },
 }
 
 /// What moves time.
@@ -161,7 +170,7 @@ impl SimPlan {
             Fault::Cut { between, at_ns, until_ns } => {
                 (*between == [a, b] || *between == [b, a]) && (*at_ns..*until_ns).contains(&now_ns)
             }
-            Fault::Death { .. } => false,
+            Fault::Death { .. } | Fault::QueuePairError { .. } => false,
         })
     }
 
