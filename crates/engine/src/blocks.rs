@@ -354,6 +354,7 @@ impl Core {
         let Some(Request { state: State::Incoming(incoming), .. }) = self.requests.get_mut(receive) else { return };
         if let IncomingWay::PutBlocks { shown, .. } = &incoming.way {
             self.port_layouts.forget(shown, incoming.envelope.peer);
+            self.stats.layouts_forgotten += 1;
         }
         incoming.way = IncomingWay::Staged { received: 0 };
     }

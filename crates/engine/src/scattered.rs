@@ -231,7 +231,9 @@ impl Core {
         scattered: ScatteredMemory,
         len_bytes: u64,
     ) -> Option<Place> {
-        let layout = self.layouts.resolve(&mut *self.context, peer, scattered.layout)?;
+        let layout = self.layouts.resolve(&mut *self.context, peer, scattered.layout);
+        self.stats.layouts_forgotten += u64::from(layout.is_none());
+        let layout = layout?;
         // A description of less than the message would leave bytes that lie nowhere.
         if layout.size().checked_mul(scattered.count)? < len_bytes {
             return None;

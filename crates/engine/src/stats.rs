@@ -54,6 +54,8 @@ pub struct Stats {
     pub block_regions: u64,
     /// Layouts of datatypes read from peers, or sent by them.
     pub layouts_read: u64,
+    /// Long messages that named a layout which was not kept any more.
+    pub layouts_forgotten: u64,
     /// Messages sent to the queue of their tuple.
     pub tuple_sent: u64,
     /// Those among them that found their receive there.
@@ -353,6 +355,11 @@ impl Stats {
         total("layouts read", "Layouts of datatypes read from other processes, or sent by them.", |stats| {
             stats.layouts_read
         }),
+        total(
+            "layouts forgotten",
+            "Long messages that went through the channel because a layout of theirs was not kept any more.",
+            |stats| stats.layouts_forgotten,
+        ),
         total("registrations found", "Buffers of long messages that were registered already.", |stats| {
             stats.registrations.hits
         }),
