@@ -662,7 +662,8 @@ impl Core {
         }
         self.note(EventKind::RendezvousStarted, envelope);
         let memory = region.map(|held| held.remote());
-        let offer = RendezvousOffer { len_bytes: envelope.len_bytes, memory, layout };
+        let is_near = self.is_near(to);
+        let offer = RendezvousOffer { len_bytes: envelope.len_bytes, memory, layout, is_near };
         self.send_control(to, Message::Request { key, send: id.to_bits(), offer });
     }
 

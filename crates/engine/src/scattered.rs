@@ -30,6 +30,17 @@ const NEAR_TRIAL_BYTES: u32 = 1 << 20;
 /// Of so many later ones, one tries.
 const NEAR_TRIAL: u8 = 32;
 
+/// What is known about the way to a peer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Nearness {
+    /// Both share a cache.
+    Near,
+    /// They do not, or nobody knows, or it does not matter.
+    Apart,
+    /// This message goes through the channel to find out.
+    Tried,
+}
+
 /// Where a peer's side of a message lies.
 #[derive(Clone)]
 pub(crate) enum Place {
@@ -169,22 +180,35 @@ impl Core {
         (registration.map(Held::Whole), SourceLayout::InOnePiece)
     }
 
-    /// True if a long message goes through the channel although it could be copied straight: while the processes share a
-    /// cache, two copies within it are faster than what the system takes to find the pages. Whether they do the channel
-    /// finds out from what is written to it, so now and then a message goes there for that. Where ranks outnumber cores none
-    /// does, for each piece would wait for its reader's turn; and a scheme that was asked for is kept to.
-    fn goes_through_channel(&mut self, to: PeerId, len_bytes: u64) -> bool {
-        let may = !self.thresholds.is_crowded && self.datatypes.scheme == DatatypeScheme::Auto;
-        if !may || len_bytes > self.thresholds.staged_near_max_bytes {
-            return false;
-        }
-        let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
+    /// Whether it matters who shares a cache: not where ranks outnumber cores, for each piece would wait for its reader's
+    /// turn, nor where a scheme was asked for.
+    fn minds_nearness(&self) -> bool {
+        !self.thresholds.is_crowded && self.datatypes.scheme == DatatypeScheme::Auto
+    }
+
+    /// True while this process and a peer are known to share a cache, where that matters.
+    pub(crate) fn is_near(&self, to: PeerId) -> bool {
+        self.minds_nearness() && matches!(self.peers.get(to as usize), Some(Some(peer)) if peer.link.is_near())
+    }
+
+    /// What is known about the way to a peer when a long message of `len_bytes` is about to go there. While the processes
+    /// share a cache, two copies within it are faster than what the system takes to find the pages. Whether they do the
+    /// channel finds out from what is written to it, so now and then a message goes there for that.
+    fn nearness(&mut self, to: PeerId, len_bytes: u64) -> Nearness {
+        let near = if self.is_near(to) { Nearness::Near } else { Nearness::Apart };
+        let may_try = self.minds_nearness() && len_bytes <= self.thresholds.staged_near_max_bytes;
+        let Some(Some(peer)) = self.peers.get_mut(to as usize).filter(|_| may_try) else { return near };
         peer.long_sends = peer.long_sends.wrapping_add(1);
         if peer.tried_bytes < NEAR_TRIAL_BYTES {
             peer.tried_bytes = peer.tried_bytes.saturating_add(u32::try_from(len_bytes).unwrap_or(u32::MAX));
-            return true;
+            return Nearness::Tried;
         }
-        peer.link.is_near() || peer.long_sends.is_multiple_of(NEAR_TRIAL)
+        if peer.long_sends.is_multiple_of(NEAR_TRIAL) { Nearness::Tried } else { near }
+    }
+
+    /// True if a long message in one piece goes through the channel although it could be copied straight.
+    fn goes_through_channel(&mut self, to: PeerId, len_bytes: u64) -> bool {
+        len_bytes <= self.thresholds.staged_near_max_bytes && self.nearness(to, len_bytes) != Nearness::Apart
     }
 
     /// What is offered of a buffer that does not lie in one piece: where its pieces are, if it pays to copy them so.
@@ -192,7 +216,10 @@ impl Core {
         let scattered = Self::offer_blocks(buf);
         let Some(data) = buf.scattered() else { return (None, scattered) };
         let len_bytes = buf.len_bytes();
-        let worth = schemes::is_worth_describing(self.datatypes.scheme, len_bytes, data.block_count())
+        let nearness = self.nearness(to, len_bytes);
+        let is_near = nearness == Nearness::Near;
+        let worth = nearness != Nearness::Tried
+            && schemes::is_worth_describing(self.datatypes.scheme, len_bytes, data.block_count(), is_near)
             && len_bytes >= self.thresholds.cross_memory_min_bytes
             && !matches!(self.peers.get(to as usize), Some(Some(peer)) if peer.reach == Reach::Refused);
         match worth.then(|| self.describe(data, Access::REMOTE_READ)).flatten() {
@@ -310,6 +337,7 @@ impl Core {
             target,
             may_reach: long_enough && reach != Reach::Refused,
             may_share: len_bytes >= self.thresholds.shared_min_bytes,
+            is_near: offer.is_near,
         }
     }
 

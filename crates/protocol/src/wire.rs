@@ -66,6 +66,8 @@ pub struct RendezvousOffer {
     pub memory: Option<RemoteMemory>,
     /// How it lies there.
     pub layout: SourceLayout,
+    /// What the sender writes to the receiver's channel is found there in a cache that both share, as far as it knows.
+    pub is_near: bool,
 }
 
 /// How the data of a long message lies at its sender.
@@ -345,7 +347,7 @@ pub fn control(message: Message<'_>) -> Control {
             payload[..8].copy_from_slice(&offer.len_bytes.to_ne_bytes());
             payload[8..16].copy_from_slice(&memory.address.to_ne_bytes());
             payload[16..20].copy_from_slice(&memory.rkey.0.to_ne_bytes());
-            payload[20] = u8::from(offer.memory.is_some()) | kind_of(offer.layout) << 1;
+            payload[20] = u8::from(offer.memory.is_some()) | kind_of(offer.layout) << 1 | u8::from(offer.is_near) << 3;
             let len = match offer.layout {
                 SourceLayout::Described(scattered) => put_scattered(&mut payload, scattered),
                 SourceLayout::InOnePiece | SourceLayout::Scattered { .. } => SHORT_BYTES,
@@ -402,14 +404,14 @@ pub fn parse<'a>(record: Record, payload: &'a [u8]) -> Option<Message<'a>> {
         REQUEST => {
             let memory = RemoteMemory { address: word(payload, 8)?, rkey: Rkey(half(payload, 16)?) };
             let flags = *payload.get(20)?;
-            let layout = match flags >> 1 {
+            let layout = match flags >> 1 & 3 {
                 0 => SourceLayout::InOnePiece,
                 1 => SourceLayout::Scattered { block_count: memory.address },
                 2 => SourceLayout::Described(scattered(payload)?),
                 _ => return None,
             };
             let memory = (flags & 1 != 0).then_some(memory);
-            let offer = RendezvousOffer { len_bytes: word(payload, 0)?, memory, layout };
+            let offer = RendezvousOffer { len_bytes: word(payload, 0)?, memory, layout, is_near: flags & 8 != 0 };
             Message::Request { key: first, send: second, offer }
         }
         CLEAR => Message::Clear { send: first, receive: second },
@@ -511,7 +513,7 @@ mod tests {
         let written = SharedCopy { scattered: Some(scattered), alone: true, ..copy };
         let layouts =
             [SourceLayout::InOnePiece, SourceLayout::Scattered { block_count: 77 }, SourceLayout::Described(scattered)];
-        let offer = |memory, layout| RendezvousOffer { len_bytes: 3, memory, layout };
+        let offer = |memory, layout| RendezvousOffer { len_bytes: 3, memory, layout, is_near: memory.is_none() };
         let cases = [
             Message::Request { key: 1, send: 2, offer: offer(Some(memory), layouts[0]) },
             Message::Request { key: u64::MAX, send: 2, offer: offer(None, layouts[0]) },
