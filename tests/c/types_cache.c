@@ -84,7 +84,8 @@ int main(int argc, char **argv)
     if (argc > 1 && atoi(argv[1]) < kinds)
         kinds = atoi(argv[1]);
     size_t all = (size_t)kinds * space * sizeof(int);
-    int *out = malloc(all), *in = malloc(all), *wanted = malloc(space * sizeof(int)), *plain = malloc(numbers * sizeof(int));
+    int *out = malloc(all), *in = malloc(all);
+    int *wanted = malloc(space * sizeof(int)), *plain = malloc(numbers * sizeof(int));
     for (int round = 0; round < rounds; round++) {
         MPI_Datatype types[kinds_max];
         make(types);

@@ -1,5 +1,5 @@
-/* Long messages between buffers that have holes: pages between their blocks are no memory at all. Whatever is registered
- * together with the blocks, the message arrives, in every combination of narrow and wide holes. */
+/* Long messages between buffers that have holes: pages between their blocks are no memory at all. Whatever is
+ * registered together with the blocks, the message arrives, in every combination of narrow and wide holes. */
 #include "check.h"
 
 #include <sys/mman.h>
@@ -24,9 +24,9 @@ static unsigned char *reserve(size_t stride)
     return memory;
 }
 
-static unsigned char value(int rank, int round, int blck, int at)
+static unsigned char value(int rank, int round, int block, int at)
 {
-    return (unsigned char)(rank * 31 + round * 17 + blck * 7 + at);
+    return (unsigned char)(rank * 31 + round * 17 + block * 7 + at);
 }
 
 static void ring(unsigned char *out, MPI_Datatype from, size_t out_stride, unsigned char *in, MPI_Datatype to,
@@ -59,7 +59,7 @@ int main(int argc, char **argv)
         for (int from = 0; from < layouts; from++)
             for (int to = 0; to < layouts; to++)
                 ring(out[from], types[from], strides[from], in[to], types[to], strides[to], round);
-    /* The memory of the blocks goes, too, and comes back elsewhere or at the same place: nothing of old registrations is used. */
+    /* The blocks go, too, and come back elsewhere or at the same place: no old registration is used. */
     for (int i = 0; i < layouts; i++) {
         for (size_t at = 0; at < blocks * strides[i]; at += strides[i])
             CHECK(munmap(out[i] + at, bytes) == 0 && munmap(in[i] + at, bytes) == 0);
