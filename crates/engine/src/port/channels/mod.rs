@@ -196,6 +196,24 @@ impl Pair {
         }
     }
 
+    /// The peer's records come through the channel granted last; the one they came through before. `Err`: none was granted.
+    fn follow(&mut self) -> Result<Option<Inward>, ()> {
+        let before = self.inward.replace(self.inward_next.take().ok_or(())?);
+        (self.credits, self.owes_closed) = (None, before.is_some());
+        Ok(before)
+    }
+
+    /// True if credits may go along with the next record: none wait for that, and the peer takes them for those of the
+    /// channel that they are of.
+    fn may_carry(&self) -> bool {
+        self.credits.is_none() && !self.owes_closed
+    }
+
+    /// A record has left for the peer.
+    fn note_pushed(&mut self, record: Record) {
+        self.owes_closed &= !wire::says_closed(record);
+    }
+
     /// The memory on our side of every channel to the peer.
     fn take_local(&mut self) -> SmallVec<[MemoryRegion; 3]> {
         let next = match std::mem::take(&mut self.next) {
@@ -442,9 +460,7 @@ impl Port {
     /// was granted.
     pub(crate) fn open_inward(&mut self, peer: PeerId) -> bool {
         let Some(pair) = self.pair(peer) else { return false };
-        let Some(next) = pair.inward_next.take() else { return false };
-        let before = pair.inward.replace(next);
-        (pair.credits, pair.owes_closed) = (None, before.is_some());
+        let Ok(before) = pair.follow() else { return false };
         let Some(channels) = &mut self.channels else { return false };
         match before {
             Some(before) => channels.drop_inward(self.context.as_mut(), &before),
@@ -558,10 +574,7 @@ impl Port {
     /// True if credits of the channel from a peer can go along with the next record to it.
     pub(crate) fn can_carry(&self, peer: PeerId) -> bool {
         let connection = self.connections.get(peer as usize).and_then(Option::as_ref);
-        connection.is_some_and(|one| {
-            let may = |pair: &Pair| pair.credits.is_none() && !pair.owes_closed;
-            one.stage == Stage::Open && one.channels.as_deref().is_some_and(may)
-        })
+        connection.is_some_and(|one| one.stage == Stage::Open && one.channels.as_deref().is_some_and(Pair::may_carry))
     }
 
     /// Credits to go along with the next record; with `None`, those that have not gone are shown.
@@ -577,10 +590,8 @@ impl Port {
 
     /// A record has left.
     pub(super) fn note_pushed(&mut self, to: PeerId, record: Record) {
-        if wire::says_closed(record)
-            && let Some(pair) = self.pair(to)
-        {
-            pair.owes_closed = false;
+        if let Some(pair) = self.pair(to) {
+            pair.note_pushed(record);
         }
     }
 
@@ -607,5 +618,43 @@ impl Port {
         if let Some(written) = pair.open.as_mut().filter(|_| is_sure) {
             written.sender.credit(consumed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Config;
+    use fabric::{DeviceKind, Lkey, Rkey};
+
+    use super::*;
+
+    fn inward() -> Inward {
+        let geometry = Geometry::by_rdma(&Config::default(), DeviceKind::Shm).expect("the device has channels");
+        let memory = SharedMemory::private(geometry.footprint());
+        let region = MemoryRegion { address: 0, len_bytes: 0, lkey: Lkey(1), rkey: Rkey(1) };
+        let (control, shown) = (region.remote(0), fastpath::shown(&memory));
+        Inward { geometry, region, memory, control, shown, told_cold: false, marks: 0 }
+    }
+
+    /// Until the sender hears that a channel it gave up is emptied it takes all credits for those of that one, and drops
+    /// them: none may go along with what leaves before that, however long it waits for room.
+    #[test]
+    fn no_credits_go_along_before_it_is_said_that_the_channel_before_is_emptied() {
+        let mut pair = Pair { inward_next: Some(inward()), ..Pair::default() };
+        assert!(
+            pair.follow().is_ok_and(|before| before.is_none()) && pair.may_carry(),
+            "nothing is owed for the first"
+        );
+        pair.credits = Some(7);
+        assert!(!pair.may_carry(), "some wait already");
+        pair.inward_next = Some(inward());
+        assert!(pair.follow().is_ok_and(|before| before.is_some()));
+        assert_eq!(pair.credits, None, "those were of the channel before");
+        assert!(!pair.may_carry());
+        pair.note_pushed(wire::control(Message::Open).record);
+        assert!(!pair.may_carry(), "another record does not say it");
+        pair.note_pushed(wire::control(Message::Closed).record);
+        assert!(pair.may_carry());
+        assert!(pair.follow().is_err() && pair.may_carry(), "none was granted");
     }
 }
