@@ -56,7 +56,10 @@ pub struct Options {
 impl Options {
     /// True if processes are started or connections made, not only files read.
     pub fn measures(&self) -> bool {
-        matches!(self.task, Task::Mpi(_) | Task::App(_) | Task::Fabric(_) | Task::FabricEnd | Task::Paper(_))
+        matches!(
+            self.task,
+            Task::Mpi(_) | Task::App(_) | Task::Fabric(_) | Task::FabricEnd | Task::ProviderEnd { .. } | Task::Paper(_)
+        )
     }
 }
 
@@ -73,6 +76,12 @@ enum Task {
     /// The other end of such a measurement, which `fabric` starts by itself
     #[command(name = fabric::TASK, hide = true)]
     FabricEnd,
+    /// The same for the VI Provider Library
+    #[command(name = fabric::PROVIDER_END, hide = true)]
+    ProviderEnd {
+        /// What it does, as JSON
+        task: String,
+    },
     /// Set the figures of a paper beside those measured here
     Paper(paper::Options),
     /// Say whether B is slower or faster than A; ends with 1 if it is slower, 2 if the records cannot decide
@@ -92,6 +101,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Task::App(options) => measure::run(suite::Level::App, options),
         Task::Fabric(options) => fabric::run(options),
         Task::FabricEnd => fabric::live().map(|()| ExitCode::SUCCESS),
+        Task::ProviderEnd { task } => fabric::live_as_provider(task).map(|()| ExitCode::SUCCESS),
         Task::Paper(options) => paper::run(options),
         Task::Compare(options) => compare::run(options),
         Task::Report(options) => report::run(options),

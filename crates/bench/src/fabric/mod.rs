@@ -15,6 +15,7 @@ mod places;
 mod polling;
 mod private;
 mod process;
+mod provider;
 mod raw;
 mod registering;
 mod sampling;
@@ -37,6 +38,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub use opening::Ends;
 use opening::Opening;
 pub use process::{TASK, live};
+pub use provider::{END as PROVIDER_END, NAME as PROVIDER, live as live_as_provider};
 pub use sampling::Sampling;
 
 /// The word for every device that is found on this machine.
@@ -48,7 +50,7 @@ pub struct Options {
     /// Tests or groups (`ferrovia bench list`), quick or all
     tests: Vec<String>,
     /// Devices to measure beside each other: shm, tcp, sim, verbs, loopback; present: those found here but the last;
-    /// socket: bare sockets, the floor of tcp
+    /// socket: bare sockets, the floor of tcp; vipl: the VI Provider Library
     #[arg(short, long, value_delimiter = ',', default_value = PRESENT, value_name = "NAME")]
     device: Vec<String>,
     /// Where the other ends live
@@ -148,7 +150,7 @@ pub fn records(suite: &Suite, options: &Options) -> Result<Records> {
 pub fn devices(words: &[String]) -> Result<Vec<String>> {
     let mut names: Vec<String> = Vec::new();
     for word in words {
-        let known = boot::DEVICES.contains(&word.as_str()) || *word == raw::NAME;
+        let known = boot::DEVICES.contains(&word.as_str()) || [raw::NAME, PROVIDER].contains(&word.as_str());
         if word == PRESENT {
             let config = boot::configuration().context("the settings in the environment")?;
             let found = boot::devices(&config).into_iter().filter(|device| device.found.is_ok());
@@ -158,7 +160,7 @@ pub fn devices(words: &[String]) -> Result<Vec<String>> {
         } else if known {
             names.push(word.clone());
         } else {
-            bail!("there is no device {word:?}; there are {}, {}", boot::DEVICES.join(", "), raw::NAME);
+            bail!("there is no device {word:?}; there are {}, {}, {PROVIDER}", boot::DEVICES.join(", "), raw::NAME);
         }
     }
     let mut once = BTreeSet::new();
@@ -239,6 +241,7 @@ fn measured(options: &Options, test: &Test, device: &str, sampling: &Sampling) -
         for values in combinations(&parameters) {
             let rows = match test.group.as_str() {
                 _ if device == raw::NAME => raw::measure(test.program(), *bytes, &values, sampling)?,
+                _ if device == PROVIDER => provider::measure(test.program(), options.ends, *bytes, &values, sampling)?,
                 "polling" => polling::measure(&values, sampling)?,
                 "registering" => registering::measure(*bytes, &values, sampling)?,
                 "costs" => costs::measure(test.program(), &opening, *bytes, &values, sampling)?,
@@ -319,7 +322,7 @@ mod tests {
     fn every_test_runs_on_software_devices() {
         let suite = Suite::builtin(Level::Fabric).unwrap();
         let sampling = Sampling { seconds: 0.0, samples_max: 1, operations_min: 1 };
-        for device in ["loopback", "tcp", "shm", "sim"] {
+        for device in ["loopback", "tcp", "shm", "sim", PROVIDER] {
             for test in suite.tests.iter().filter(|test| test.can_use(device)) {
                 let size = test.sizes[0].clamp(64, 4096).to_string();
                 let options = options(&["--ends", "threads", "--sizes", &size, "--set", "slaves=1,3"]);

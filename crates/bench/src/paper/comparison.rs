@@ -53,7 +53,7 @@ pub struct Compared {
     /// Where the paper draws a curve: which point of which.
     #[serde(skip)]
     pub point: Option<CurvePoint>,
-    /// Whether it is a figure of verbs.
+    /// Whether it is a figure of verbs, to be set beside those of other devices.
     #[serde(skip)]
     pub is_of_verbs: bool,
 }
@@ -125,7 +125,7 @@ fn compared(entry: &Entry, library: &str, entries: &[Entry], rows: &Rows) -> Com
         here_ratio: here_ratio.map(|range| range.middle),
         agrees: paper_ratio.zip(here_ratio).map(|(paper, here)| agreement(paper, here, better_counts, wants_more)),
         point: entry.point.clone(),
-        is_of_verbs: entry.measurement.level == Level::Fabric,
+        is_of_verbs: entry.measurement.level == Level::Fabric && entry.measurement.device.is_none(),
     }
 }
 

@@ -141,7 +141,11 @@ fn measured(paper: &data::Paper, devices: &[String], options: &Options) -> Resul
         let mut words = options.words(&options.effort.share(began.elapsed(), count - index));
         records.append(match level {
             Level::Fabric => {
-                words.extend(["--device".to_owned(), devices.join(",")]);
+                // Those asked for, and those that rows name.
+                let named = entries.iter().filter(|entry| entry.measurement.level == Level::Fabric);
+                let mut all = devices.to_vec();
+                all.extend(named.filter_map(|entry| entry.measurement.device.clone()));
+                words.extend(["--device".to_owned(), all.join(",")]);
                 fabric::records(&suite, &read(words)?)?
             }
             Level::Mpi | Level::App => {
