@@ -359,8 +359,8 @@ impl Queues {
         outcome.completed = true;
     }
 
-    /// Tells the other side of receives, several at a time: at once while it has few, and else when there are many, or when
-    /// it has run out. Paper: via2sisci §1.4.3.
+    /// Tells the other side of receives, several at a time: of the first at once, and then of as many as it has already, or of
+    /// what there is when it has run out. Paper: via2sisci §1.4.3.
     fn push(&mut self, around: &Surroundings<'_>) {
         let Some(link) = &mut self.link else { return };
         let wanted = link.inbound.wanted();
@@ -378,7 +378,7 @@ impl Queues {
                 }
                 (count, words) = (count + 1, words + more);
             }
-            if count == 0 || !(count == most || self.pushed < most / 2 || is_wanted) {
+            if count == 0 || !(count >= self.pushed.clamp(1, most) || is_wanted) {
                 break;
             }
             link.outbound.push(fresh().take(count).map(|receive| receive.segments.as_slice()));

@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Messages under way in a stream.
 const WINDOW: u64 = 32;
 /// Empty looks at memory before the processor is offered to others.
-const LOOKS: u32 = 200;
+const LOOKS: u32 = 10_000;
 /// The longest message.
 const BYTES_MAX: u64 = 1 << 28;
 /// Operations from which the duration of one is estimated.
