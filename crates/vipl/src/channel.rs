@@ -169,6 +169,12 @@ impl Inbound {
         Some(self.memory.word(entry + 8).load(Relaxed) == 1)
     }
 
+    /// The memory, for a test that plays a peer that writes what it likes.
+    #[cfg(test)]
+    pub fn shared(&self) -> SharedMemory {
+        self.memory.clone()
+    }
+
     fn word(&self, ahead: u64) -> &AtomicU64 {
         ring_word(&self.memory, self.head.wrapping_add(ahead))
     }

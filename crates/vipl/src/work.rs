@@ -652,3 +652,89 @@ fn write_status(address: usize, completion: &Completion) {
     }
     word(STATUS_AT).store(completion.status.bits(), Release);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+    use std::time::{Duration, Instant};
+
+    use proptest::prelude::*;
+
+    use crate::channel::FOOTPRINT;
+    use crate::descriptor::Descriptor;
+    use crate::memory::MemoryAttributes;
+    use crate::nic::{Nic, SegmentMemory, Settings};
+    use crate::status::{Error, Reliability, State};
+    use crate::vi::{Vi, ViAttributes, WorkQueue};
+    use crate::{NetAddress, waiting::WaitPolicy};
+
+    fn side(nic: &Nic) -> (Vi, SegmentMemory) {
+        let ptag = nic.create_ptag().unwrap();
+        let attributes = ViAttributes {
+            reliability: Reliability::Delivery,
+            transfer_max_bytes: 1 << 16,
+            ptag,
+            rdma_write: true,
+            rdma_read: true,
+        };
+        let vi = nic.create_vi(&attributes, None, None).unwrap();
+        (vi, nic.allocate(4096, MemoryAttributes { ptag, rdma_write: true, rdma_read: true }).unwrap())
+    }
+
+    /// Connects the two.
+    fn connect(nic: &Nic, server: &Vi, client: &Vi) {
+        let address = |name: &str| {
+            let name = format!("{name}{}", std::process::id());
+            NetAddress::new(NetAddress::local_host(), name.as_bytes()).unwrap()
+        };
+        let (here, there) = (address("hostile-c"), address("hostile-s"));
+        std::thread::scope(|scope| {
+            let accepting = scope.spawn(|| nic.connect_wait(&there, None).unwrap().accept(server).unwrap());
+            while let Err(Error::NoMatch(_)) = client.connect_request(&here, &there, None) {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            accepting.join().unwrap();
+        });
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// A peer that writes anything anywhere into what it shares with this side: descriptors come back, with or without
+        /// an error, or wait; nothing panics, nothing outside of registered memory is touched, and the VI can be used again.
+        #[test]
+        fn whatever_a_connected_peer_writes_costs_it_the_connection_at_most(
+            words in prop::collection::vec((0..FOOTPRINT / 8, prop_oneof![0..300u64, any::<u64>()]), 1..40),
+            low in prop::collection::vec((0..40usize, 0..40u64), 0..20),
+        ) {
+            let waiting = WaitPolicy { spin_count: 1, yield_count: 1 };
+            let nic = Nic::open(Settings { waiting, ..Settings::default() }).unwrap();
+            let ((server, memory), (client, _)) = (side(&nic), side(&nic));
+            for round in 0..4 {
+                server.post_receive(Descriptor::of(vec![memory.segment(0, 64)], round)).unwrap();
+            }
+            connect(&nic, &server, &client);
+            let shared = server.core.queues.lock().link.as_ref().map(|link| link.inbound.shared()).unwrap();
+            for (at, value) in words.into_iter().chain(low) {
+                shared.word(at * 8).store(value, Relaxed);
+                server.core.look();
+                server.core.serve();
+                let remote = (memory.address(), memory.handle());
+                let list = || vec![memory.segment(128, 64)];
+                let _ = server.post_send(Descriptor::of(list(), 9));
+                let _ = server.post_send(Descriptor::rdma_write(list(), remote, 10));
+                let _ = server.post_receive(Descriptor::of(list(), 11));
+            }
+            server.disconnect();
+            let deadline = Instant::now() + Duration::from_secs(20);
+            while server.check_unused().is_err() && Instant::now() < deadline {
+                while server.done(WorkQueue::Send).is_some() || server.done(WorkQueue::Receive).is_some() {}
+            }
+            prop_assert_eq!(server.check_unused(), Ok(()));
+            client.disconnect();
+            prop_assert_eq!(client.query().state, State::Idle);
+            while client.done(WorkQueue::Receive).is_some() {}
+            connect(&nic, &server, &client);
+        }
+    }
+}

@@ -211,6 +211,12 @@ fn bench_fabric(workshop: &Workshop) -> Result<()> {
     if !both || rows.iter().any(|row| row["here"].as_f64().is_none()) {
         return Err(finished.complain("every row of the paper should have a figure here"));
     }
+    let paper = installed("ferrovia").args(["bench", "paper", "via2sisci", "--json"]).args(short);
+    let finished = paper.run_successfully()?;
+    let rows: Vec<Value> = finished.stdout.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    if !rows.iter().any(|row| row["on"] == "vipl") || rows.iter().any(|row| row["here"].as_f64().is_none()) {
+        return Err(finished.complain("every row of the paper should have a figure here"));
+    }
     Ok(())
 }
 
