@@ -82,10 +82,10 @@ pub struct Stats {
     pub credits_alone: u64,
     /// Credits given to senders that had waited for some.
     pub credits_granted: u64,
-    /// Records written into channels by RDMA.
-    pub written_sent: u64,
     /// Of these, given back by senders that did not use them.
     pub credits_returned: u64,
+    /// Records written into channels by RDMA.
+    pub written_sent: u64,
     /// Bytes of registered buffers for messages and segments, now.
     pub pool_bytes: u64,
     /// Most of them at once.

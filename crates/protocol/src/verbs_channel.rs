@@ -268,12 +268,12 @@ impl Credits {
         count
     }
 
-    /// The peer gives a credit back; false if it had none.
-    pub fn given_back(&mut self) -> bool {
+    /// The peer gives a credit back: whether it must be told of those that it is owed, which may be all that it has now,
+    /// and nothing else may come that is answered. `None` if it had none to give.
+    pub fn given_back(&mut self) -> Option<bool> {
         self.has_asked = false;
-        let had = self.granted > self.owed;
-        self.granted -= u32::from(had);
-        had
+        self.granted = self.granted.checked_sub(1).filter(|left| *left >= self.owed)?;
+        Some(self.must_tell())
     }
 }
 
@@ -415,29 +415,44 @@ mod tests {
         to.arriving.push_back(Header { credits, starved, ..header });
     }
 
-    fn receive(sides: &mut [Side; 2], at: usize, count: usize) {
+    /// Takes messages in one poll, as a port does: buffers are posted again and the other side is told when all have been
+    /// taken. `answers`: each record is answered with one at once.
+    fn receive(sides: &mut [Side; 2], at: usize, count: usize, answers: bool) {
+        let (mut emptied, mut freed, mut giving_back, mut tells) = (0, 0, 0, false);
         for _ in 0..count {
             let side = &mut sides[at];
             let Some(header) = side.arriving.pop_front() else { break };
             side.credits.returned(header.credits.into());
-            side.posted += u32::from(!header.gives_back);
-            if header.asks_back > 0 {
-                side.credits.asked();
-            }
-            if header.record.is_some() || header.asks_back > 0 {
-                side.credits.freed();
-            }
-            assert!(!header.gives_back || side.credits.given_back(), "what is given back was granted");
+            emptied += u32::from(!header.gives_back);
             if header.starved {
                 let more = side.credits.growth();
                 side.posted += more;
                 side.credits.grant(more);
             }
-            let given_back = side.credits.set_aside(header.asks_back);
-            (0..given_back).for_each(|_| put(sides, at, Header { gives_back: true, ..Header::default() }));
-            if sides[at].credits.must_tell() {
-                put(sides, at, Header::default());
+            if header.record.is_some() {
+                freed += 1;
+            } else if header.asks_back > 0 {
+                side.credits.asked();
+                freed += 1;
+                giving_back += side.credits.set_aside(header.asks_back);
+            } else if header.gives_back {
+                tells |= side.credits.given_back().expect("what is given back was granted");
+            } else {
+                tells |= side.credits.must_tell();
             }
+            if answers && header.record.is_some() {
+                sides[at].waiting += 1;
+                send(sides, at);
+            }
+        }
+        sides[at].posted += emptied;
+        for _ in 0..freed {
+            sides[at].credits.freed();
+            tells |= sides[at].credits.must_tell();
+        }
+        (0..giving_back).for_each(|_| put(sides, at, Header { gives_back: true, ..Header::default() }));
+        if tells && sides[at].credits.must_tell() {
+            put(sides, at, Header::default());
         }
     }
 
@@ -469,7 +484,8 @@ mod tests {
                     0..3 => sides[at].waiting += below(40) as u32,
                     3..6 => send(&mut sides, at),
                     6 => end_period(&mut sides, at, granted),
-                    _ => receive(&mut sides, at, below(6) as usize),
+                    7 => receive(&mut sides, at, below(80) as usize, below(2) == 0),
+                    _ => receive(&mut sides, at, below(6) as usize, false),
                 }
                 shrunk += u32::from(sides[at].credits.granted() < before);
             }
@@ -479,7 +495,7 @@ mod tests {
                 }
                 for at in 0..2 {
                     send(&mut sides, at);
-                    receive(&mut sides, at, 3);
+                    receive(&mut sides, at, 3, false);
                 }
             }
             for side in &sides {
@@ -492,7 +508,7 @@ mod tests {
                 (0..2).for_each(|at| end_period(&mut sides, at, granted));
                 let is_quiet = sides.iter().all(|side| side.arriving.is_empty());
                 assert!(period < 11 || is_quiet, "seed {seed}: they ask each other for ever");
-                (0..6).for_each(|turn| receive(&mut sides, turn % 2, 1000));
+                (0..6).for_each(|turn| receive(&mut sides, turn % 2, 1000, false));
             }
             for side in &sides {
                 assert!(side.credits.granted() < 2 * granted + 2, "seed {seed}: {} are kept", side.credits.granted());
@@ -500,6 +516,37 @@ mod tests {
             }
         }
         assert!(shrunk > 1000, "credits were given back {shrunk} times while others were used");
+    }
+
+    #[test]
+    fn who_gives_all_but_a_few_credits_back_and_uses_those_gets_them_again() {
+        let mut sides = [Side::new(8), Side::new(8)];
+        sides.iter_mut().for_each(|side| side.credits.begin(8));
+        while sides[0].credits.granted() < 64 {
+            sides[1].waiting += 100;
+            while sides[1].waiting > 0 || !sides[0].arriving.is_empty() {
+                send(&mut sides, 1);
+                receive(&mut sides, 0, 1000, false);
+                receive(&mut sides, 1, 1000, false);
+            }
+        }
+        // The period of the burst, and one of quiet.
+        (0..2).for_each(|_| end_period(&mut sides, 0, 8));
+        assert!(sides[1].arriving.iter().any(|header| header.asks_back >= 56), "it is asked for what it does not use");
+        // Seven records, for the question took one of eight credits.
+        sides[0].waiting += 7;
+        send(&mut sides, 0);
+        // In one poll it is asked, and uses all that it may keep: for answers, and for a record of its own.
+        sides[1].waiting += 1;
+        receive(&mut sides, 1, 1000, true);
+        while !sides[0].arriving.is_empty() {
+            receive(&mut sides, 0, 32, false);
+        }
+        assert_eq!(sides[0].credits.granted(), 8);
+        sides[1].waiting += 1;
+        receive(&mut sides, 1, 1000, false);
+        send(&mut sides, 1);
+        assert_eq!(sides[1].waiting, 0, "nothing else would ever tell it of its credits");
     }
 
     #[test]

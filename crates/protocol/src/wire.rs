@@ -403,7 +403,7 @@ pub fn parse<'a>(record: Record, payload: &'a [u8]) -> Option<Message<'a>> {
         DATA => Message::Data { receive: first, offset: second, last: record.short & 1 != 0, data: payload },
         REQUEST => {
             let memory = RemoteMemory { address: word(payload, 8)?, rkey: Rkey(half(payload, 16)?) };
-            let flags = *payload.get(20)?;
+            let flags = *payload.get(20).filter(|flags| **flags < 16)?;
             let layout = match flags >> 1 & 3 {
                 0 => SourceLayout::InOnePiece,
                 1 => SourceLayout::Scattered { block_count: memory.address },

@@ -16,6 +16,8 @@ pub(super) struct Buffers {
     access: Access,
     /// How often chunks came or went.
     version: u64,
+    /// A chunk came in this period.
+    has_grown: bool,
     held_peak_bytes: u64,
     given_back_bytes: u64,
 }
@@ -24,7 +26,16 @@ impl Buffers {
     /// None yet, of `slot_bytes` each, of which `slots_per_chunk` come at once.
     pub(super) fn new(domain: ProtectionDomain, access: Access, slot_bytes: usize, slots_per_chunk: u32) -> Self {
         let slots = SlotStore::new(slot_bytes, slots_per_chunk);
-        Self { slots, regions: Vec::new(), domain, access, version: 0, held_peak_bytes: 0, given_back_bytes: 0 }
+        Self {
+            slots,
+            regions: Vec::new(),
+            domain,
+            access,
+            version: 0,
+            has_grown: false,
+            held_peak_bytes: 0,
+            given_back_bytes: 0,
+        }
     }
 
     /// The bytes of all pieces there are now, and how often that has changed.
@@ -34,6 +45,11 @@ impl Buffers {
 
     pub(super) fn version(&self) -> u64 {
         self.version
+    }
+
+    /// True if chunks have come in this period, so that its end may find some that are not needed.
+    pub(super) fn has_grown(&self) -> bool {
+        self.has_grown
     }
 
     /// Bytes registered.
@@ -75,6 +91,7 @@ impl Buffers {
             None => self.regions.push(region),
         }
         self.version += 1;
+        self.has_grown = true;
         self.held_peak_bytes = self.held_peak_bytes.max(self.held_bytes());
         Ok(())
     }
@@ -82,6 +99,7 @@ impl Buffers {
     /// A period is over: gives back what was not needed in it. True if the next one may find more to give back.
     pub(super) fn end_period(&mut self, context: &mut dyn Context) -> bool {
         let chunk_bytes = self.slots.chunk_bytes() as u64;
+        self.has_grown = false;
         let gone = if self.slots.has_retreated() { self.slots.take_resting_chunks() } else { Vec::new() };
         for chunk in &gone {
             // It was allocated for this, and none of its pieces is with the device.

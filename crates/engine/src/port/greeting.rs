@@ -331,6 +331,8 @@ impl Port {
         }
         let Some(Some(connection)) = self.connections.get_mut(from as usize) else { return Ok(()) };
         if matches!(connection.stage, Stage::Lost { .. }) {
+            // It did not hear of that, or could not be told before it said hello: it would say so for ever.
+            self.greeter.say_failed(self.context.as_mut(), from, true);
             return Ok(());
         }
         let (Some(qp), is_news) = (connection.qp, !connection.connected) else { return Ok(()) };

@@ -127,9 +127,7 @@ pub struct Port {
     /// Peers that are told of a failure.
     partings: Vec<Parting>,
     holding_back: bool,
-    /// A farewell is being said.
-    leaving: bool,
-    /// And was said: what nobody asked for is left alone.
+    /// A farewell was said, or is: every message says so, and what nobody asked for is left alone.
     has_left: bool,
     payload_max_bytes: usize,
     credits_initial: u32,
@@ -204,7 +202,6 @@ impl Port {
             greeting: Vec::new(),
             freed: Vec::new(),
             to_tell: Vec::new(),
-            leaving: false,
             has_left: false,
             sends: Vec::new(),
             in_flight: 0,
@@ -420,7 +417,7 @@ impl Port {
         let news = connection.credits.take_news();
         connection.told_hold = self.holding_back;
         let (credits, starved) = news;
-        let header = Header { credits, starved, holds_back: self.holding_back, leaves: self.leaving, ..header };
+        let header = Header { credits, starved, holds_back: self.holding_back, leaves: self.has_left, ..header };
         let total = HEADER_BYTES + len_bytes;
         self.pool.fill(&mut slot, total, |space| {
             let (head, payload) = space.split_at_mut(HEADER_BYTES);
@@ -487,6 +484,10 @@ impl Port {
         if matches!(connection.stage, Stage::Greeting { .. }) {
             // Only who is connected sends: the hello that says so is late.
             connection.stage = Stage::Open;
+        }
+        if matches!(connection.stage, Stage::Lost { .. }) {
+            // What it has sent counts; there are no credits any more, and its buffers are given back already.
+            return Some(Arrival { peer, record: header.record, payload, announces: header.announces });
         }
         connection.credits.returned(header.credits.into());
         (connection.leaves, connection.holds_back) = (header.leaves, header.holds_back);
@@ -674,13 +675,12 @@ impl Port {
 
     /// Says to all who are connected that this process asks for nothing more. Nobody waits for it to arrive.
     pub(crate) fn say_farewell(&mut self) {
-        (self.leaving, self.has_left) = (true, true);
+        self.has_left = true;
         for peer in 0..self.connections.len() as PeerId {
             if matches!(&self.connections[peer as usize], Some(connection) if connection.stage == Stage::Open) {
                 self.post_message(peer, Header::default());
             }
         }
-        self.leaving = false;
     }
 
     /// Whoever wants to sleep has said so: the descriptor tells of what comes from now on.

@@ -130,6 +130,11 @@ impl Pool {
         self.retiring_count += count;
     }
 
+    /// As [`Buffers::has_grown`].
+    pub(super) fn has_grown(&self) -> bool {
+        self.buffers.has_grown()
+    }
+
     /// A period is over, as for [`Buffers::end_period`].
     pub(super) fn end_period(&mut self, context: &mut dyn Context) -> bool {
         self.buffers.end_period(context)

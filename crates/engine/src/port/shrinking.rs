@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use protocol::verbs_channel::Header;
+use protocol::verbs_channel::{CREDITS_MAX, Header};
 
 use super::{Connection, Port, SEND_DEPTH, Stage, list};
 use crate::request::PeerId;
@@ -34,7 +34,8 @@ impl Port {
 
     /// When to look again at the latest, if there may be something to give back.
     pub(super) fn next_period(&self) -> Option<Duration> {
-        let waits = self.may_shrink && self.pool_idle.is_some_and(|idle| !idle.is_zero());
+        let has_grown = self.pool.has_grown() || self.packing.has_grown() || self.unpacking.has_grown();
+        let waits = (self.may_shrink || has_grown) && self.pool_idle.is_some_and(|idle| !idle.is_zero());
         waits.then_some(self.period_ends)
     }
 
@@ -67,7 +68,7 @@ impl Port {
     #[cold]
     pub(super) fn hear_of_credits(&mut self, peer: PeerId, header: &Header) -> Option<()> {
         if header.gives_back {
-            return self.given_back(peer).then_some(());
+            return self.given_back(peer);
         }
         self.credits_of(peer).for_each(|connection| connection.credits.asked());
         self.freed.push(peer);
@@ -78,21 +79,24 @@ impl Port {
     /// What can be spared is given back as there is room.
     fn asked_back(&mut self, peer: PeerId, count: u32) {
         let Some(Some(connection)) = self.connections.get_mut(peer as usize) else { return };
-        connection.giving_back += connection.credits.set_aside(count) as u16;
+        // No more than there can be credits, whatever is asked while nothing can be posted.
+        let room = CREDITS_MAX - u32::from(connection.giving_back).min(CREDITS_MAX);
+        connection.giving_back += connection.credits.set_aside(count.min(room)) as u16;
         if connection.giving_back > 0 {
             list(&mut self.to_tell, connection, peer);
         }
     }
 
-    /// A peer gives a credit back: one buffer less is posted. False if it had none.
-    fn given_back(&mut self, peer: PeerId) -> bool {
-        let had = self.credits_of(peer).any(|connection| connection.credits.given_back());
-        if had {
-            self.pool.retire(1);
-            self.counters.credits_returned += 1;
-            self.may_shrink = true;
+    /// A peer gives a credit back: one buffer less is posted. `None` if it had none.
+    fn given_back(&mut self, peer: PeerId) -> Option<()> {
+        let connection = self.connections.get_mut(peer as usize)?.as_deref_mut()?;
+        if connection.credits.given_back()? {
+            list(&mut self.to_tell, connection, peer);
         }
-        had
+        self.pool.retire(1);
+        self.counters.credits_returned += 1;
+        self.may_shrink = true;
+        Some(())
     }
 
     /// Gives credits back as far as there is room.

@@ -36,10 +36,15 @@ impl Drop for Block {
     fn drop(&mut self) {
         if self.len_bytes >= GIVEN_BACK_MIN_BYTES {
             let start = NonNull::from(self.memory.word(0)).cast::<u8>().as_ptr();
+            // The system's pages may be longer than the arena's, and belong to a neighbour in part.
+            let page_bytes = rustix::param::page_size();
+            let skipped = (start as usize).wrapping_neg() % page_bytes;
+            let whole = self.len_bytes.saturating_sub(skipped) / page_bytes * page_bytes;
+            let first = start.wrapping_add(skipped).cast();
             // Where the memory is not a segment's the system refuses, and it stays as it is.
             // SAFETY: whole pages of the mapping that `memory` keeps; this was the last handle to them, and whoever gets
             // them next reaches them through atomics, and finds zeroes.
-            let _ = unsafe { rustix::mm::madvise(start.cast(), self.len_bytes, rustix::mm::Advice::LinuxRemove) };
+            let _ = unsafe { rustix::mm::madvise(first, whole, rustix::mm::Advice::LinuxRemove) };
         }
         lock(&self.free).give_back(self.offset, self.len_bytes);
     }
