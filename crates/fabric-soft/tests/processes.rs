@@ -172,10 +172,9 @@ impl Peer {
     /// Stops it; it does nothing any more when this returns.
     fn stop(&self) {
         self.signal(Signal::STOP);
-        let stat = format!("/proc/{}/stat", self.child.id());
-        while !std::fs::read_to_string(&stat).expect("it is there").contains(") T ") {
-            std::thread::yield_now();
-        }
+        let id = rustix::process::WaitId::Pid(Pid::from_child(&self.child));
+        let options = rustix::process::WaitIdOptions::STOPPED | rustix::process::WaitIdOptions::NOWAIT;
+        rustix::process::waitid(id, options).expect("it is ours");
     }
 
     fn tell(&mut self, text: &str) {

@@ -122,6 +122,14 @@ fn signal(process: &Answering, signal: rustix::process::Signal) {
     rustix::process::kill_process(id, signal).expect("it is ours");
 }
 
+/// Stops it; it does nothing any more when this returns.
+fn stop(process: &Answering) {
+    signal(process, rustix::process::Signal::STOP);
+    let id = rustix::process::WaitId::Pid(rustix::process::Pid::from_child(&process.0));
+    let options = rustix::process::WaitIdOptions::STOPPED | rustix::process::WaitIdOptions::NOWAIT;
+    rustix::process::waitid(id, options).expect("it is ours");
+}
+
 /// Sleeps on the completion descriptor until something is complete; returns how often that woke.
 fn sleep_until_done(side: &mut Side) -> u32 {
     let mut wakes = 0;
@@ -148,7 +156,7 @@ fn a_stopped_peer_is_lost_after_the_deadline_and_sleeping_for_it_is_sleeping() {
     side.post(1, Operation::RdmaWrite(far), 0, 4096);
     sleep_until_done(&mut side);
     assert_eq!(side.done.remove(0).status, WcStatus::Success);
-    signal(&peer, rustix::process::Signal::STOP);
+    stop(&peer);
     side.post(2, Operation::RdmaWrite(far), 0, 1 << 20);
     side.post(3, Operation::Send, 0, 8);
     let wakes = sleep_until_done(&mut side);
@@ -167,7 +175,7 @@ fn a_peer_that_is_busy_for_longer_than_the_patience_is_not_lost() {
     let (mut side, peer, far) = with_answering(|options| options.patience = Duration::from_millis(100));
     side.post(1, Operation::RdmaWrite(far), 0, 4096);
     sleep_until_done(&mut side);
-    signal(&peer, rustix::process::Signal::STOP);
+    stop(&peer);
     // More than the kernel keeps for a process that does not read, so that its window closes.
     for id in 2..10 {
         side.post(id, Operation::RdmaWrite(far), 0, 1 << 20);
