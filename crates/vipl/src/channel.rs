@@ -3,6 +3,7 @@
 //! ```text
 //!   in my segment, written by the other side
 //!   posted | tail | wanted | closed       its receives, the end of its descriptors, its hunger for mine, its farewell
+//!   busy                                  it is storing into my memory just now
 //!   descriptors                           its receive descriptors, pushed several at a time
 //!   completions                           messages that have arrived in my memory
 //!   services | answers                    copies it asks my event manager for; what became of those I asked for
@@ -11,8 +12,8 @@
 //! growing numbers, of which the number is stored last. **What is read is hostile until parsed**; nothing written here is
 //! read back by its writer.
 
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicU64, fence};
 
 use lockfree::SharedMemory;
 
@@ -21,16 +22,19 @@ use crate::status::Status;
 
 /// Most receive descriptors that lie at the other side and are not used.
 pub const DESCRIPTORS_MAX: usize = 256;
+/// Messages that lie at the other side and were not looked at: one for each receive, and the error that ends the connection.
+const ARRIVALS_MAX: usize = DESCRIPTORS_MAX + 1;
 /// Services that may be asked for and not answered.
 pub const SERVICES_MAX: u64 = 64;
 
 const POSTED: usize = 0;
 const TAIL: usize = 8;
 const CLOSED: usize = 16;
-const WANTED: usize = 64;
+pub(crate) const WANTED: usize = 64;
+pub(crate) const BUSY: usize = 72;
 const COMPLETIONS: usize = 128;
 const COMPLETION_BYTES: usize = 32;
-const SERVICES: usize = COMPLETIONS + DESCRIPTORS_MAX * COMPLETION_BYTES;
+const SERVICES: usize = COMPLETIONS + ARRIVALS_MAX * COMPLETION_BYTES;
 const SERVICE_BYTES: usize = 32;
 const ANSWERS: usize = SERVICES + SERVICES_MAX as usize * SERVICE_BYTES;
 const ANSWER_BYTES: usize = 16;
@@ -112,6 +116,12 @@ impl Inbound {
         self.memory.word(CLOSED).load(Acquire) != 0
     }
 
+    /// The other side is storing into memory of this one. After this side's farewell ([`Outbound::close`]) it does not begin
+    /// to.
+    pub fn is_busy(&self) -> bool {
+        self.memory.word(BUSY).load(Acquire) != 0
+    }
+
     /// The next receive descriptor of the other side into `list`; false if it has pushed no more.
     ///
     /// # Errors
@@ -137,7 +147,7 @@ impl Inbound {
 
     /// The next message that has arrived.
     pub fn arrival(&mut self) -> Option<Arrival> {
-        let entry = COMPLETIONS + self.arrivals as usize % DESCRIPTORS_MAX * COMPLETION_BYTES;
+        let entry = COMPLETIONS + self.arrivals as usize % ARRIVALS_MAX * COMPLETION_BYTES;
         if self.memory.word(entry).load(Acquire) != self.arrivals + 1 {
             return None;
         }
@@ -220,7 +230,7 @@ impl Outbound {
 
     /// A message was stored at the place of the next receive descriptor.
     pub fn arrive(&mut self, arrival: Arrival) {
-        let entry = COMPLETIONS + self.arrivals as usize % DESCRIPTORS_MAX * COMPLETION_BYTES;
+        let entry = COMPLETIONS + self.arrivals as usize % ARRIVALS_MAX * COMPLETION_BYTES;
         self.arrivals += 1;
         let first = u64::from(arrival.status.bits()) | u64::from(arrival.len_bytes) << 32;
         self.memory.word(entry + 8).store(first, Relaxed);
@@ -250,6 +260,20 @@ impl Outbound {
     /// Says farewell.
     pub fn close(&self) {
         self.memory.word(CLOSED).store(1, Release);
+        // Pairs with the fence in `begin`: either the other side sees the farewell before it moves anything, or this side
+        // sees that it is busy.
+        fence(SeqCst);
+    }
+
+    /// From now on this side stores into memory of the other one, unless its farewell is seen afterwards.
+    pub fn begin(&self) {
+        self.memory.word(BUSY).store(1, Relaxed);
+        fence(SeqCst);
+    }
+
+    /// It does not any more.
+    pub fn end(&self) {
+        self.memory.word(BUSY).store(0, Release);
     }
 }
 

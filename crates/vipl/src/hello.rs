@@ -20,7 +20,7 @@ use crate::segments::NodeReference;
 use crate::status::Reliability;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"VIPLferr");
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const FRAME_MAX: usize = 512;
 
 /// A VI as the other side needs it.

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
+use std::time::{Duration, Instant};
 
 use fabric_soft::shm;
 use lockfree::Doorbell;
@@ -17,6 +18,11 @@ use crate::status::{Reliability, Status};
 
 /// Most segments of a peer that stay mapped.
 const MAPPED_MAX: usize = 256;
+
+/// How long whoever disconnects waits for a copy of the other side's.
+const FAREWELL_LIMIT: Duration = Duration::from_secs(10);
+/// From one look at it to the next.
+const FAREWELL_PAUSE: Duration = Duration::from_micros(100);
 
 /// What both sides of a connection tell each other of their VIs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +99,17 @@ impl Link {
         shm::ring(events);
     }
 
+    /// Says farewell, and waits until the other side stores nothing more into memory of this one, which is a copy of a
+    /// transfer at most. One that is stopped in the middle of it, or lies, is waited for no longer than [`FAREWELL_LIMIT`].
+    pub(crate) fn end_transfers(&self) {
+        self.outbound.close();
+        let deadline = Instant::now() + FAREWELL_LIMIT;
+        let is_busy = || self.inbound.is_busy() && !self.inbound.is_closed() && !self.line.is_lost();
+        while is_busy() && Instant::now() < deadline {
+            std::thread::sleep(FAREWELL_PAUSE);
+        }
+    }
+
     /// Where a segment of the other side's receive descriptor lies.
     pub(crate) fn receive_place(&mut self, segment: &DataSegment) -> Result<(Mapping, usize), Status> {
         let (published, mapping) = self.mapped(segment.handle).ok_or(Status::PROTECTION_ERROR)?;
@@ -123,6 +140,11 @@ impl Link {
         Ok((mapping, offset, published.rights.shadow))
     }
 
+    #[cfg(test)]
+    pub(crate) fn mapped_count(&self) -> usize {
+        self.mapped.len()
+    }
+
     /// A segment of the other side, mapped at its first use.
     fn mapped(&mut self, handle: MemoryHandle) -> Option<(Published, Mapping)> {
         if let Some((published, mapping)) = self.mapped.get(&handle) {
@@ -130,6 +152,9 @@ impl Link {
         }
         let segment = self.node.connect_segment(handle.0).ok()?;
         let found = (*segment.published(), segment.map().ok()?);
+        // What the other side has given back is not kept alive here.
+        let node = &self.node;
+        self.mapped.retain(|handle, _| node.published(handle.0).is_some());
         if self.mapped.len() >= MAPPED_MAX {
             self.mapped.clear();
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::channel::SERVICES_MAX;
 use crate::descriptor::{Completion, Descriptor};
 use crate::link::Link;
 use crate::memory::ProtectionTag;
@@ -317,14 +318,18 @@ impl ViCore {
         let told = done.unannounced.min(most);
         done.unannounced -= told;
         drop(queues);
-        // Whoever asks is told; waking it would be in vain.
-        self.report(outcome);
+        // Whoever asks is told, but others may sleep at the other work queue, or beside the rest of what was completed.
+        self.pass_on(outcome);
         told
     }
 
     /// Makes the copies that the other side asks for.
     pub(crate) fn serve(&self) {
-        self.queues.lock().serve(&self.nic.surroundings());
+        let served = self.queues.lock().serve(&self.nic.surroundings());
+        if served == SERVICES_MAX {
+            // There may be more, for which nobody rings again.
+            self.nic.wake_manager();
+        }
     }
 
     /// Calls handlers with completed descriptors, holding nothing.
@@ -348,7 +353,7 @@ impl ViCore {
     }
 
     pub(crate) fn disconnect(&self) {
-        let outcome = self.queues.lock().disconnect();
+        let outcome = self.queues.lock().disconnect(&self.nic.surroundings());
         self.pass_on(outcome);
     }
 

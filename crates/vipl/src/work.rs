@@ -218,7 +218,9 @@ impl Queues {
         let Some(link) = &mut self.link else { return 0 };
         let mut served = 0;
         // One that floods is answered as often as the ring is long, and then the others have their turn.
-        while let Some(service) = link.inbound.service().filter(|_| served < SERVICES_MAX) {
+        while served < SERVICES_MAX
+            && let Some(service) = link.inbound.service()
+        {
             let made = (|| {
                 let block = around.registry.read().block(&service.place, ptag).ok()?;
                 let attributes = block.region().attributes();
@@ -241,8 +243,13 @@ impl Queues {
     }
 
     /// Ends the connection from this side; everything outstanding is flushed.
-    pub(crate) fn disconnect(&mut self) -> Outcome {
+    pub(crate) fn disconnect(&mut self, around: &Surroundings<'_>) -> Outcome {
         let mut outcome = Outcome::default();
+        if let Some(link) = &self.link {
+            link.end_transfers();
+            // What has arrived by now was reported as delivered. An error among it is of no connection any more.
+            let _ = self.arrivals(around, &mut outcome);
+        }
         self.say_farewell();
         self.flush_sends(&mut outcome);
         self.flush_receives(&mut outcome);
@@ -252,7 +259,7 @@ impl Queues {
 
     fn say_farewell(&mut self) {
         if let Some(link) = self.link.take() {
-            link.outbound.close();
+            link.end_transfers();
             link.ring();
             link.ring_manager();
             // The other side may be asleep in the system as well.
@@ -314,19 +321,26 @@ impl Queues {
             if arrival.status.has(Status::RDMA_PROTECTION_ERROR) {
                 return Err(ErrorCode::RdmaWriteProtection);
             }
-            let Some(receive) = self.receives.pop_front_if(|receive| receive.is_pushed) else {
-                return Err(self.nonsense(around, Nonsense("a message arrived where no receive was")));
-            };
+            let most = self.receives.front().filter(|receive| receive.is_pushed).map(|receive| {
+                let room = receive.blocks.iter().map(|block| block.len_bytes() as u64).sum();
+                match arrival.status.bits() & Status::OP_MASK {
+                    op if op == Status::OP_RECEIVE.bits() => Ok((room, false)),
+                    op if op == Status::OP_REMOTE_RDMA_WRITE.bits() => Ok((self.attributes.transfer_max_bytes, true)),
+                    _ => Err(Nonsense("a message of an operation that consumes no receive")),
+                }
+            });
+            let checked =
+                most.unwrap_or(Err(Nonsense("a message arrived where no receive was"))).and_then(|(most, write)| {
+                    let fits = u64::from(arrival.len_bytes) <= most;
+                    if fits { Ok(write) } else { Err(Nonsense("a message is longer than its receive")) }
+                });
+            // After nonsense the receive stays where it is, to be flushed.
+            let is_write = checked.map_err(|nonsense| self.nonsense(around, nonsense))?;
+            let Some(receive) = self.receives.pop_front() else { return Ok(()) };
             self.pushed -= 1;
             self.pushed_words -= channel::words_of(receive.segments.len());
-            let len_bytes = arrival.len_bytes as usize;
-            let room: usize = receive.blocks.iter().map(Block::len_bytes).sum();
-            let is_write = arrival.status.has(Status::OP_REMOTE_RDMA_WRITE);
-            if len_bytes > room && !is_write {
-                return Err(self.nonsense(around, Nonsense("a message is longer than its receive")));
-            }
             if !is_write {
-                let mut left = len_bytes;
+                let mut left = arrival.len_bytes as usize;
                 for block in &receive.blocks {
                     block.copy_out(left, around.counters);
                     left = left.saturating_sub(block.len_bytes());
@@ -365,7 +379,7 @@ impl Queues {
         let Some(link) = &mut self.link else { return };
         let wanted = link.inbound.wanted();
         let is_wanted = wanted != self.wanted_seen;
-        self.wanted_seen = wanted;
+        let mut is_granted = false;
         let most = around.push_max.clamp(1, DESCRIPTORS_MAX);
         loop {
             // One that failed on posting keeps those behind it here until its turn has come.
@@ -385,11 +399,14 @@ impl Queues {
             self.receives.range_mut(self.pushed..).take(count).for_each(|receive| receive.is_pushed = true);
             self.pushed += count;
             self.pushed_words += words;
+            is_granted = true;
             around.counters.add(Counter::Pushes, 1);
             around.counters.add(Counter::DescriptorsPushed, count as u64);
         }
-        // Even if nothing is left to be pushed: it may have been just before the other side said so.
-        if is_wanted {
+        // Even if nothing is left to be pushed: it may have been just before the other side said so. But where there is no
+        // place to push to, the wish is kept until there is one.
+        if is_wanted && (is_granted || self.pushed == self.receives.len()) {
+            self.wanted_seen = wanted;
             link.ring();
             link.ring_manager();
         }
@@ -401,11 +418,7 @@ impl Queues {
         while let Some(mut send) = self.sends.pop_front() {
             let stage = match send.status.is_error() {
                 true => Stage::Over(send.status.errors(), 0),
-                false => match send.descriptor.operation {
-                    Operation::Send => self.send(&send, around),
-                    Operation::RdmaWrite => self.rdma_write(&mut send, around),
-                    Operation::RdmaRead => self.rdma_read(&mut send, around),
-                },
+                false => self.move_one(&mut send, around),
             };
             match stage {
                 Stage::Waits => {
@@ -426,6 +439,24 @@ impl Queues {
             }
         }
         Ok(())
+    }
+
+    /// As much of the send at the head as can be done now. The other side is told that its memory is being written to, and
+    /// once it has said farewell nothing is.
+    fn move_one(&mut self, send: &mut Send, around: &Surroundings<'_>) -> Stage {
+        let Some(link) = &self.link else { return Stage::Waits };
+        link.outbound.begin();
+        let stage = match send.descriptor.operation {
+            // Whoever looks next finds the farewell.
+            _ if link.inbound.is_closed() => Stage::Waits,
+            Operation::Send => self.send(send, around),
+            Operation::RdmaWrite => self.rdma_write(send, around),
+            Operation::RdmaRead => self.rdma_read(send, around),
+        };
+        if let Some(link) = &self.link {
+            link.outbound.end();
+        }
+        stage
     }
 
     /// The next receive descriptor of the other side into `self.list`.
@@ -533,6 +564,10 @@ impl Queues {
                 Some(made) => {
                     self.asked -= 1;
                     if !made {
+                        // The receive that it took is over as well, and the connection may not be.
+                        if send.descriptor.immediate.is_some() && !self.attributes.reliability.is_reliable() {
+                            self.arrive(send, Status::PARTIAL_ERROR, 0);
+                        }
                         return self.refused_write();
                     }
                 }
@@ -655,16 +690,18 @@ fn write_status(address: usize, completion: &Completion) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering::Relaxed;
+    use std::sync::atomic::Ordering::{Relaxed, Release};
+    use std::sync::atomic::{AtomicBool, AtomicU32};
     use std::time::{Duration, Instant};
 
     use proptest::prelude::*;
 
-    use crate::channel::FOOTPRINT;
+    use crate::channel::{Arrival, BUSY, DESCRIPTORS_MAX, FOOTPRINT, WANTED};
+    use crate::counters::Counter;
     use crate::descriptor::Descriptor;
     use crate::memory::MemoryAttributes;
     use crate::nic::{Nic, SegmentMemory, Settings};
-    use crate::status::{Error, Reliability, State};
+    use crate::status::{Error, Reliability, State, Status};
     use crate::vi::{Vi, ViAttributes, WorkQueue};
     use crate::{NetAddress, waiting::WaitPolicy};
 
@@ -683,11 +720,12 @@ mod tests {
 
     /// Connects the two.
     fn connect(nic: &Nic, server: &Vi, client: &Vi) {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
         let address = |name: &str| {
-            let name = format!("{name}{}", std::process::id());
+            let name = format!("{name}{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
             NetAddress::new(NetAddress::local_host(), name.as_bytes()).unwrap()
         };
-        let (here, there) = (address("hostile-c"), address("hostile-s"));
+        let (here, there) = (address("work-c"), address("work-s"));
         std::thread::scope(|scope| {
             let accepting = scope.spawn(|| nic.connect_wait(&there, None).unwrap().accept(server).unwrap());
             while let Err(Error::NoMatch(_)) = client.connect_request(&here, &there, None) {
@@ -695,6 +733,159 @@ mod tests {
             }
             accepting.join().unwrap();
         });
+    }
+
+    fn nic() -> Nic {
+        let waiting = WaitPolicy { spin_count: 1, yield_count: 1 };
+        Nic::open(Settings { waiting, ..Settings::default() }).unwrap()
+    }
+
+    fn long() -> Option<Duration> {
+        Some(Duration::from_secs(20))
+    }
+
+    /// Whoever asks a completion queue may find that everything of the other work queue is over, where somebody sleeps.
+    #[test]
+    fn who_sleeps_at_one_work_queue_is_woken_by_what_a_look_at_the_other_completes() {
+        let (nic, other) = (nic(), self::nic());
+        let queue = nic.create_queue(4).unwrap();
+        let ((plain, memory), (client, _)) = (side(&nic), side(&other));
+        let server = nic.create_vi(&plain.query().attributes, Some(&queue), None).unwrap();
+        server.post_receive(Descriptor::of(vec![memory.segment(0, 8)], 1)).unwrap();
+        connect(&nic, &server, &client);
+        // A peer that was killed does not answer the farewell.
+        let killed = client.core.queues.lock();
+        let ticket = nic.core.bell.announce();
+        server.core.queues.lock().link.as_ref().unwrap().line.lose();
+        assert_eq!(queue.done(), None);
+        assert!(nic.core.bell.rang(ticket), "the receive was flushed, and nobody was told");
+        drop(killed);
+        nic.core.bell.withdraw();
+        assert!(server.done(WorkQueue::Receive).unwrap().status.has(Status::FLUSHED_ERROR));
+    }
+
+    /// The other side asks while there is no place to push to; what comes later is pushed all the same.
+    #[test]
+    fn a_wish_for_descriptors_is_kept_until_it_can_be_granted() {
+        let nic = nic();
+        let ((server, memory), (client, theirs)) = (side(&nic), side(&nic));
+        let more = DESCRIPTORS_MAX as u64 + 1;
+        (0..more).for_each(|i| server.post_receive(Descriptor::of(vec![memory.segment(0, 8)], i)).unwrap());
+        connect(&nic, &server, &client);
+        let pushed = || nic.counts().of(Counter::DescriptorsPushed);
+        assert_eq!(pushed(), DESCRIPTORS_MAX as u64);
+        server.core.queues.lock().link.as_ref().unwrap().inbound.shared().word(WANTED).store(1, Relaxed);
+        server.core.look();
+        client.post_send(Descriptor::of(vec![theirs.segment(0, 8)], 1)).unwrap();
+        server.core.look();
+        assert_eq!(pushed(), more);
+    }
+
+    #[test]
+    fn who_disconnects_waits_for_a_copy_that_the_other_side_has_begun() {
+        let nic = nic();
+        let ((server, memory), (client, _)) = (side(&nic), side(&nic));
+        server.post_receive(Descriptor::of(vec![memory.segment(0, 8)], 1)).unwrap();
+        connect(&nic, &server, &client);
+        let shared = server.core.queues.lock().link.as_ref().unwrap().inbound.shared();
+        shared.word(BUSY).store(1, Relaxed);
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let ending = scope.spawn(|| {
+                server.disconnect();
+                assert!(is_over.load(Relaxed), "the receive came back while it was written to");
+            });
+            std::thread::sleep(Duration::from_millis(50));
+            is_over.store(true, Relaxed);
+            shared.word(BUSY).store(0, Release);
+            ending.join().unwrap();
+        });
+    }
+
+    /// What a peer says of the length is not believed beyond what there is room for.
+    #[test]
+    fn a_message_is_never_longer_than_its_receive_whatever_the_peer_says() {
+        for operation in [0x0, 0x10000, 0x20000, 0x30000, 0x40000, 0x50000, 0x60000, 0x70000] {
+            let nic = nic();
+            let ((server, memory), (client, _)) = (side(&nic), side(&nic));
+            server.post_receive(Descriptor::of(vec![memory.segment(0, 64)], 1)).unwrap();
+            connect(&nic, &server, &client);
+            let arrival = Arrival { status: Status::of_bits(1 | operation), len_bytes: u32::MAX, immediate: 0 };
+            client.core.queues.lock().link.as_mut().unwrap().outbound.arrive(arrival);
+            let received = server.wait(WorkQueue::Receive, long()).unwrap();
+            assert!(received.status.has(Status::FLUSHED_ERROR), "{operation:#x}: {received:?}");
+            assert_eq!(received.len_bytes, 0);
+        }
+    }
+
+    /// A write with immediate data whose right is withdrawn between the look at the directory and the copy.
+    #[test]
+    fn a_refused_write_that_took_a_receive_leaves_both_sides_in_step() {
+        let nic = nic();
+        let (ptag, caller) = (nic.create_ptag().unwrap(), |ptag| {
+            let attributes = MemoryAttributes { ptag, rdma_write: true, rdma_read: true };
+            nic.register_owned(16, attributes).unwrap()
+        });
+        let attributes = ViAttributes {
+            reliability: Reliability::Unreliable,
+            transfer_max_bytes: 1 << 16,
+            ptag,
+            rdma_write: true,
+            rdma_read: false,
+        };
+        let [server, client] = [(); 2].map(|()| nic.create_vi(&attributes, None, None).unwrap());
+        let (shadowed, mine) = (caller(ptag), caller(ptag));
+        for i in 0..2 {
+            server.post_receive(Descriptor::of(vec![shadowed.segment(8 * i, 8)], i as u64)).unwrap();
+        }
+        connect(&nic, &server, &client);
+        let serving = server.core.queues.lock();
+        let remote = (shadowed.address(), shadowed.handle());
+        let write = Descriptor::rdma_write(vec![mine.segment(0, 8)], remote, 1).with_immediate(5);
+        client.post_send(write).unwrap();
+        let none = MemoryAttributes { ptag, rdma_write: false, rdma_read: false };
+        nic.set_memory_attributes(shadowed.address(), shadowed.handle(), none).unwrap();
+        drop(serving);
+        let refused = client.wait(WorkQueue::Send, long()).unwrap();
+        assert_eq!(refused.status.errors(), Status::RDMA_PROTECTION_ERROR);
+        mine.store(0, 77);
+        client.post_send(Descriptor::of(vec![mine.segment(0, 8)], 2)).unwrap();
+        let first = server.wait(WorkQueue::Receive, long()).unwrap();
+        assert_eq!((first.context, first.status.errors()), (0, Status::PARTIAL_ERROR));
+        let second = server.wait(WorkQueue::Receive, long()).unwrap();
+        assert_eq!((second.context, second.status.errors(), shadowed.load(1)), (1, Status::default(), 77));
+    }
+
+    #[test]
+    fn memory_that_the_peer_has_given_back_does_not_stay_mapped() {
+        let nic = nic();
+        let ((server, kept), (client, theirs)) = (side(&nic), side(&nic));
+        connect(&nic, &server, &client);
+        let attributes = nic.query_memory(kept.address(), kept.handle()).unwrap();
+        for round in 0..10 {
+            let memory = nic.allocate(64, attributes).unwrap();
+            server.post_receive(Descriptor::of(vec![memory.segment(0, 8)], round)).unwrap();
+            client.post_send(Descriptor::of(vec![theirs.segment(0, 8)], round)).unwrap();
+            assert!(!server.wait(WorkQueue::Receive, long()).unwrap().status.is_error());
+            nic.deregister(memory.address(), memory.handle()).unwrap();
+        }
+        let mapped = client.core.queues.lock().link.as_ref().unwrap().mapped_count();
+        assert!(mapped <= 1, "{mapped} segments");
+    }
+
+    /// What lies here and was reported as delivered there is not flushed.
+    #[test]
+    fn messages_that_have_arrived_come_out_of_a_disconnect_as_messages() {
+        let nic = nic();
+        let ((server, memory), (client, theirs)) = (side(&nic), side(&nic));
+        for i in 0..2 {
+            server.post_receive(Descriptor::of(vec![memory.segment(0, 8)], i)).unwrap();
+        }
+        connect(&nic, &server, &client);
+        client.post_send(Descriptor::of(vec![theirs.segment(0, 8)], 1)).unwrap();
+        server.disconnect();
+        let [first, second] = [(); 2].map(|()| server.done(WorkQueue::Receive).unwrap().status.errors());
+        assert_eq!((first, second), (Status::default(), Status::FLUSHED_ERROR));
     }
 
     proptest! {

@@ -212,6 +212,28 @@ fn a_message_without_a_receive_is_dropped_or_ends_the_connection() {
     assert_eq!(server.vi.query().state, State::Error);
 }
 
+/// As many messages as can lie with a receiver that does not look, and one more, which has no receive.
+#[test]
+fn every_message_that_was_delivered_before_an_error_comes_out() {
+    let (server, client) = (Side::new(settings(), Reliability::Delivery), Side::new(settings(), Reliability::Delivery));
+    let (mine, theirs) = (client.memory(3, 8), server.memory(3, 8));
+    let most = Settings::PUSH_MAX as u64;
+    (0..most).for_each(|i| server.vi.post_receive(Descriptor::of(vec![theirs.segment(0, 8)], i)).unwrap());
+    connect(&server, &client);
+    for i in 0..=most {
+        client.vi.post_send(Descriptor::of(vec![mine.segment(0, 8)], i)).unwrap();
+        let expected = if i < most { Status::default() } else { Status::TRANSPORT_ERROR };
+        assert_eq!(client.sent().status.errors(), expected);
+    }
+    for i in 0..most {
+        let received = server.received();
+        assert_eq!((received.context, received.status.errors()), (i, Status::default()));
+    }
+    let (tell, told) = channel();
+    server.nic.set_error_handler(Some(Box::new(move |event: ErrorEvent| tell.send(event.code).unwrap())));
+    assert_eq!(told.recv_timeout(LONG.unwrap()), Ok(ErrorCode::ReceiveQueueEmpty));
+}
+
 /// Posts a descriptor that cannot be transferred; what its status says.
 fn wrong(make: impl Fn(&Side, &Memory) -> Descriptor) -> Status {
     let (server, client) = pair();

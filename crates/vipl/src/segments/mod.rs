@@ -36,7 +36,7 @@ pub const SEGMENT_BYTES_MAX: usize = 1 << 36;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ferrVIPL");
 /// Changes with the layout of what nodes share.
-const LAYOUT_VERSION: u64 = 1;
+const LAYOUT_VERSION: u64 = 2;
 const NUMBER: usize = 16;
 const BELLS: usize = 64;
 const BELL_COUNT: usize = 3;
