@@ -122,6 +122,21 @@ static void vis(void) {
     EXPECT(VipRegisterMem(side.nic, page, sizeof page, &side.memory, &handle), VIP_SUCCESS);
     EXPECT(VipSendDone(side.vi, &done), VIP_NOT_DONE);
     EXPECT(VipRecvDone(side.vi, &done), VIP_NOT_DONE);
+    void *own;
+    VIP_MEM_HANDLE own_handle;
+    EXPECT(VipAllocateMem(side.nic, &own, 4096, &side.memory, &own_handle), VIP_SUCCESS);
+    describe((VIP_DESCRIPTOR *)own, VIP_CONTROL_OP_SENDRECV, page + 1024, handle, 8);
+    EXPECT(VipPostRecv(side.vi, (VIP_DESCRIPTOR *)own, own_handle), VIP_SUCCESS);
+    EXPECT(VipFreeMem(side.nic, own, own_handle), VIP_ERROR_RESOURCE); /* the descriptor lies there */
+    EXPECT(VipSetViAttributes(side.vi, &wrong), VIP_ERROR_RESOURCE); /* a receive is posted */
+    EXPECT(VipDisconnect(side.vi), VIP_SUCCESS);
+    EXPECT(VipRecvDone(side.vi, &done), VIP_DESCRIPTOR_ERROR);
+    CHECK(done == own && (done->CS.Status & VIP_STATUS_DESC_FLUSHED_ERROR));
+    VIP_MEM_ATTRIBUTES foreign = side.memory;
+    EXPECT(VipCreatePtag(side.nic, &foreign.Ptag), VIP_SUCCESS);
+    EXPECT(VipSetMemAttributes(side.nic, own, own_handle, &foreign), VIP_SUCCESS);
+    EXPECT(VipPostRecv(side.vi, (VIP_DESCRIPTOR *)own, own_handle), VIP_INVALID_PARAMETER);
+    EXPECT(VipFreeMem(side.nic, own, own_handle), VIP_SUCCESS);
     EXPECT(VipSendWait(side.vi, 1, &done), VIP_TIMEOUT);
     EXPECT(VipRecvWait(side.vi, 1, &done), VIP_ERROR_RESOURCE); /* it has a completion queue */
     EXPECT(VipRecvNotify(side.vi, NULL, NULL), VIP_INVALID_PARAMETER);

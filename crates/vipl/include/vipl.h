@@ -227,6 +227,10 @@ typedef struct {
 VIP_RETURN VipOpenNic(const VIP_CHAR *DeviceName, VIP_NIC_HANDLE *NicHandle);
 VIP_RETURN VipCloseNic(VIP_NIC_HANDLE NicHandle);
 VIP_RETURN VipQueryNic(VIP_NIC_HANDLE NicHandle, VIP_NIC_ATTRIBUTES *NicAttribs);
+/* Handlers, of errors and of completions, are called one after the other on a thread of the NIC, which also makes the
+ * copies that other processes ask for. A handler must not wait (VipSendWait, VipRecvWait, VipCQWait, VipConnectWait):
+ * both processes might wait for each other. VipErrorCallback, VipDestroyVi, VipDestroyCQ and VipCloseNic wait for a
+ * handler that is being called, unless it is the one who calls them; afterwards it is not called any more. */
 VIP_RETURN VipErrorCallback(VIP_NIC_HANDLE NicHandle, VIP_PVOID Context,
                             void (*Handler)(VIP_PVOID Context, VIP_ERROR_DESCRIPTOR *ErrorDesc));
 VIP_RETURN VipQuerySystemManagementInfo(VIP_NIC_HANDLE NicHandle, VIP_ULONG InfoType, VIP_PVOID SysManInfo);

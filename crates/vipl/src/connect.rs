@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::address::NetAddress;
 use crate::channel::{self, Outbound};
@@ -28,6 +29,8 @@ use crate::waiting::{Deadline, deadline};
 
 /// How long whoever is asked listens to one who has dialled and says nothing.
 const STRANGER_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long whoever dials waits for a sign that the other side speaks this language.
+const HEARD_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long whoever accepted waits until the other side has mapped what it needs.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(10);
 /// From one attempt of a peer to dial to the next.
@@ -78,13 +81,18 @@ impl Request {
         if !Arc::ptr_eq(&self.nic, &vi.core.nic) {
             return Err(Error::InvalidParameter { call: CALL, what: "a VI of another NIC" });
         }
-        let attributes = vi.core.begin(CALL)?;
-        let attempt = match fit(CALL, &attributes, &self.hello.end.attributes) {
+        let (attributes, attempt) = vi.core.begin(CALL)?;
+        let socket = match fit(CALL, &attributes, &self.hello.end.attributes) {
             Ok(()) => self.socket.take().ok_or(over),
             Err(error) => Err(error),
         };
-        let accepted = attempt.and_then(|socket| answer(CALL, &vi.core, socket, &self.hello.end));
-        accepted.inspect_err(|_| vi.core.give_up())
+        let accepted = socket.and_then(|socket| answer(CALL, (&vi.core, attempt), socket, &self.hello.end));
+        accepted.inspect_err(|_| vi.core.give_up(attempt))
+    }
+
+    /// Whether there is nothing left to be accepted or rejected.
+    pub fn is_over(&self) -> bool {
+        self.socket.is_none()
     }
 
     /// Sends the client away.
@@ -113,16 +121,16 @@ impl Vi {
         timeout: Option<Duration>,
     ) -> Result<RemoteAttributes, Error> {
         const CALL: &str = "VipConnectRequest";
-        let attributes = self.core.begin(CALL)?;
+        let (attributes, attempt) = self.core.begin(CALL)?;
         let until = deadline(timeout);
         let asked = (|| {
             let offer = Offer::new(CALL, &self.core, &attributes)?;
             let hello = Hello { model: Model::ClientServer, from: local.clone(), to: remote.clone(), end: offer.end };
             let (socket, end, mapped) = ask(CALL, &hello, until)?;
-            establish(CALL, &self.core, offer, socket, (&end, mapped), Role::Asked)?;
+            establish(CALL, (&self.core, attempt), offer, socket, (&end, mapped), Role::Asked(until))?;
             Ok(end.attributes)
         })();
-        asked.inspect_err(|_| self.core.give_up())
+        asked.inspect_err(|_| self.core.give_up(attempt))
     }
 
     /// Begins to make a connection with the peer at `remote`, which does the same the other way round; `None`: goes on for
@@ -144,12 +152,13 @@ impl Vi {
                 what: "the address of the peer, which is the local one",
             });
         }
-        let attributes = self.core.begin(CALL)?;
+        let (attributes, attempt) = self.core.begin(CALL)?;
         let (vi, local, remote, until) = (Arc::clone(&self.core), local.clone(), remote.clone(), deadline(timeout));
         let outcome = Arc::new(Mutex::new(None));
         let shared = Arc::clone(&outcome);
         let work = move || {
-            let found = meet(&vi, &attributes, &local, &remote, until).inspect_err(|_| vi.give_up());
+            let found = meet((&vi, attempt), &attributes, (&local, &remote), until);
+            let found = found.inspect_err(|_| vi.give_up(attempt));
             *shared.lock() = Some(found);
             vi.nic.completed();
         };
@@ -158,7 +167,7 @@ impl Vi {
         match started {
             Ok(thread) => Ok(PeerRequest { outcome, thread: Mutex::new(Some(thread)) }),
             Err(_) => {
-                self.core.give_up();
+                self.core.give_up(attempt);
                 Err(Error::Resource { call: CALL, what: "the system has no thread for it" })
             }
         }
@@ -193,7 +202,8 @@ impl PeerRequest {
 
 /// Whose turn it is to say that everything was mapped.
 enum Role {
-    Asked,
+    /// And until when it waits.
+    Asked(Deadline),
     Answered,
 }
 
@@ -232,7 +242,12 @@ fn fit(call: &'static str, local: &ViAttributes, remote: &RemoteAttributes) -> R
 }
 
 /// The answering side, once the program has decided.
-fn answer(call: &'static str, vi: &Arc<ViCore>, socket: TcpStream, theirs: &End) -> Result<(), Error> {
+fn answer(
+    call: &'static str,
+    (vi, attempt): (&Arc<ViCore>, u64),
+    socket: TcpStream,
+    theirs: &End,
+) -> Result<(), Error> {
     let attributes = vi.queues.lock().attributes;
     let refuse = || {
         // If it is gone by now, it needs no answer.
@@ -241,23 +256,34 @@ fn answer(call: &'static str, vi: &Arc<ViCore>, socket: TcpStream, theirs: &End)
     let offer = Offer::new(call, vi, &attributes).inspect_err(|_| refuse())?;
     let mapped = map(theirs).ok_or(Error::NotReachable(call)).inspect_err(|_| refuse())?;
     hello::tell(&socket, &hello::answer_frame(&Ok(offer.end))).map_err(|_| Error::NotReachable(call))?;
-    hear_word(call, &socket, hello::MAPPED)?;
-    establish(call, vi, offer, socket, (theirs, mapped), Role::Answered)
+    hear_word(call, &socket, hello::MAPPED, None)?;
+    establish(call, (vi, attempt), offer, socket, (theirs, mapped), Role::Answered)
 }
 
 /// Waits for a word of the other side, which has no more to do than to map memory.
-fn hear_word(call: &'static str, socket: &TcpStream, word: &[u8]) -> Result<(), Error> {
-    match hello::hear(socket, deadline(Some(CONFIRM_TIMEOUT))) {
+fn hear_word(call: &'static str, socket: &TcpStream, word: &[u8], until: Deadline) -> Result<(), Error> {
+    match hello::hear(socket, no_later(until, CONFIRM_TIMEOUT)) {
         Ok(frame) if frame == word => Ok(()),
         Err(LineError::TimedOut) => Err(Error::Timeout(call)),
         _ => Err(Error::NotReachable(call)),
     }
 }
 
-/// Connects the VI. When it returns, the receives of both sides are posted, wherever they were before.
+/// The deadline, or so long from now if that is sooner.
+fn no_later(until: Deadline, limit: Duration) -> Deadline {
+    let soon = Instant::now() + limit;
+    Some(until.map_or(soon, |until| until.min(soon)))
+}
+
+fn is_past(until: Deadline) -> bool {
+    until.is_some_and(|until| until <= Instant::now())
+}
+
+/// Connects the VI, unless it was disconnected since the attempt was begun. When it returns, the receives of both sides are
+/// posted, wherever they were before.
 fn establish(
     call: &'static str,
-    vi: &Arc<ViCore>,
+    (vi, attempt): (&Arc<ViCore>, u64),
     offer: Offer,
     socket: TcpStream,
     (theirs, (node, outbound)): (&End, (PeerNode, Outbound)),
@@ -269,12 +295,12 @@ fn establish(
     }
     let line = Arc::new(Line::new(socket));
     let link = Link::new(Arc::clone(&line), offer.segment, node, outbound, (theirs.attributes, theirs.ptag));
-    if !vi.connected(link) {
+    if !vi.connected(link, attempt) {
         return Err(Error::InvalidState { call, state: vi.queues.lock().state });
     }
     let told = |word| hello::tell(&line.socket, word).map_err(|_| Error::NotReachable(call));
     let agreed = match role {
-        Role::Asked => told(hello::MAPPED).and_then(|()| hear_word(call, &line.socket, hello::READY)),
+        Role::Asked(until) => told(hello::MAPPED).and_then(|()| hear_word(call, &line.socket, hello::READY, until)),
         Role::Answered => told(hello::READY),
     };
     // From here on nothing comes over the socket but its end.
@@ -311,20 +337,31 @@ fn ask(call: &'static str, hello: &Hello, until: Deadline) -> Result<(TcpStream,
         let socket = match dialled {
             Ok(socket) => socket,
             Err(why) if why.kind() == std::io::ErrorKind::ConnectionRefused => continue,
-            Err(why) if why.kind() == std::io::ErrorKind::TimedOut => return Err(Error::Timeout(call)),
+            // The system has a limit of its own.
+            Err(why) if why.kind() == std::io::ErrorKind::TimedOut && is_past(until) => {
+                return Err(Error::Timeout(call));
+            }
             Err(_) => return Err(Error::NotReachable(call)),
         };
-        // A program of another kind is not waited for longer than it takes to answer.
         if socket.set_nodelay(true).and_then(|()| socket.set_write_timeout(Some(STRANGER_TIMEOUT))).is_err() {
             return Err(Error::NotReachable(call));
         }
         if hello::tell(&socket, &hello.frame()).is_err() {
             continue;
         }
-        let answer: Answer = match hello::hear(&socket, until) {
+        // A program of another kind is not waited for longer than this one takes to say that it has heard; only then comes
+        // the wait for somebody's decision. Peers have none to make.
+        let decided = if hello.model == Model::Peers { no_later(until, CONFIRM_TIMEOUT) } else { until };
+        let heard = hello::hear(&socket, no_later(until, HEARD_TIMEOUT));
+        let answered = match heard {
+            Ok(frame) if frame == hello::HEARD => hello::hear(&socket, decided),
+            Err(LineError::TimedOut) if !is_past(until) => continue,
+            other => other,
+        };
+        let answer: Answer = match answered {
             Ok(frame) => hello::parse_answer(&frame).unwrap_or(Err(Refusal::NoMatch)),
-            Err(LineError::TimedOut) => return Err(Error::Timeout(call)),
-            Err(LineError::Broken) => Err(Refusal::NoMatch),
+            Err(LineError::TimedOut) if is_past(until) => return Err(Error::Timeout(call)),
+            Err(_) => Err(Refusal::NoMatch),
         };
         failure = match answer {
             Ok(end) => match map(&end) {
@@ -350,7 +387,8 @@ fn listen(call: &'static str, local: &NetAddress) -> Result<TcpListener, Error> 
     prepared.map(|()| listener).map_err(|_| Error::Resource { call, what: "the system refuses a listening socket" })
 }
 
-/// Takes the first connection whose hello `matches`; the others are told that nobody waits for them.
+/// Takes the first connection whose hello `matches`, and tells it that it was heard; the others are told that nobody waits
+/// for them.
 fn receive(
     call: &'static str,
     listener: &TcpListener,
@@ -358,7 +396,7 @@ fn receive(
     matches: impl Fn(&Hello) -> bool,
     ends: impl Fn() -> bool,
 ) -> Result<(TcpStream, Hello), Error> {
-    loop {
+    while !is_past(until) && !ends() {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         // Now and then it is asked whether anybody still wants it.
         let pause = left.unwrap_or(Duration::MAX).min(Duration::from_millis(50));
@@ -366,43 +404,54 @@ fn receive(
         let _ = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&limit));
         match listener.accept() {
             Ok((socket, _)) => {
-                if let Some(hello) = greet(&socket) {
-                    if matches(&hello) {
+                if let Some(hello) = greet(&socket, until) {
+                    let is_meant = matches(&hello);
+                    let refusal = hello::answer_frame(&Err(Refusal::NoMatch));
+                    let told = hello::tell(&socket, if is_meant { hello::HEARD } else { &refusal });
+                    if is_meant && told.is_ok() {
                         return Ok((socket, hello));
                     }
-                    let _ = hello::tell(&socket, &hello::answer_frame(&Err(Refusal::NoMatch)));
                 }
             }
-            Err(_) if left == Some(Duration::ZERO) || ends() => return Err(Error::Timeout(call)),
+            // The connection stays where it is, and would be found again at once.
+            Err(why) if is_short(&why) => {
+                return Err(Error::Resource { call, what: "the system has no memory or no descriptor for a socket" });
+            }
             Err(_) => {}
         }
     }
+    Err(Error::Timeout(call))
 }
 
-fn greet(socket: &TcpStream) -> Option<Hello> {
+/// Whether the system has no more of something.
+fn is_short(why: &std::io::Error) -> bool {
+    let short = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    why.raw_os_error().is_some_and(|code| short.iter().any(|errno| errno.raw_os_error() == code))
+}
+
+fn greet(socket: &TcpStream, until: Deadline) -> Option<Hello> {
     socket.set_nonblocking(false).ok()?;
     socket.set_nodelay(true).ok()?;
     socket.set_write_timeout(Some(STRANGER_TIMEOUT)).ok()?;
-    Hello::parse(&hello::hear(socket, deadline(Some(STRANGER_TIMEOUT))).ok()?)
+    Hello::parse(&hello::hear(socket, no_later(until, STRANGER_TIMEOUT)).ok()?)
 }
 
 /// Two peers meet: the lower address dials until the higher one listens.
 fn meet(
-    vi: &Arc<ViCore>,
+    (vi, attempt): (&Arc<ViCore>, u64),
     attributes: &ViAttributes,
-    local: &NetAddress,
-    remote: &NetAddress,
+    (local, remote): (&NetAddress, &NetAddress),
     until: Deadline,
 ) -> Result<RemoteAttributes, Error> {
     const CALL: &str = "VipConnectPeerRequest";
-    let is_unwanted = || vi.queues.lock().state != crate::status::State::ConnectPending;
+    let is_unwanted = || !vi.is_pending(attempt);
     if local < remote {
         let offer = Offer::new(CALL, vi, attributes)?;
         let hello = Hello { model: Model::Peers, from: local.clone(), to: remote.clone(), end: offer.end };
         loop {
             match ask(CALL, &hello, until) {
                 Ok((socket, end, mapped)) => {
-                    establish(CALL, vi, offer, socket, (&end, mapped), Role::Asked)?;
+                    establish(CALL, (vi, attempt), offer, socket, (&end, mapped), Role::Asked(until))?;
                     return Ok(end.attributes);
                 }
                 Err(Error::NoMatch(_)) if is_unwanted() => return Err(Error::Timeout(CALL)),
@@ -423,7 +472,7 @@ fn meet(
         let _ = hello::tell(&socket, &hello::answer_frame(&Err(refusal)));
         fit(CALL, attributes, &hello.end.attributes)?;
     }
-    answer(CALL, vi, socket, &hello.end)?;
+    answer(CALL, (vi, attempt), socket, &hello.end)?;
     Ok(hello.end.attributes)
 }
 
@@ -434,4 +483,77 @@ fn host_number() -> u64 {
         let id = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         id.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::ProtectionTag;
+    use crate::nic::Settings;
+    use crate::status::{Reliability, State};
+
+    fn address(name: &str) -> NetAddress {
+        let name = format!("connect-{name}-{}", std::process::id());
+        NetAddress::new(NetAddress::local_host(), name.as_bytes()).unwrap()
+    }
+
+    fn attributes(ptag: ProtectionTag) -> ViAttributes {
+        let (rdma_write, rdma_read) = (false, false);
+        ViAttributes { reliability: Reliability::Delivery, transfer_max_bytes: 64, ptag, rdma_write, rdma_read }
+    }
+
+    fn side() -> (Nic, Vi) {
+        let nic = Nic::open(Settings::default()).unwrap();
+        let vi = nic.create_vi(&attributes(nic.create_ptag().unwrap()), None, None).unwrap();
+        (nic, vi)
+    }
+
+    /// A stranger says nothing, and a client comes behind it: when the stranger was waited for the time is up.
+    #[test]
+    fn a_silent_stranger_is_waited_for_no_longer_than_the_caller_said() {
+        let (_nic, vi) = side();
+        let there = address("late");
+        let listener = listen("test", &there).unwrap();
+        let place = listener.local_addr().unwrap();
+        let _stranger = TcpStream::connect(place).unwrap();
+        let client = TcpStream::connect(place).unwrap();
+        let end = Offer::new("test", &vi.core, &vi.query().attributes).unwrap().end;
+        let hello = Hello { model: Model::ClientServer, from: there.clone(), to: there, end };
+        hello::tell(&client, &hello.frame()).unwrap();
+        let until = deadline(Some(Duration::from_millis(50)));
+        let found = receive("test", &listener, until, |_| true, || false);
+        assert!(matches!(found, Err(Error::Timeout(_))));
+        assert!(receive("test", &listener, deadline(Some(Duration::from_secs(20))), |_| true, || false).is_ok());
+    }
+
+    /// A program of another kind holds the first port of the address and says nothing.
+    #[test]
+    fn a_port_of_another_program_is_passed_over() {
+        let ((nic, server), (_other, client)) = (side(), side());
+        let (here, there) = (address("passer"), address("passed"));
+        let silent = TcpListener::bind((there.host(), there.ports().next().unwrap())).unwrap();
+        let long = Some(Duration::from_secs(20));
+        std::thread::scope(|scope| {
+            let accepting = scope.spawn(|| nic.connect_wait(&there, None)?.accept(&server));
+            let asked = std::iter::repeat_with(|| client.connect_request(&here, &there, long));
+            let outcome = asked.skip_while(|outcome| matches!(outcome, Err(Error::NoMatch(_)))).take(1).last();
+            assert!(matches!(outcome, Some(Ok(_))), "{outcome:?}");
+            accepting.join().unwrap().unwrap();
+        });
+        drop(silent);
+    }
+
+    /// Whoever began before a disconnect neither ends nor finishes what was begun after it.
+    #[test]
+    fn an_attempt_that_was_given_up_leaves_the_next_one_alone() {
+        let (_nic, vi) = side();
+        let (_, first) = vi.core.begin("test").unwrap();
+        vi.disconnect();
+        let (_, second) = vi.core.begin("test").unwrap();
+        assert!(!vi.core.is_pending(first) && vi.core.is_pending(second));
+        vi.core.give_up(first);
+        assert_eq!(vi.query().state, State::ConnectPending);
+        vi.core.give_up(second);
+        assert_eq!(vi.query().state, State::Idle);
+    }
 }

@@ -1,5 +1,8 @@
 //! Descriptors as values: what is to be transferred, and what became of it.
 
+use std::sync::Arc;
+
+use crate::memory::Region;
 use crate::status::{Operation, Status};
 
 /// Most data segments of a descriptor.
@@ -37,9 +40,36 @@ pub struct Descriptor {
     pub(crate) place: StatusPlace,
 }
 
-/// A control segment in the caller's memory that status and length are written to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(crate) struct StatusPlace(pub(crate) Option<usize>);
+/// A control segment in the caller's memory that status and length are written to, with the registration that it lies in,
+/// which stays while the descriptor is posted.
+#[derive(Clone, Default)]
+pub(crate) struct StatusPlace(Option<(usize, Arc<Region>)>);
+
+impl StatusPlace {
+    /// The control segment at `address`, inside of `region`.
+    pub(crate) fn new(address: usize, region: Arc<Region>) -> Self {
+        Self(Some((address, region)))
+    }
+
+    /// Where it is, if there is one.
+    pub(crate) fn address(&self) -> Option<usize> {
+        self.0.as_ref().map(|(address, _)| *address)
+    }
+}
+
+impl PartialEq for StatusPlace {
+    fn eq(&self, other: &Self) -> bool {
+        self.address() == other.address()
+    }
+}
+
+impl Eq for StatusPlace {}
+
+impl std::fmt::Debug for StatusPlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("StatusPlace").field(&self.address()).finish()
+    }
+}
 
 impl Descriptor {
     /// A send, or a receive, of this list.

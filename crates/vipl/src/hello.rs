@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   who asks                                   who is asked
-//!   hello: who, whom, VI, node, segment ─────▶ somebody waits for it? the program decides
+//!   hello: who, whom, VI, node, segment ─────▶ somebody waits for it?
+//!          ◀───────────────────────── heard, at once; then the program decides
 //!          ◀───────────────────────── answer: accepted with VI, node, segment; or why not
 //!   mapped, receives are posted ─────────────▶ the same here
 //!   connected ◀───────────────────────── ready: connected
@@ -187,6 +188,8 @@ pub fn parse_answer(frame: &[u8]) -> Option<Answer> {
     rest.is_empty().then_some(answer)
 }
 
+/// What comes before an answer that may take long: whoever listens here speaks this language, and somebody decides.
+pub const HEARD: &[u8] = b"heard";
 /// The third frame: who asked has mapped everything, and its receives are posted.
 pub const MAPPED: &[u8] = b"mapped";
 /// The last frame: and so has who was asked.

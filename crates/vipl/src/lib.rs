@@ -15,7 +15,8 @@
 //! - The end of a process is an error at those that it was connected to, and never a hang.
 //!
 //! Deliberately absent: other hosts (segments are memory of one; who asks from elsewhere is told so), protection of memory
-//! against a peer of the same user (shared memory has none, so both sides keep to what was agreed), quality of service.
+//! against a peer of the same user (shared memory has none, so both sides keep to what was agreed; one that wipes out the
+//! doorbells of a node can keep its threads asleep), quality of service.
 //!
 //! ```
 //! use vipl::{Descriptor, MemoryAttributes, NetAddress, Nic, Reliability, Settings, ViAttributes, WorkQueue};

@@ -120,12 +120,10 @@ impl Core {
             queue.call_handlers();
         }
         loop {
+            let _calling = self.calling.lock();
             let Some(handler) = self.error_handler.lock().clone() else { return };
-            let events = std::mem::take(&mut *self.errors.lock());
-            if events.is_empty() {
-                return;
-            }
-            events.into_iter().for_each(|event| handler(event));
+            let Some(event) = self.errors.lock().pop_front() else { return };
+            handler(event);
         }
     }
 }

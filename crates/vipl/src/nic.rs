@@ -1,5 +1,6 @@
 //! A NIC: protection tags, registered memory, VIs, completion queues, the error handler, and its two threads.
 
+use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
@@ -7,7 +8,7 @@ use std::sync::{Arc, Weak};
 use base::memory::WriteRange;
 use fabric_soft::shm;
 use lockfree::Doorbell;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, ReentrantMutex, RwLock};
 
 use crate::channel::DESCRIPTORS_MAX;
 use crate::counters::{Counters, Counts};
@@ -109,8 +110,11 @@ pub(crate) struct Core {
     ptags: Mutex<Vec<ProtectionTag>>,
     pub(crate) vis: Mutex<Vec<Weak<ViCore>>>,
     pub(crate) queues: Mutex<Vec<Weak<QueueCore>>>,
-    pub(crate) errors: Mutex<Vec<ErrorEvent>>,
+    pub(crate) errors: Mutex<VecDeque<ErrorEvent>>,
     pub(crate) error_handler: Mutex<Option<ErrorHandler>>,
+    /// Held while a handler is chosen and called: whoever takes away what handlers use holds it as well, on any thread but
+    /// the handler's own.
+    pub(crate) calling: ReentrantMutex<()>,
     pub(crate) manager: Manager,
     pub(crate) watch: Watch,
     numbers: AtomicU64,
@@ -142,6 +146,7 @@ impl Nic {
             queues: Mutex::default(),
             errors: Mutex::default(),
             error_handler: Mutex::default(),
+            calling: ReentrantMutex::new(()),
             watch,
             numbers: AtomicU64::new(1),
         });
@@ -296,21 +301,21 @@ impl Nic {
 
     /// Whether `len_bytes` bytes at `address` are registered under `handle`.
     pub fn is_registered(&self, address: u64, handle: MemoryHandle, len_bytes: usize) -> bool {
-        let registry = self.core.registry.read();
-        registry.at(handle).is_some_and(|region| {
-            let offset = address.checked_sub(region.base());
-            offset
-                .and_then(|offset| offset.checked_add(len_bytes as u64))
-                .is_some_and(|end| end <= region.len_bytes() as u64)
-        })
+        self.core.region(address, handle, len_bytes).is_some()
     }
 
     /// Has `handler` called, on a thread of the NIC, when something happens that no descriptor tells of; `None`: nobody is
-    /// told. What happened before is told first.
+    /// told. What happened before is told first. The handler before it is not called any more when this returns, unless it
+    /// is that handler who calls.
     pub fn set_error_handler(&self, handler: Option<Box<dyn Fn(ErrorEvent) + Send + Sync>>) {
+        let is_set = handler.is_some();
+        let calling = self.core.calling.lock();
         *self.core.error_handler.lock() = handler.map(Arc::from);
-        self.core.manager.start();
-        self.core.wake_manager();
+        drop(calling);
+        if is_set {
+            self.core.manager.start();
+            self.core.wake_manager();
+        }
     }
 }
 
@@ -324,6 +329,14 @@ impl Core {
 
     pub(crate) fn has_ptag(&self, tag: ProtectionTag) -> bool {
         self.ptags.lock().contains(&tag)
+    }
+
+    /// The registration that so many bytes lie in, which is not taken back while the copy lives.
+    pub(crate) fn region(&self, address: u64, handle: MemoryHandle, len_bytes: usize) -> Option<Arc<Region>> {
+        let registry = self.registry.read();
+        let region = registry.at(handle)?;
+        let end = address.checked_sub(region.base())?.checked_add(len_bytes as u64)?;
+        (end <= region.len_bytes() as u64).then(|| Arc::clone(region))
     }
 
     pub(crate) fn check_ptag(&self, call: &'static str, tag: ProtectionTag) -> Result<(), Error> {

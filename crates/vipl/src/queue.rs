@@ -173,6 +173,11 @@ impl QueueCore {
         self.state.lock().members.push((Arc::downgrade(vi), which));
     }
 
+    /// A VI is gone, and what was told of it with it.
+    pub(crate) fn forget(&self, vi: u64) {
+        self.state.lock().ready.retain(|(other, _)| *other != vi);
+    }
+
     fn done(&self) -> Option<Entry> {
         let mut state = self.state.lock();
         if state.ready.is_empty() {
@@ -184,6 +189,7 @@ impl QueueCore {
     /// Calls handlers with completions, holding nothing.
     pub(crate) fn call_handlers(&self) {
         loop {
+            let _calling = self.nic.calling.lock();
             let mut state = self.state.lock();
             if state.handlers.is_empty() {
                 return;

@@ -139,12 +139,14 @@ impl Vi {
     /// Changes what it is like.
     ///
     /// # Errors
-    /// [`Error::InvalidState`] unless it is idle, and what is wrong with the attributes.
+    /// [`Error::InvalidState`] unless it is idle, [`Error::Resource`] while receives are posted, which were checked against
+    /// what it was like, and what is wrong with the attributes.
     pub fn set_attributes(&self, attributes: &ViAttributes) -> Result<(), Error> {
         const CALL: &str = "VipSetViAttributes";
         self.core.nic.check_attributes(CALL, attributes)?;
         let mut queues = self.core.queues.lock();
         match queues.state {
+            State::Idle if queues.has_receives() => Err(Error::Resource { call: CALL, what: "receives are posted" }),
             State::Idle => {
                 queues.attributes = *attributes;
                 Ok(())
@@ -249,6 +251,9 @@ impl Drop for Vi {
     fn drop(&mut self) {
         self.core.disconnect();
         self.core.is_gone.store(true, Release);
+        for queue in self.core.completion_queues.iter().flatten() {
+            queue.forget(self.core.number);
+        }
         for handlers in &self.core.handlers {
             std::mem::take(&mut *handlers.lock()).iter().for_each(|_| self.core.nic.manager.forget_callback());
         }
@@ -336,6 +341,8 @@ impl ViCore {
     pub(crate) fn call_handlers(&self) {
         for which in [WorkQueue::Send, WorkQueue::Receive] {
             loop {
+                // Whoever destroys the VI waits until the call is over.
+                let _calling = self.nic.calling.lock();
                 // Both in one go, so that the order of handlers is that of descriptors.
                 let mut handlers = self.handlers[which as usize].lock();
                 if handlers.is_empty() {
@@ -357,30 +364,36 @@ impl ViCore {
         self.pass_on(outcome);
     }
 
-    /// A connection is being made.
-    pub(crate) fn begin(&self, call: &'static str) -> Result<ViAttributes, Error> {
+    /// A connection is being made; the number tells this attempt from later ones.
+    pub(crate) fn begin(&self, call: &'static str) -> Result<(ViAttributes, u64), Error> {
         let mut queues = self.queues.lock();
         match queues.state {
             State::Idle => {
                 queues.state = State::ConnectPending;
-                Ok(queues.attributes)
+                queues.attempt += 1;
+                Ok((queues.attributes, queues.attempt))
             }
             state => Err(Error::InvalidState { call, state }),
         }
     }
 
+    /// Whether the attempt still goes on.
+    pub(crate) fn is_pending(&self, attempt: u64) -> bool {
+        self.queues.lock().is_pending(attempt)
+    }
+
     /// None came of it.
-    pub(crate) fn give_up(&self) {
+    pub(crate) fn give_up(&self, attempt: u64) {
         let mut queues = self.queues.lock();
-        if queues.state == State::ConnectPending {
+        if queues.is_pending(attempt) {
             queues.state = State::Idle;
         }
     }
 
     /// The connection was made; false if the VI was disconnected meanwhile.
-    pub(crate) fn connected(&self, link: Link) -> bool {
+    pub(crate) fn connected(&self, link: Link, attempt: u64) -> bool {
         let mut queues = self.queues.lock();
-        if queues.state != State::ConnectPending {
+        if !queues.is_pending(attempt) {
             return false;
         }
         queues.connected(link, &self.nic.surroundings());
@@ -412,6 +425,10 @@ impl ViCore {
 }
 
 impl Queues {
+    fn is_pending(&self, attempt: u64) -> bool {
+        self.state == State::ConnectPending && self.attempt == attempt
+    }
+
     fn done_mut(&mut self, which: WorkQueue) -> &mut Done {
         match which {
             WorkQueue::Send => &mut self.send_done,

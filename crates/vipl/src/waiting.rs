@@ -43,13 +43,20 @@ pub(crate) fn wait<T>(
     mut look: impl FnMut() -> Option<T>,
 ) -> Option<T> {
     let found = 'awake: {
-        for _ in 0..policy.spin_count.max(1) {
+        for round in 0..policy.spin_count.max(1) {
             if let Some(found) = look() {
                 break 'awake Some(found);
+            }
+            // The first of them counts for a caller who only wants to look; asking the clock costs as much as many looks.
+            if round % 64 == 0 && deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                break 'awake None;
             }
             std::hint::spin_loop();
         }
         for _ in 0..policy.yield_count {
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                break;
+            }
             std::thread::yield_now();
             if let Some(found) = look() {
                 break 'awake Some(found);

@@ -68,8 +68,8 @@ impl Done {
         taken
     }
 
-    fn push(&mut self, completion: Completion, place: StatusPlace) {
-        if let Some(address) = place.0 {
+    fn push(&mut self, completion: Completion, place: &StatusPlace) {
+        if let Some(address) = place.address() {
             write_status(address, &completion);
         }
         self.list.push_back(completion);
@@ -90,6 +90,8 @@ pub(crate) struct Queues {
     pub(crate) state: State,
     pub(crate) attributes: ViAttributes,
     pub(crate) link: Option<Link>,
+    /// How often a connection was begun.
+    pub(crate) attempt: u64,
     sends: VecDeque<Send>,
     receives: VecDeque<Receive>,
     pushed: usize,
@@ -111,6 +113,7 @@ impl Queues {
             state: State::Idle,
             attributes,
             link: None,
+            attempt: 0,
             sends: VecDeque::new(),
             receives: VecDeque::new(),
             pushed: 0,
@@ -128,6 +131,11 @@ impl Queues {
     /// Descriptors in the send queue, and in the receive queue, complete or not.
     pub(crate) fn lengths(&self) -> [usize; 2] {
         [self.sends.len() + self.send_done.list.len(), self.receives.len() + self.receive_done.list.len()]
+    }
+
+    /// Whether receives are posted that are not complete.
+    pub(crate) fn has_receives(&self) -> bool {
+        !self.receives.is_empty()
     }
 
     /// The VI is connected from now on; receives that were posted before are told of.
@@ -222,7 +230,9 @@ impl Queues {
             && let Some(service) = link.inbound.service()
         {
             let made = (|| {
-                let block = around.registry.read().block(&service.place, ptag).ok()?;
+                // Kept through the copy: whoever deregisters the memory waits for it, rather than being told that it is used.
+                let registry = around.registry.read();
+                let block = registry.block(&service.place, ptag).ok()?;
                 let attributes = block.region().attributes();
                 match service.into_shadow {
                     true if attributes.rdma_read && may_read => block.copy_in(block.len_bytes(), around.counters),
@@ -369,7 +379,7 @@ impl Queues {
         let status = Status::DONE.and(op).and(came).and(arrival.status.errors());
         let (len_bytes, immediate) = (arrival.len_bytes, arrival.immediate);
         let completion = Completion { context: receive.context, status, len_bytes, immediate };
-        self.receive_done.push(completion, receive.place);
+        self.receive_done.push(completion, &receive.place);
         outcome.completed = true;
     }
 
@@ -631,7 +641,7 @@ impl Queues {
         let status = Status::DONE.and(send.status).and(errors);
         let immediate = send.descriptor.immediate.unwrap_or(0);
         let completion = Completion { context: send.descriptor.context, status, len_bytes, immediate };
-        self.send_done.push(completion, send.descriptor.place);
+        self.send_done.push(completion, &send.descriptor.place);
         outcome.completed = true;
     }
 }

@@ -366,6 +366,39 @@ fn completion_queues_tell_of_all_work_queues_and_are_never_overrun() {
 }
 
 #[test]
+fn a_completion_queue_tells_nothing_of_a_vi_that_is_gone() {
+    let side = Side::new(settings(), Reliability::Delivery);
+    let queue = side.nic.create_queue(8).unwrap();
+    let vi = side.nic.create_vi(&attributes(side.ptag, Reliability::Delivery), Some(&queue), None).unwrap();
+    (0..2).for_each(|i| vi.post_send(Descriptor::of(vec![], i)).unwrap());
+    assert_eq!(queue.done(), Some((vi.number(), WorkQueue::Send)));
+    assert!(vi.done(WorkQueue::Send).is_some() && vi.done(WorkQueue::Send).is_some());
+    assert!(vi.destroy().is_ok());
+    assert_eq!(queue.done(), None);
+}
+
+/// Whoever takes an error handler away may take away what it uses.
+#[test]
+fn an_error_handler_is_over_when_it_was_taken_away() {
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    let side = Side::new(settings(), Reliability::Delivery);
+    let ((tell, told), over) = (channel(), std::sync::Arc::new(AtomicBool::new(false)));
+    let ends = over.clone();
+    let handler = move |_| {
+        tell.send(()).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        ends.store(true, SeqCst);
+    };
+    side.nic.set_error_handler(Some(Box::new(handler)));
+    let beyond = DataSegment { len_bytes: 1, ..DataSegment::default() };
+    side.vi.post_send(Descriptor::of(vec![beyond], 1)).unwrap();
+    told.recv_timeout(LONG.unwrap()).unwrap();
+    side.nic.set_error_handler(None);
+    assert!(over.load(SeqCst), "it is still called");
+    assert!(side.vi.done(WorkQueue::Send).is_some());
+}
+
+#[test]
 fn handlers_are_called_once_each_with_the_next_descriptor() {
     let (server, client) = pair();
     let (mine, theirs) = (client.memory(3, 8), server.memory(3, 8));

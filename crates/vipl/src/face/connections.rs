@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::status::Error;
-
 use super::objects::{Object, RequestObject, insert, remove};
 use super::types::{Handle, NetAddressHead, RawViAttributes, Ulong};
 use super::vis::vi;
@@ -51,15 +49,9 @@ pub extern "C" fn VipConnectAccept(connection: Handle, vi_handle: Handle) -> Ret
             _ => None,
         })?;
         let vi = vi(vi_handle)?;
-        let accepted = request.request.lock().accept(&vi.vi);
-        let is_over = !matches!(
-            accepted,
-            Err(Error::InvalidState { .. }
-                | Error::InvalidReliabilityLevel(_)
-                | Error::InvalidMtu(_)
-                | Error::InvalidParameter { .. })
-        );
-        if is_over {
+        let mut request = request.request.lock();
+        let accepted = request.accept(&vi.vi);
+        if request.is_over() {
             // Two threads may have accepted it; then it is gone by now.
             let _ = remove(connection, |_| Ok(()));
         }
@@ -102,7 +94,11 @@ pub unsafe extern "C" fn VipConnectRequest(
 /// Ends a connection, or what became of it.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipDisconnect(vi_handle: Handle) -> Return {
-    code(vi(vi_handle).map(|vi| vi.vi.disconnect()))
+    code(vi(vi_handle).map(|vi| {
+        // What became of a request of peers is over with it.
+        vi.peer_request.lock().take();
+        vi.vi.disconnect();
+    }))
 }
 
 /// # Safety

@@ -19,16 +19,19 @@ pub unsafe fn read(
     which: WorkQueue,
 ) -> Result<Descriptor, Return> {
     let address = place.expose_provenance();
-    let lies_in = |len_bytes| vi.nic.nic.is_registered(address as u64, MemoryHandle(handle), len_bytes);
-    if place.is_null() || !address.is_multiple_of(ALIGNMENT) || !lies_in(size_of::<ControlSegment>()) {
+    let lies_in = |len_bytes| vi.nic.nic.core.region(address as u64, MemoryHandle(handle), len_bytes);
+    if place.is_null() || !address.is_multiple_of(ALIGNMENT) {
+        return Err(INVALID_PARAMETER);
+    }
+    // Held from here on, so that the memory is not taken back before the status was written to it.
+    let region = lies_in(size_of::<ControlSegment>()).ok_or(INVALID_PARAMETER)?;
+    if region.attributes().ptag != vi.vi.core.queues.lock().attributes.ptag {
         return Err(INVALID_PARAMETER);
     }
     // SAFETY: aligned, and registered memory is valid by the caller's promise.
     let control = unsafe { (&raw const (*place).control).read() };
     let count = usize::from(control.seg_count);
-    if !lies_in(size_of::<ControlSegment>() + count * size_of::<RawSegment>()) {
-        return Err(INVALID_PARAMETER);
-    }
+    lies_in(size_of::<ControlSegment>() + count * size_of::<RawSegment>()).ok_or(INVALID_PARAMETER)?;
     // SAFETY: the field is inside the control segment.
     let status = unsafe { &raw mut (*place).control.status };
     // SAFETY: as above; the descriptor is the library's until it is complete.
@@ -54,7 +57,7 @@ pub unsafe fn read(
     let mut descriptor = Descriptor::of(segments.collect(), address as u64);
     descriptor.remote = remote.first().map(|segment| (segment.data, MemoryHandle(segment.handle)));
     descriptor.immediate = (control.control & IMMEDIATE != 0).then_some(control.immediate_data);
-    descriptor.place = StatusPlace(Some(address));
+    descriptor.place = StatusPlace::new(address, region);
     match operation.filter(|_| is_well_formed) {
         Some(operation) => descriptor.operation = operation,
         // A send that goes to an address is none.

@@ -1,6 +1,7 @@
 //! NICs, protection tags, memory, errors, names.
 
 use std::ffi::{CStr, c_void};
+use std::io::Write;
 use std::sync::Arc;
 
 use base::Config;
@@ -30,7 +31,8 @@ fn settings() -> Settings {
     let config = match Config::parse(variables) {
         Ok((config, _)) => config,
         Err(error) => {
-            eprintln!("libvipl: {error}; the defaults are used");
+            // Where that cannot be said it is not worth the end of the program.
+            let _ = writeln!(std::io::stderr(), "libvipl: {error}; the defaults are used");
             Config::default()
         }
     };
@@ -68,12 +70,18 @@ pub unsafe extern "C" fn VipOpenNic(device_name: *const Char, nic_handle: *mut H
 /// Closes a NIC that nothing is left of.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipCloseNic(nic_handle: Handle) -> Return {
-    let closed = remove(nic_handle, |object| match object {
-        Object::Nic(nic) if nic.nic.is_unused() => Ok(()),
-        Object::Nic(_) => Err(ERROR_RESOURCE),
-        _ => Err(INVALID_PARAMETER),
-    });
-    code(closed.map(drop))
+    code((|| {
+        let nic = nic(nic_handle)?;
+        // The error handler may be about to be called; afterwards it is not.
+        let calling = nic.nic.core.calling.lock();
+        if !nic.nic.is_unused() {
+            return Err(ERROR_RESOURCE);
+        }
+        remove(nic_handle, |object| if let Object::Nic(_) = object { Ok(()) } else { Err(INVALID_PARAMETER) })?;
+        nic.nic.set_error_handler(None);
+        drop(calling);
+        Ok(())
+    })())
 }
 
 /// # Safety
@@ -156,15 +164,15 @@ pub unsafe extern "C" fn VipQuerySystemManagementInfo(
             AUTODISCOVERY => {
                 // This NIC alone is to be found: a list of one, which stays until the NIC is closed.
                 let local = NetAddress::new(NetAddress::local_host(), &[]).ok_or(INVALID_PARAMETER)?;
-                let mut words: Box<[u64]> = vec![0; 2].into();
+                wanted(info.cast::<AutodiscoveryList>())?;
+                let mut kept = nic.discovery.lock();
+                let words = kept.get_or_insert_with(|| vec![0; 2].into());
                 let address = words[1..].as_mut_ptr();
                 words[0] = address as u64;
-                wanted(info.cast::<AutodiscoveryList>())?;
                 // SAFETY: the word behind the pointer has room for 8 bytes, and an address of 4 bytes takes as many.
                 unsafe { put_address(address.cast(), &local)? };
                 let list =
                     AutodiscoveryList { number_of_hops: 0, addresses: words.as_mut_ptr().cast(), address_count: 1 };
-                nic.discovery.lock().push(words);
                 // SAFETY: the caller's promise.
                 unsafe { put(info.cast(), list) }
             }

@@ -22,7 +22,7 @@ pub struct NicObject {
     /// By the number of a VI, its handle.
     pub vi_handles: Mutex<HashMap<u64, usize>>,
     /// Its own address and the list of it, which callers are given pointers to.
-    pub discovery: Mutex<Vec<Box<[u64]>>>,
+    pub discovery: Mutex<Option<Box<[u64]>>>,
 }
 
 /// A VI.

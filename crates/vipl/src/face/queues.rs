@@ -35,11 +35,15 @@ pub unsafe extern "C" fn VipCreateCQ(nic_handle: Handle, entries: Ulong, cq_hand
 /// Takes a completion queue back that no VI uses.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipDestroyCQ(cq_handle: Handle) -> Return {
-    let removed = remove(cq_handle, |object| match object {
-        Object::Queue(queue) => coded(queue.queue.check_unused()),
-        _ => Err(INVALID_PARAMETER),
-    });
-    code(removed.map(drop))
+    code((|| {
+        let queue = queue(cq_handle)?;
+        // A handler of it may be about to be called.
+        let calling = queue.nic.nic.core.calling.lock();
+        coded(queue.queue.check_unused())?;
+        remove(cq_handle, |object| if let Object::Queue(_) = object { Ok(()) } else { Err(INVALID_PARAMETER) })?;
+        drop(calling);
+        Ok(())
+    })())
 }
 
 /// Gives a completion queue another number of places.

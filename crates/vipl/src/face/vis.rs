@@ -51,13 +51,14 @@ pub unsafe extern "C" fn VipCreateVi(
 #[unsafe(no_mangle)]
 pub extern "C" fn VipDestroyVi(vi_handle: Handle) -> Return {
     code((|| {
-        let object = remove(vi_handle, |object| match object {
-            Object::Vi(vi) => coded(vi.vi.check_unused()),
-            _ => Err(INVALID_PARAMETER),
-        })?;
-        if let Object::Vi(vi) = object {
-            vi.nic.vi_handles.lock().remove(&vi.vi.number());
-        }
+        let vi = vi(vi_handle)?;
+        // A handler of it may be about to be called. The look at the VI may have to wait for a transfer, and so comes before
+        // the table of all objects is taken.
+        let calling = vi.vi.core.nic.calling.lock();
+        coded(vi.vi.check_unused())?;
+        remove(vi_handle, |object| if let Object::Vi(_) = object { Ok(()) } else { Err(INVALID_PARAMETER) })?;
+        vi.nic.vi_handles.lock().remove(&vi.vi.number());
+        drop(calling);
         Ok(())
     })())
 }

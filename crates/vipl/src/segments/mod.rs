@@ -25,7 +25,7 @@ use base::memory::{ReadRange, WriteRange};
 use fabric_soft::{copying, shm};
 use lockfree::{Barrier, CACHE_LINE_BYTES, Doorbell, SharedMemory};
 use parking_lot::Mutex;
-use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::fs::{FallocateFlags, FileType, Mode, OFlags};
 
 use directory::Directory;
 
@@ -224,6 +224,8 @@ impl Drop for LocalSegment {
 /// Another process's side.
 pub struct PeerNode {
     reference: NodeReference,
+    /// Its open descriptors; of no other process, even if that has its number later.
+    descriptors: OwnedFd,
     memory: SharedMemory,
     barrier: Barrier,
 }
@@ -234,7 +236,10 @@ impl PeerNode {
     /// # Errors
     /// When it cannot be looked into (it is gone, another user's, on another host) or is no node.
     pub fn connect(reference: NodeReference) -> Result<Self, SegmentError> {
-        let descriptor = open(reference.process, reference.descriptor)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let descriptors = rustix::fs::open(format!("/proc/{}/fd", reference.process), flags, Mode::empty())
+            .map_err(system("looking into the other process"))?;
+        let descriptor = open(&descriptors, reference.descriptor)?;
         let memory = shm::sealed::attach(&descriptor, NODE_BYTES).map_err(refused("mapping the node of a peer"))?;
         if memory.word(0).load(Acquire) != MAGIC || memory.word(8).load(Relaxed) != LAYOUT_VERSION {
             return Err(SegmentError::NotANode("it has another layout"));
@@ -242,7 +247,7 @@ impl PeerNode {
         if memory.word(NUMBER).load(Relaxed) != reference.number {
             return Err(SegmentError::NotANode("it is another one than the one that was named"));
         }
-        Ok(Self { reference, memory, barrier: shm::imposed_barrier() })
+        Ok(Self { reference, descriptors, memory, barrier: shm::imposed_barrier() })
     }
 
     /// By what it was found.
@@ -265,8 +270,8 @@ impl PeerNode {
     /// # Errors
     /// When it is not published, or is not what the directory says.
     pub fn connect_segment(&self, id: u32) -> Result<RemoteSegment, SegmentError> {
-        let found = directory::look(&directory_part(&self.memory), id);
-        let (descriptor, len_bytes, published) = found.ok_or(SegmentError::NotPublished(id))?;
+        let look = || directory::look(&directory_part(&self.memory), id).ok_or(SegmentError::NotPublished(id));
+        let (number, len_bytes, _) = look()?;
         if len_bytes == 0 || len_bytes > SEGMENT_BYTES_MAX {
             return Err(SegmentError::BeyondLimit {
                 what: "bytes of a segment",
@@ -274,7 +279,12 @@ impl PeerNode {
                 max: SEGMENT_BYTES_MAX,
             });
         }
-        let descriptor = open(self.reference.process, descriptor)?;
+        let descriptor = open(&self.descriptors, number)?;
+        // A segment keeps its descriptor for as long as it is published: if it still is, that one was opened.
+        let (same, _, published) = look()?;
+        if same != number {
+            return Err(SegmentError::NotPublished(id));
+        }
         Ok(RemoteSegment { id, descriptor, len_bytes, published })
     }
 }
@@ -434,12 +444,20 @@ fn bell_in(memory: &SharedMemory, bell: Bell, barrier: Barrier) -> Doorbell {
     Doorbell::new(memory.part(offset, Doorbell::FOOTPRINT).expect("bells are inside the node"), barrier)
 }
 
-/// A descriptor that another process has open.
-fn open(process: u32, descriptor: u32) -> Result<OwnedFd, SegmentError> {
-    let path = format!("/proc/{process}/fd/{descriptor}");
-    // What is opened is believed to be a segment only when it is mapped; nothing that blocks or becomes our terminal.
+/// A descriptor that another process has open, of its directory of them.
+fn open(descriptors: &OwnedFd, descriptor: u32) -> Result<OwnedFd, SegmentError> {
+    let operation = "opening a segment of the other process";
+    // Only a name at first: what a stranger names may be a device, and opening one may do something.
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let named = rustix::fs::openat(descriptors, descriptor.to_string(), flags, Mode::empty());
+    let named = named.map_err(system(operation))?;
+    let what = rustix::fs::fstat(&named).map_err(system(operation))?;
+    if FileType::from_raw_mode(what.st_mode) != FileType::RegularFile {
+        return Err(SegmentError::NotANode("what it names is no memory"));
+    }
+    let path = format!("/proc/self/fd/{}", named.as_raw_fd());
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    rustix::fs::open(path, flags, Mode::empty()).map_err(system("opening a segment of the other process"))
+    rustix::fs::open(path, flags, Mode::empty()).map_err(system(operation))
 }
 
 fn system(operation: &'static str) -> impl FnOnce(rustix::io::Errno) -> SegmentError {
@@ -511,6 +529,9 @@ mod tests {
         let file = tempfile();
         let descriptor = file.as_raw_fd() as u32;
         assert!(PeerNode::connect(NodeReference { descriptor, ..named }).is_err(), "what can be shrunk is not mapped");
+        let device = rustix::fs::open("/dev/null", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let descriptor = device.as_raw_fd() as u32;
+        assert!(matches!(PeerNode::connect(NodeReference { descriptor, ..named }), Err(SegmentError::NotANode(_))));
         assert!(PeerNode::connect(NodeReference { descriptor: 1 << 30, ..named }).is_err());
         assert!(PeerNode::connect(NodeReference { process: u32::MAX, ..named }).is_err());
     }
