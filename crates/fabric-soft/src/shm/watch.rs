@@ -10,7 +10,7 @@ use std::time::Duration;
 use base::log::{Level, Log};
 use base::sync::Ordering;
 
-use super::life::{Condition, ProcessMark};
+use super::life::{self, Condition, ProcessMark};
 use super::link::GIVEN_UP;
 use super::segment::Segment;
 
@@ -83,9 +83,16 @@ impl Watch {
 
     /// Looks at a process, and says what is to be said of it.
     pub(super) fn look(&mut self, place: u32, mark: ProcessMark) -> Found {
-        let condition = mark.condition();
+        self.look_at(place, mark, mark.condition())
+    }
+
+    fn look_at(&mut self, place: u32, mark: ProcessMark, condition: Condition) -> Found {
         if condition == Condition::Ended {
             return Found::Ended;
+        }
+        if self.segment.identity(place).is_some_and(|identity| life::has_left(&identity)) {
+            // It has finalized and does what it likes: nothing needs it.
+            return Found::There;
         }
         let Some(stop) = self.stops.get_mut(place as usize) else { return Found::There };
         let news = stop.see(condition, self.observed, self.policy.silence);
@@ -210,6 +217,8 @@ impl Pauses {
 
 #[cfg(test)]
 mod tests {
+    use fabric::{PeerIndex, SharedMemory};
+
     use super::super::lookout::LOOK_EVERY_BUSY;
     use super::super::segment::Shape;
     use super::*;
@@ -273,6 +282,28 @@ mod tests {
             watch.begin(LOOK_EVERY_BUSY * round);
         }
         assert_eq!(watch.observed, LOOK_EVERY_BUSY * 4);
+    }
+
+    #[test]
+    fn who_has_finalized_may_be_stopped() {
+        let segment = Segment::create(Shape { process_count: 3, channel_bytes: 16 << 10, arena_bytes: 0 }).unwrap();
+        let policy = StopPolicy { silence: Some(SECOND * 5), ..StopPolicy::patient() };
+        let mut watch = Watch::new(segment.clone(), 0, policy);
+        for place in [1, 2] {
+            segment.claim_to_be(PeerIndex(place), std::process::id());
+        }
+        let [waited_for, finalized] = [1, 2].map(|place| segment.identity(place).expect("a place"));
+        life::leave(&finalized);
+        let is_told_of = |identity: &SharedMemory| identity.half(TELLER).load(Ordering::Relaxed) != 0;
+        for second in 0..10 {
+            watch.begin(SECOND * second);
+            for (place, identity) in [(1, &waited_for), (2, &finalized)] {
+                let mark = ProcessMark::of(identity).expect("somebody came");
+                let is_given_up = matches!(watch.look_at(place, mark, STOPPED), Found::GivenUp(_));
+                assert_eq!(is_given_up, place == 1 && second > 5, "place {place} after {second} s");
+            }
+        }
+        assert!(is_told_of(&waited_for) && !is_told_of(&finalized));
     }
 
     #[test]
