@@ -14,7 +14,6 @@ use base::signals::without_signals;
 use fabric_soft::shm;
 use lockfree::Doorbell;
 use parking_lot::Mutex;
-use rustix::thread::futex;
 
 use crate::counters::Counter;
 use crate::nic::Core;
@@ -100,7 +99,7 @@ impl Shared {
             // This may have been the last use of the NIC, which then ends here.
             drop(core);
             while !self.bell.rang(ticket) && !self.stops.load(Acquire) {
-                let _ = futex::wait(self.bell.futex_word(), futex::Flags::empty(), ticket.rings(), None);
+                shm::sleep(&self.bell, ticket, None);
             }
             self.bell.withdraw();
         }

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use fabric_soft::shm;
 use lockfree::Doorbell;
-use rustix::thread::futex;
 
 use crate::counters::{Counter, Counters};
 
@@ -76,11 +76,8 @@ pub(crate) fn wait<T>(
             bell.withdraw();
             return found;
         }
-        let limit =
-            left.map(|left| futex::Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
         counters.add(Counter::Sleeps, 1);
-        // Woken, timed out, interrupted or too late: the caller looks again in every case.
-        let _ = futex::wait(bell.futex_word(), futex::Flags::empty(), ticket.rings(), limit.as_ref());
+        shm::sleep(bell, ticket, left);
         bell.withdraw();
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use base::signals::without_signals;
 use fabric_soft::shm;
@@ -14,6 +15,9 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use crate::link::Line;
+
+/// From a look that the system refused to the next.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// The thread, once there is one.
 pub(crate) struct Watch {
@@ -82,7 +86,7 @@ impl Shared {
             watched.extend(lines.iter().map(|line| PollFd::from_borrowed_fd(line.socket.as_fd(), PollFlags::IN)));
             if poll(&mut watched, None).is_err() {
                 // Interrupted, or out of memory for a moment: the list is looked at again.
-                std::thread::yield_now();
+                std::thread::sleep(PAUSE);
                 continue;
             }
             let found: Vec<bool> = watched.iter().map(|one| !one.revents().is_empty()).collect();

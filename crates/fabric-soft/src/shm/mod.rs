@@ -36,5 +36,5 @@ pub use exchange::{SegmentServer, join};
 pub use link::ShmLink;
 pub use peers::ShmPeers;
 pub use segment::{Segment, Shape};
-pub use wakeup::{imposed_barrier, ring};
+pub use wakeup::{imposed_barrier, ring, sleep};
 pub use watch::StopPolicy;

@@ -9,9 +9,9 @@ use base::signals::without_signals;
 use fabric::{FabricError, Ticket};
 use lockfree::Doorbell;
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::thread::futex;
 
 use super::sealed::system;
+use super::wakeup::sleep;
 
 /// What the thread does.
 enum Task {
@@ -99,9 +99,7 @@ impl Shared {
                 Task::Watch(ticket) => {
                     drop(task);
                     while !self.doorbell.rang(ticket) {
-                        // Woken, interrupted or too late: the doorbell is looked at again in every case.
-                        let flags = futex::Flags::empty();
-                        let _ = futex::wait(self.doorbell.futex_word(), flags, ticket.rings(), None);
+                        sleep(&self.doorbell, ticket, None);
                     }
                     self.doorbell.withdraw();
                     task = self.task();

@@ -47,14 +47,9 @@ impl Wakeup for ShmWakeup {
     }
 
     fn sleep(&self, ticket: Ticket, timeout: Duration) {
-        let limit = rustix::thread::futex::Timespec {
-            tv_sec: timeout.as_secs() as i64,
-            tv_nsec: timeout.subsec_nanos().into(),
-        };
-        // Woken, timed out, interrupted or too late: the caller polls again in every case.
-        let slept = futex::wait(self.doorbell.futex_word(), futex::Flags::empty(), ticket.rings(), Some(&limit));
+        let in_vain = sleep(&self.doorbell, ticket, Some(timeout));
         self.doorbell.withdraw();
-        self.slept(slept == Err(Errno::TIMEDOUT));
+        self.slept(in_vain);
     }
 
     fn slept(&self, in_vain: bool) {
@@ -91,6 +86,15 @@ pub fn ring(doorbell: &Doorbell) {
     if doorbell.must_ring() {
         wake(doorbell);
     }
+}
+
+/// Sleeps at `doorbell` until it rings after `ticket` was drawn, or the time is up, which is told; `None`: it never is. Who is
+/// interrupted returns as well, so whoever sleeps looks again in every case.
+pub fn sleep(doorbell: &Doorbell, ticket: Ticket, timeout: Option<Duration>) -> bool {
+    let limit =
+        timeout.map(|left| futex::Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
+    let slept = futex::wait(doorbell.futex_word(), futex::Flags::empty(), ticket.rings(), limit.as_ref());
+    slept == Err(Errno::TIMEDOUT)
 }
 
 /// Wakes everybody who sleeps on the word of `doorbell`, which has rung.
