@@ -228,6 +228,9 @@ pub struct ListOptions {
     /// The suites as JSON
     #[arg(long)]
     json: bool,
+    /// The tests as comma-separated values
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
 }
 
 /// Prints what can be measured.
@@ -243,6 +246,18 @@ pub fn list(options: &ListOptions) -> Result<ExitCode> {
     if options.json {
         let all: BTreeMap<&str, &Suite> = levels.iter().map(|(name, suite)| (*name, suite)).collect();
         println!("{}", serde_json::to_string_pretty(&all)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if options.csv {
+        let mut writer = csv::Writer::from_writer(std::io::stdout());
+        writer.write_record(["level", "group", "test", "quick", "title"])?;
+        for (level, suite) in &levels {
+            for test in &suite.tests {
+                let quick = if test.quick { "yes" } else { "no" };
+                writer.write_record([*level, &test.group, &test.name, quick, &test.title])?;
+            }
+        }
+        writer.flush()?;
         return Ok(ExitCode::SUCCESS);
     }
     for (level, suite) in &levels {

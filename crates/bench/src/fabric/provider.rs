@@ -6,17 +6,19 @@
 
 use super::Found;
 use super::opening::Ends;
-use super::sampling::{Sampling, Taken, nanoseconds};
+use super::sampling::{Sampling, Taken};
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use vipl::segments::{Mapping, Node, NodeReference, PeerNode, Published};
+use vipl::segments::{DmaQueue, Mapping, Node, NodeReference, PeerNode, Published};
 use vipl::{
-    Completion, Counter, Descriptor, Error, MemoryAttributes, MemoryHandle, NetAddress, Nic, OwnedMemory, Reliability,
-    SegmentMemory, Settings, Vi, ViAttributes, WorkQueue,
+    Completion, CompletionQueue, Counter, Descriptor, Error, MemoryAttributes, MemoryHandle, NetAddress, Nic,
+    OwnedMemory, Reliability, SegmentMemory, Settings, Vi, ViAttributes, WorkQueue,
 };
 
 /// The name under which it is asked for.
@@ -31,8 +33,6 @@ const WINDOW: u64 = 32;
 const LOOKS: u32 = 10_000;
 /// The longest message.
 const BYTES_MAX: u64 = 1 << 28;
-/// Operations from which the duration of one is estimated.
-const TRIAL: u64 = 16;
 
 /// How bytes move.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
@@ -47,6 +47,28 @@ enum How {
     Stores,
     /// A memory copy to it.
     Copy,
+    /// A block of a DMA queue to it.
+    Dma,
+}
+
+impl How {
+    /// Without the provider.
+    fn is_raw(self) -> bool {
+        matches!(self, Self::Stores | Self::Copy | Self::Dma)
+    }
+}
+
+/// How an end learns that a receive is complete.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+enum Notice {
+    /// It asks again and again.
+    Poll,
+    /// It waits, and sleeps if that takes long.
+    Wait,
+    /// It waits at a completion queue.
+    Queue,
+    /// A handler is called on a thread of the NIC.
+    Handler,
 }
 
 /// What both ends do.
@@ -69,6 +91,9 @@ struct Task {
     how: How,
     /// 2: registered memory with a shadow; 3: memory inside a segment.
     way: u32,
+    notice: Notice,
+    /// Both ends ask for the connection, rather than one that waits and one that asks.
+    by_peers: bool,
     bytes: u64,
     push: usize,
     /// The address of the server.
@@ -119,6 +144,8 @@ struct End {
     task: Task,
     nic: Nic,
     vi: Vi,
+    queue: CompletionQueue,
+    dma: RefCell<DmaQueue>,
     memory: Memory,
     /// The raw segment: what comes there, and its counterpart.
     local: Mapping,
@@ -141,7 +168,9 @@ impl End {
             rdma_write: true,
             rdma_read: true,
         };
-        let vi = nic.create_vi(&attributes, None, None)?;
+        let queue = nic.create_queue(64)?;
+        let told = (task.notice == Notice::Queue).then_some(&queue);
+        let vi = nic.create_vi(&attributes, None, told)?;
         let len = task.stride() * (1 + task.slots()) + 128;
         let rights = MemoryAttributes { ptag, rdma_write: true, rdma_read: true };
         let memory = match task.way {
@@ -157,6 +186,8 @@ impl End {
             task: task.clone(),
             nic,
             vi,
+            queue,
+            dma: RefCell::new(DmaQueue::new(1)),
             memory,
             local,
             remote,
@@ -217,7 +248,31 @@ impl End {
     }
 
     fn complete(&self, which: WorkQueue) -> Result<Completion> {
-        let completion = self.vi.wait(which, Some(PATIENCE))?;
+        let completion = match (which, self.task.notice) {
+            (WorkQueue::Send, _) | (_, Notice::Wait) => self.vi.wait(which, Some(PATIENCE))?,
+            (_, Notice::Poll) => {
+                let done = RefCell::new(None);
+                let look = || {
+                    *done.borrow_mut() = self.vi.done(which);
+                    done.borrow().is_some()
+                };
+                self.wait_until(look)?;
+                done.take().context("it was there")?
+            }
+            (_, Notice::Queue) => {
+                self.queue.wait(Some(PATIENCE))?;
+                self.vi.done(which).context("the completion queue told of a descriptor that is not there")?
+            }
+            (_, Notice::Handler) => {
+                let (tell, told) = mpsc::channel();
+                let handler = move |completion| {
+                    // Nobody listens any more only after the time was up.
+                    let _ = tell.send(completion);
+                };
+                self.vi.notify(which, Box::new(handler))?;
+                told.recv_timeout(PATIENCE).context("no handler was called")?
+            }
+        };
         match completion.status.is_error() {
             true => Err(anyhow!("a descriptor ended with {:?}", completion.status)),
             false => Ok(completion),
@@ -265,16 +320,20 @@ impl End {
                 self.post(Descriptor::rdma_write(vec![self.memory.segment(0, bytes)], there, number))
             }
             How::Read => self.post(Descriptor::rdma_read(vec![self.memory.segment(slot, bytes)], there, number)),
-            How::Stores | How::Copy => {
+            How::Stores | How::Copy | How::Dma => {
                 let remote = self.remote.as_ref().context("the ends have not been introduced")?;
-                if self.task.how == How::Copy {
-                    self.local.copy(0, remote, slot as usize, bytes as usize - 8)?;
-                } else {
-                    for word in 0..bytes / 8 - 1 {
-                        remote.store((slot + word * 8) as usize, content(word))?;
+                let (at, len_bytes) = (slot as usize, bytes as usize - 8);
+                match self.task.how {
+                    How::Copy => self.local.copy(0, remote, at, len_bytes)?,
+                    How::Dma => {
+                        let mut dma = self.dma.borrow_mut();
+                        dma.enqueue((&self.local, 0), (remote, at), len_bytes)?;
+                        dma.post()?;
                     }
+                    _ => (0..bytes / 8 - 1)
+                        .try_for_each(|word| remote.store((slot + word * 8) as usize, content(word)))?,
                 }
-                Ok(remote.store((slot + bytes - 8) as usize, number + 1)?)
+                Ok(remote.store(at + len_bytes, number + 1)?)
             }
         }
     }
@@ -291,7 +350,7 @@ impl End {
             return self.post_receive(done.context, self.task.bytes.max(8));
         }
         let last = self.slot(number) + self.task.bytes - 8;
-        let raw = matches!(self.task.how, How::Stores | How::Copy);
+        let raw = self.task.how.is_raw();
         let look = || if raw { self.local.load(last as usize).unwrap_or(0) } else { self.memory.load(last) };
         self.wait_until(|| look() == number + 1)
     }
@@ -326,7 +385,7 @@ impl End {
             How::Send => (self.taken, 0),
             _ => (self.taken, 1),
         };
-        let raw = matches!(self.task.how, How::Stores | How::Copy);
+        let raw = self.task.how.is_raw();
         let words = if count == 0 { 0 } else { (self.task.bytes / 8).saturating_sub(stamps) };
         for at in (0..words).map(|word| word * 8) {
             let place = self.slot(count - 1) + at;
@@ -362,7 +421,12 @@ impl Task {
         let mut end = End::new(self)?;
         end.prepare(true)?;
         loop {
-            end.nic.connect_wait(&self.address("")?, Some(PATIENCE))?.accept(&end.vi)?;
+            match self.by_peers {
+                true => {
+                    end.vi.connect_peer(&self.address("")?, &self.address("c")?, Some(PATIENCE))?.wait().map(drop)?
+                }
+                false => end.nic.connect_wait(&self.address("")?, Some(PATIENCE))?.accept(&end.vi)?,
+            }
             if self.what != What::Connect {
                 break;
             }
@@ -490,6 +554,7 @@ pub fn measure(
         "vipl-bandwidth" => (What::Stream, 8),
         "vipl-connect" => (What::Connect, 1),
         "vipl-push" => (What::Push, 1),
+        "vipl-notice" => (What::Latency, 1),
         _ => bail!("the VI Provider Library has no test {test:?}"),
     };
     let (how, way) = match parameters.get("operation").map_or("send-3", String::as_str) {
@@ -501,12 +566,25 @@ pub fn measure(
         "read-3" => (How::Read, 3),
         "stores" => (How::Stores, 3),
         "copy" => (How::Copy, 3),
+        "dma" => (How::Dma, 3),
         other => bail!("there is no operation {other:?}"),
+    };
+    let notice = match parameters.get("notice").map_or("wait", String::as_str) {
+        "poll" => Notice::Poll,
+        "wait" => Notice::Wait,
+        "queue" => Notice::Queue,
+        "handler" => Notice::Handler,
+        other => bail!("nobody is told by {other:?}"),
+    };
+    let by_peers = match parameters.get("model").map_or("client-server", String::as_str) {
+        "client-server" => false,
+        "peers" => true,
+        other => bail!("there is no connection model {other:?}"),
     };
     let push = parameters.get("push").map_or(Ok(32), |text| text.parse()).context("push is a number")?;
     let bytes = bytes.clamp(8, BYTES_MAX).next_multiple_of(8);
     let name = format!("bench {:x}", rand::random::<u64>());
-    let task = Task { what, how, way, bytes, push, name };
+    let task = Task { what, how, way, notice, by_peers, bytes, push, name };
     let sampling = Sampling { operations_min, ..*sampling };
     let server = Server::start(&task, ends)?;
     match (conduct(&task, &sampling), server.end()) {
@@ -527,16 +605,16 @@ fn conduct(task: &Task, sampling: &Sampling) -> Result<Vec<Found>> {
     connect(&end)?;
     end.introduce()?;
     let found = match task.what {
-        What::Latency if task.how == How::Read => Found::time(samples(sampling, &mut end, End::send)?),
+        What::Latency if task.how == How::Read => Found::time(sampling.take(|| end.send())?),
         What::Latency => {
-            let taken = samples(sampling, &mut end, |end| end.send().and_then(|()| end.arrive()))?;
+            let taken = sampling.take(|| end.send().and_then(|()| end.arrive()))?;
             Found::time(taken.scaled(0.5))
         }
         What::Stream => {
             let half = WINDOW / 2;
-            Found::rate(samples(sampling, &mut end, |end| stream(end, half))?, (half * task.bytes) as f64)
+            Found::rate(sampling.take(|| stream(&mut end, half))?, (half * task.bytes) as f64)
         }
-        _ => pushes(sampling, &mut end)?,
+        _ => pushes(sampling, &end)?,
     };
     end.check()?;
     end.vi.disconnect();
@@ -562,9 +640,9 @@ fn stream(end: &mut End, half: u64) -> Result<()> {
 }
 
 /// Receives that are posted all at once and filled one by one: what one costs, and how many are pushed at a time.
-fn pushes(sampling: &Sampling, end: &mut End) -> Result<Vec<Found>> {
+fn pushes(sampling: &Sampling, end: &End) -> Result<Vec<Found>> {
     let before = end.nic.counts();
-    let taken = samples(sampling, end, |end| {
+    let taken = sampling.take(|| -> Result<()> {
         for slot in 0..WINDOW {
             end.post_receive(slot, 8)?;
         }
@@ -592,8 +670,12 @@ fn connections(end: &End, sampling: &Sampling) -> Result<Vec<Found>> {
     Ok(Found::time(taken))
 }
 
-/// Asks until the server waits.
+/// Asks until the server waits; a peer is waited for anyway.
 fn connect(end: &End) -> Result<()> {
+    if end.task.by_peers {
+        let asked = end.vi.connect_peer(&end.task.address("c")?, &end.task.address("")?, Some(PATIENCE))?;
+        return Ok(asked.wait().map(drop)?);
+    }
     let deadline = Instant::now() + PATIENCE;
     loop {
         let asked = end.vi.connect_request(&end.task.address("c")?, &end.task.address("")?, Some(PATIENCE));
@@ -602,23 +684,6 @@ fn connect(end: &End) -> Result<()> {
             other => return Ok(other.map(drop)?),
         }
     }
-}
-
-fn samples(sampling: &Sampling, end: &mut End, mut step: impl FnMut(&mut End) -> Result<()>) -> Result<Taken> {
-    let start = Instant::now();
-    for _ in 0..TRIAL {
-        step(end)?;
-    }
-    let (count, per_sample) = sampling.plan(nanoseconds(start) / TRIAL as f64);
-    let mut taken = Taken { per_sample, samples: Vec::new() };
-    for _ in 0..count {
-        let start = Instant::now();
-        for _ in 0..per_sample {
-            step(end)?;
-        }
-        taken.samples.push(nanoseconds(start) / per_sample as f64);
-    }
-    Ok(taken)
 }
 
 /// What stands in each word of a message.

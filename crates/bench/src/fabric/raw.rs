@@ -3,17 +3,14 @@
 //! Both ends poll, as those of a device do; a message is its bytes and nothing else.
 
 use super::Found;
-use super::sampling::{Sampling, Taken, nanoseconds};
+use super::sampling::{Sampling, Taken};
 use anyhow::{Context as _, Result, anyhow, bail};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::time::Instant;
 
 /// The name under which it is asked for.
 pub const NAME: &str = "socket";
-/// Messages from which the duration of one is estimated.
-const TRIAL: u64 = 16;
 /// Empty reads before the processor is offered to others.
 const LOOKS: u32 = 100;
 /// Bytes of a request to be answered.
@@ -121,22 +118,7 @@ fn conduct(
     std::thread::scope(|scope| {
         // It ends when this end closes.
         let other = scope.spawn(move || while theirs.fill().and_then(|()| theirs.write(answered)).is_ok() {});
-        let measured = (|| {
-            let start = Instant::now();
-            for _ in 0..TRIAL {
-                step(&mut mine, sent)?;
-            }
-            let (count, per_sample) = sampling.plan(nanoseconds(start) / TRIAL as f64);
-            let mut taken = Taken { per_sample, samples: Vec::new() };
-            for _ in 0..count {
-                let start = Instant::now();
-                for _ in 0..per_sample {
-                    step(&mut mine, sent)?;
-                }
-                taken.samples.push(nanoseconds(start) / per_sample as f64);
-            }
-            Ok(taken)
-        })();
+        let measured = sampling.take(|| step(&mut mine, sent));
         drop(mine);
         other.join().map_err(|_| anyhow!("the thread of the other end panicked"))?;
         measured
