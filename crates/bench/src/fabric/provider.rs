@@ -6,6 +6,7 @@
 
 use super::Found;
 use super::opening::Ends;
+use super::places::Place;
 use super::sampling::{Sampling, Taken};
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
@@ -439,7 +440,12 @@ impl Task {
             while end.vi.done(WorkQueue::Receive).is_some() {}
             end.post_introduction()?;
         }
-        match end.introduce().and_then(|()| self.serve(&mut end)) {
+        let served = end.introduce().and_then(|()| {
+            // The NIC has its threads by now, which stay free.
+            let _place = Place::take(1, 2);
+            self.serve(&mut end)
+        });
+        match served {
             // The client is content and has gone.
             Err(error) if end.is_connected() || error.to_string().contains("wrong data") => Err(error),
             Err(_) => Ok(()),
@@ -604,6 +610,7 @@ fn conduct(task: &Task, sampling: &Sampling) -> Result<Vec<Found>> {
     }
     connect(&end)?;
     end.introduce()?;
+    let _place = Place::take(0, 2);
     let found = match task.what {
         What::Latency if task.how == How::Read => Found::time(sampling.take(|| end.send())?),
         What::Latency => {
