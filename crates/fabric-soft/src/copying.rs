@@ -29,6 +29,20 @@ pub fn gather(from: &[ReadRange]) -> Vec<u8> {
     bytes
 }
 
+/// Adds the bytes of `from` to `to`.
+pub fn append(from: &[ReadRange], to: &mut Vec<u8>) {
+    for range in from {
+        let (len, more) = (to.len(), range.len_bytes());
+        to.reserve(more);
+        // SAFETY: so much room was made behind what is there.
+        let end = unsafe { to.as_mut_ptr().add(len) };
+        // SAFETY: the range was promised valid while the request that named it lives, and the room is nobody else's.
+        unsafe { std::ptr::copy_nonoverlapping(range.address() as *const u8, end, more) };
+        // SAFETY: so many bytes have just been written.
+        unsafe { to.set_len(len + more) };
+    }
+}
+
 /// Copies `bytes` to `to`, as far as they fit.
 pub fn scatter(bytes: &[u8], to: &[WriteRange]) -> u64 {
     copy(&[borrowed(bytes)], to)

@@ -3,7 +3,7 @@
 //! ```text
 //!    0  kind:1  flags:1  status:1  version:1      16  sequence:4
 //!    4  immediate:4                               20  shared receive queue or datagram key:4
-//!    8  destination queue pair:4                  24  remote key:4, zero:4
+//!    8  destination queue pair:4                  24  remote key:4, acknowledged sequence:4
 //!   12  source queue pair:4                       32  address:8  length:8  operand:8  operand:8
 //! ```
 //! Little endian. [`parse`] takes anything; what it returns has a kind and a status that exist, and nothing more is
@@ -11,9 +11,10 @@
 
 use crate::link::HEADER_BYTES;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const FLAG_SOLICITED: u8 = 1;
 const FLAG_IMMEDIATE: u8 = 2;
+const FLAG_ACKNOWLEDGES: u8 = 4;
 
 /// What a packet is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,6 +128,8 @@ pub(crate) struct Packet {
     pub(crate) refusal: Refusal,
     pub(crate) solicited: bool,
     pub(crate) immediate: Option<u32>,
+    /// Requests only: all requests of the other direction up to this one are done, too.
+    pub(crate) acknowledged: Option<u32>,
     pub(crate) destination: u32,
     pub(crate) source: u32,
     pub(crate) sequence: u32,
@@ -146,6 +149,7 @@ impl Packet {
             refusal: Refusal::None,
             solicited: false,
             immediate: None,
+            acknowledged: None,
             destination,
             source,
             sequence,
@@ -166,9 +170,11 @@ impl Packet {
         let mut bytes = [0; HEADER_BYTES];
         let solicited = if self.solicited { FLAG_SOLICITED } else { 0 };
         let immediate = if self.immediate.is_some() { FLAG_IMMEDIATE } else { 0 };
-        bytes[..4].copy_from_slice(&[self.kind as u8, solicited | immediate, self.refusal as u8, VERSION]);
-        let halves =
-            [self.immediate.unwrap_or(0), self.destination, self.source, self.sequence, self.selector, self.rkey];
+        let acknowledges = if self.acknowledged.is_some() { FLAG_ACKNOWLEDGES } else { 0 };
+        let flags = solicited | immediate | acknowledges;
+        bytes[..4].copy_from_slice(&[self.kind as u8, flags, self.refusal as u8, VERSION]);
+        let (immediate, acknowledged) = (self.immediate.unwrap_or(0), self.acknowledged.unwrap_or(0));
+        let halves = [immediate, self.destination, self.source, self.sequence, self.selector, self.rkey, acknowledged];
         for (index, half) in halves.into_iter().enumerate() {
             bytes[4 + index * 4..8 + index * 4].copy_from_slice(&half.to_le_bytes());
         }
@@ -185,14 +191,19 @@ pub(crate) fn parse(bytes: &[u8; HEADER_BYTES]) -> Option<Packet> {
     let half = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let word = |at: usize| u64::from(half(at)) | u64::from(half(at + 4)) << 32;
     let [kind, flags, refusal, version, ..] = *bytes;
-    if version != VERSION || flags & !(FLAG_SOLICITED | FLAG_IMMEDIATE) != 0 {
+    if version != VERSION || flags & !(FLAG_SOLICITED | FLAG_IMMEDIATE | FLAG_ACKNOWLEDGES) != 0 {
+        return None;
+    }
+    let (kind, acknowledges) = (Kind::parse(kind)?, flags & FLAG_ACKNOWLEDGES != 0);
+    if acknowledges && !kind.is_request() {
         return None;
     }
     Some(Packet {
-        kind: Kind::parse(kind)?,
+        kind,
         refusal: Refusal::parse(refusal)?,
         solicited: flags & FLAG_SOLICITED != 0,
         immediate: (flags & FLAG_IMMEDIATE != 0).then(|| half(4)),
+        acknowledged: acknowledges.then(|| half(28)),
         destination: half(8),
         source: half(12),
         sequence: half(16),
@@ -212,15 +223,16 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_written_is_read_again(
-            kind in 0u8..32, refusal in 0u8..8, solicited: bool, immediate: Option<u32>,
+            kind in 0u8..32, refusal in 0u8..8, solicited: bool, immediate: Option<u32>, acknowledged: Option<u32>,
             halves: [u32; 5], words: [u64; 4],
         ) {
             let (Some(kind), Some(refusal)) = (Kind::parse(kind), Refusal::parse(refusal)) else { return Ok(()) };
+            let acknowledged = acknowledged.filter(|_| kind.is_request());
             let [destination, source, sequence, selector, rkey] = halves;
             let [address, len_bytes, first, second] = words;
             let packet = Packet {
-                kind, refusal, solicited, immediate, destination, source, sequence, selector, rkey, address, len_bytes,
-                operands: [first, second],
+                kind, refusal, solicited, immediate, acknowledged, destination, source, sequence, selector, rkey,
+                address, len_bytes, operands: [first, second],
             };
             prop_assert_eq!(parse(&packet.to_bytes()), Some(packet));
         }
@@ -230,7 +242,7 @@ mod tests {
             let mut whole = [0; HEADER_BYTES];
             whole[..32].copy_from_slice(&bytes[0]);
             whole[32..].copy_from_slice(&bytes[1]);
-            whole[1] &= 3;
+            whole[1] &= 7;
             whole[3] = VERSION;
             if let Some(packet) = parse(&whole) {
                 prop_assert_eq!(parse(&packet.to_bytes()), Some(packet));

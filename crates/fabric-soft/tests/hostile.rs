@@ -191,6 +191,7 @@ struct Guess {
     len: (u8, u64),
     payload_differs: bool,
     operands: (u64, u64),
+    acknowledged: u32,
     ending: u8,
 }
 
@@ -199,9 +200,9 @@ fn guess() -> impl Strategy<Value = Guess> {
     let wide = || (0u8..6, any::<u64>());
     let kinds = prop::sample::select(vec![0u8, 1, 2, 3, 4, 5, 6, 7, 8, 16, 17, 18, 19, 20, 21, 255]);
     (
-        (kinds, 0u8..4, 0u8..8, field(), (prop::bool::weighted(0.9), any::<u32>()), 0u32..4),
+        (kinds, 0u8..8, 0u8..8, field(), (prop::bool::weighted(0.9), any::<u32>()), 0u32..4),
         ((prop::bool::weighted(0.8), any::<u32>()), field(), wide(), wide(), prop::bool::weighted(0.05)),
-        (any::<(u64, u64)>(), 0u8..24),
+        (any::<(u64, u64)>(), 0u8..24, 0u32..4),
     )
         .prop_map(|(first, second, third)| Guess {
             kind: first.0,
@@ -217,6 +218,7 @@ fn guess() -> impl Strategy<Value = Guess> {
             payload_differs: second.4,
             operands: third.0,
             ending: third.1,
+            acknowledged: third.2,
         })
 }
 
@@ -254,11 +256,12 @@ impl Victim {
             (_, any) => any,
         };
         let mut header = [0; HEADER_BYTES];
-        header[..4].copy_from_slice(&[guess.kind, guess.flags, guess.refusal, 1]);
+        header[..4].copy_from_slice(&[guess.kind, guess.flags, guess.refusal, 2]);
         let source = if guess.source.0 { FAR_QP } else { guess.source.1 };
         let selector =
             if guess.selector.0 { self.shared * u32::from(guess.destination.0 == 3) } else { guess.selector.1 };
-        for (at, half) in [(8, destination), (12, source), (16, guess.sequence), (20, selector), (24, rkey)] {
+        let halves = [destination, source, guess.sequence, selector, rkey, guess.acknowledged];
+        for (at, half) in (8..).step_by(4).zip(halves) {
             header[at..at + 4].copy_from_slice(&half.to_le_bytes());
         }
         for (at, word) in [(32, address), (40, len), (48, guess.operands.0), (56, guess.operands.1)] {
@@ -334,6 +337,7 @@ fn a_shared_receive_outlives_the_queue_pair_that_was_filling_it() {
         len: (4, 0),
         payload_differs: false,
         operands: (0, 0),
+        acknowledged: 0,
         ending: 9,
     };
     let (header, len, _) = victim.packet(&guess);

@@ -397,7 +397,7 @@ fn a_link_hands_over_every_packet_once_and_in_order_or_tells_of_the_loss() {
                 while sent[node] < PACKETS && !gone[node] && random.random_range(0..4) > 0 {
                     // A send, and sometimes an answer, of the adapter's wire, with a number where an address is.
                     let mut header = [0; HEADER_BYTES];
-                    header[..4].copy_from_slice(&[[1, 16][random.random_range(0..2)], 0, 0, 1]);
+                    header[..4].copy_from_slice(&[[1, 16][random.random_range(0..2)], 0, 0, 2]);
                     header[32..40].copy_from_slice(&sent[node].to_le_bytes());
                     match link.send(LinkPeer(1 - node as u32), &header, Outgoing::NONE) {
                         SendOutcome::Taken => sent[node] += 1,

@@ -95,7 +95,7 @@ impl Core {
             (None, false) => self.regions.sources(domain, &send.list),
         };
         let Some(sources) = sources else { return fail(self, WcStatus::LocalProtectionError) };
-        let more = qp.sends.len() > qp.started + 1;
+        let more = self.more_follow || qp.sends.len() > qp.started + 1;
         let outgoing = Outgoing { ranges: &sources, lent: send.inline.is_none(), is_answer: false, more };
         if let Destination::Datagram { address, qp: to, qkey } = send.destination {
             let mut packet = request(send, number, to.0, 0);
@@ -131,13 +131,16 @@ impl Core {
                 None => {}
             }
         }
-        self.ride(link, peer);
+        let acknowledged = self.ride(link, peer, Some((number, remote)));
         let Some(send) = self.queue_pairs.get(number).and_then(|qp| qp.sends.get(qp.started)) else {
             return Started::Stop;
         };
-        let packet = request(send, number, remote, sequence);
+        let packet = Packet { acknowledged, ..request(send, number, remote, sequence) };
         match self.send_packet(link, peer, &packet, outgoing) {
             SendOutcome::Taken => {
+                if acknowledged.is_some() {
+                    self.has_ridden(peer);
+                }
                 if let Some(qp) = self.queue_pairs.get_mut(number) {
                     qp.started += 1;
                     qp.reads_in_flight += u32::from(returns_data);
@@ -153,6 +156,9 @@ impl Core {
     /// queue. False if it must.
     pub(super) fn write_at_once(&mut self, link: &mut dyn Link, number: u32, request: &SendRequest<'_>) -> bool {
         let Operation::RdmaWrite(memory) = request.operation else { return false };
+        if link.direct().is_none() {
+            return false;
+        }
         let Some(qp) = self.queue_pairs.get(number) else { return false };
         let is_first = qp.sends.is_empty() && qp.offered.is_empty() && qp.hold.is_none();
         let Some(peer) = qp.peer.filter(|peer| is_first && *peer != OWN) else { return false };
@@ -267,15 +273,17 @@ impl Core {
                     return false;
                 }
                 SendOutcome::Gone => self.peer(peer).answers.clear(),
-                SendOutcome::Taken => {
-                    let counts = answer.packet.counts();
-                    if let Some(qp) = self.queue_pairs.get_mut(answer.packet.source).filter(|_| counts) {
-                        qp.unsent_answers = qp.unsent_answers.saturating_sub(1);
-                    }
-                }
+                SendOutcome::Taken => self.answer_is_sent(&answer.packet),
             }
         }
         true
+    }
+
+    /// The link has taken an answer.
+    pub(super) fn answer_is_sent(&mut self, answer: &Packet) {
+        if let Some(qp) = self.queue_pairs.get_mut(answer.source).filter(|_| answer.counts()) {
+            qp.unsent_answers = qp.unsent_answers.saturating_sub(1);
+        }
     }
 
     /// Ends the first `count` sends, which a later answer says are done.

@@ -268,7 +268,7 @@ impl Core {
         packet.kind = if is_header { Kind::QueueHeader } else { Kind::QueueSend };
         let (lent, more) = (send.inline.is_none(), line.messages.len() > line.sent + 1 || qp.sends.len() > qp.started);
         let sources = if is_header { Sources::new() } else { sources.unwrap_or_default() };
-        self.ride(link, peer);
+        self.ride(link, peer, None);
         let outgoing = Outgoing { ranges: &sources, lent, is_answer: false, more };
         match self.send_packet(link, peer, &packet, outgoing) {
             SendOutcome::Taken => {

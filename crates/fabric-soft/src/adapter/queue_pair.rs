@@ -32,7 +32,7 @@ pub(super) struct Send {
 impl Send {
     pub(super) fn of(request: &SendRequest<'_>) -> Self {
         let (list, inline) = match request.payload {
-            Payload::Memory(list) => (list.into(), None),
+            Payload::Memory(list) => (List::from_slice(list), None),
             Payload::Inline(bytes) => (List::new(), Some(bytes.into())),
         };
         Self {

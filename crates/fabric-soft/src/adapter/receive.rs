@@ -17,7 +17,7 @@ pub(super) struct Receive {
 
 impl Receive {
     pub(super) fn of(request: &ReceiveRequest<'_>) -> Self {
-        Self { id: request.id, list: request.list.into() }
+        Self { id: request.id, list: List::from_slice(request.list) }
     }
 
     /// Bytes of the longest message it takes.

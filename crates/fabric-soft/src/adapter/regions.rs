@@ -102,7 +102,11 @@ impl Regions {
 
     /// The bytes a list names, to be read; `None` if a key, a bound or the domain is wrong.
     pub(super) fn sources(&self, domain: u32, list: &[ScatterGather]) -> Option<Sources> {
-        list.iter().map(|entry| self.source(domain, entry)).collect()
+        let mut sources = Sources::new();
+        for entry in list {
+            sources.push(self.source(domain, entry)?);
+        }
+        Some(sources)
     }
 
     /// The bytes of one entry of a list, to be read.
@@ -112,12 +116,12 @@ impl Regions {
 
     /// The bytes a list names, to be written.
     pub(super) fn targets(&self, domain: u32, list: &[ScatterGather]) -> Option<Targets> {
-        list.iter()
-            .map(|entry| {
-                let region = self.table.get(entry.lkey.0).filter(|region| region.domain == domain)?;
-                target(region, entry.address, entry.len_bytes.into())
-            })
-            .collect()
+        let mut targets = Targets::new();
+        for entry in list {
+            let region = self.table.get(entry.lkey.0).filter(|region| region.domain == domain)?;
+            targets.push(target(region, entry.address, entry.len_bytes.into())?);
+        }
+        Some(targets)
     }
 
     /// What a peer wants to read.

@@ -84,6 +84,11 @@ impl Responder for Core {
             self.refused_packets += 1;
             return Placement::discard();
         };
+        if let Some(sequence) = packet.acknowledged {
+            let (number, remote) = (packet.destination, packet.source);
+            // It says what a packet of its own would have said before this one.
+            self.begin_answer(from, Packet::new(Kind::Acknowledge, remote, number, sequence));
+        }
         let begun = match packet.kind {
             Kind::Datagram => self.begin_datagram(packet),
             kind if kind.is_request() => self.begin_request(from, packet),

@@ -1,7 +1,8 @@
 //! Acknowledgements that wait a moment for a packet to ride with.
 //!
 //! Where a packet of its own is dear (a system call), the acknowledgement of a short request is held back while the peer
-//! is usually answered at once with a request of ours, which then carries it. It goes alone when some polls have found
+//! is usually answered at once with a request of ours, which then carries it: in its own header if both go through the
+//! same queue pair and nothing else waits, as a packet in front of it otherwise. It goes alone when some polls have found
 //! nothing, before its owner sleeps, when several are held, or when an answer that cannot wait follows. Whether it is
 //! worth while is learnt from how soon the last ones were followed, so who computes between two calls holds up a peer
 //! at most once, when it begins to: the completion of one short request then waits for the next call.
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use super::core::{Core, OWN};
 use crate::link::{Link, LinkPeer};
+use crate::wire::Kind;
 
 /// Requests that are acknowledged later carry no more than this, in bytes.
 pub(super) const SHORT_MAX_BYTES: u64 = 4096;
@@ -55,7 +57,8 @@ impl Core {
         }
         let riding = &mut state.riding;
         if std::mem::take(&mut riding.is_new) {
-            riding.since.get_or_insert(link.now());
+            // It was made in the round in which the link found the request.
+            riding.since.get_or_insert(link.found_at());
             riding.held += 1;
         }
         riding.score >= SCORE_MIN && riding.held < HELD_MAX
@@ -70,23 +73,36 @@ impl Core {
         }
     }
 
-    /// A request to this peer is about to be sent: what waits for one goes before it.
-    pub(super) fn ride(&mut self, link: &mut dyn Link, peer: LinkPeer) {
+    /// A request to this peer is about to be sent, `through` this queue pair and to that one: what waits for one goes
+    /// before it. An acknowledgement that can go inside it is returned, and stays in its queue until
+    /// [`Core::has_ridden`].
+    pub(super) fn ride(&mut self, link: &mut dyn Link, peer: LinkPeer, through: Option<(u32, u32)>) -> Option<u32> {
         if peer == OWN || !link.properties().answers_ride {
-            return;
+            return None;
         }
         let state = self.peer(peer);
         if state.riding.since.is_some() {
             state.riding.followed(link.now());
         }
-        if !state.answers.is_empty() {
-            state.riding.held = 0;
-            state.riding.is_new = false;
-            // What there is no room for stays in its queue.
-            if self.send_answers_to(link, peer, true) {
-                self.answering.retain(|other| *other != peer);
-            }
+        let first = state.answers.front()?;
+        state.riding.held = 0;
+        state.riding.is_new = false;
+        let is_alone = state.answers.len() == 1 && first.packet.kind == Kind::Acknowledge;
+        if is_alone && through == Some((first.packet.source, first.packet.destination)) {
+            return Some(first.packet.sequence);
         }
+        // What there is no room for stays in its queue.
+        if self.send_answers_to(link, peer, true) {
+            self.answering.retain(|other| *other != peer);
+        }
+        None
+    }
+
+    /// The request that carries the acknowledgement, the only answer that waited for this peer, is the link's.
+    pub(super) fn has_ridden(&mut self, peer: LinkPeer) {
+        let Some(answer) = self.peer(peer).answers.pop_front() else { return };
+        self.answering.retain(|other| *other != peer);
+        self.answer_is_sent(&answer.packet);
     }
 
     /// True if an acknowledgement waits for a packet to ride with; not for what the link has no room for.

@@ -18,7 +18,7 @@ use crate::link::{LinkPeer, Placement, Responder};
 /// Room for the bytes of somebody who has proved nothing.
 const STRANGER_BYTES: usize = 1 << 10;
 /// Room for those of a peer, besides payload that is read straight to its place.
-const BUFFER_BYTES: usize = 16 << 10;
+pub(super) const BUFFER_BYTES: usize = 16 << 10;
 /// Packets, and payload bytes, after which a peer is told if nothing goes to it anyway.
 const UNTOLD_MAX: (u32, u64) = (32, 256 << 10);
 
@@ -134,6 +134,8 @@ pub(super) struct Connection {
     in_payload: bool,
     /// Greetings and frames without packets, written between frames.
     control: Vec<u8>,
+    /// Short frames that are being written, one behind the other.
+    copied: Vec<u8>,
 }
 
 impl Connection {
@@ -152,6 +154,7 @@ impl Connection {
             end: 0,
             in_payload: false,
             control: Vec::new(),
+            copied: Vec::new(),
         }
     }
 
@@ -166,7 +169,7 @@ impl Connection {
         self.control.extend_from_slice(bytes);
     }
 
-    pub(super) fn say_head(&mut self, kind: Kind, received: u64) {
+    pub(super) fn say_head(&mut self, kind: Kind<'_>, received: u64) {
         let (bytes, len) = Head { kind, received }.to_bytes();
         self.say(&bytes[..len]);
     }
@@ -186,15 +189,18 @@ impl Connection {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
-        let mut parts: SmallVec<[WriteRange; 8]> = SmallVec::new();
-        let lane = self.stage.at().map_or(0, |at| usize::from(at.lane));
         let reads_straight = self.in_payload && self.end == 0;
-        let mut arriving = None;
-        let mut straight = 0;
-        if let Some(Peer { lanes, incoming: Some(incoming), .. }) = peer.filter(|_| reads_straight) {
-            arriving = lanes.get_mut(lane).and_then(|lane| lane.arriving.as_mut());
-            straight = arriving.as_ref().map_or(0, |part| add_places(&incoming.placement, part, &mut parts));
-        }
+        let arriving = match peer.filter(|_| reads_straight) {
+            Some(Peer { lanes, incoming: Some(incoming), .. }) => {
+                let lane = self.stage.at().map_or(0, |at| usize::from(at.lane));
+                let arriving = lanes.get_mut(lane).and_then(|lane| lane.arriving.as_mut());
+                arriving.map(|arriving| (arriving, &incoming.placement))
+            }
+            _ => None,
+        };
+        let Some((arriving, placement)) = arriving else { return self.fill_buffer() };
+        let mut parts: SmallVec<[WriteRange; 8]> = SmallVec::new();
+        let straight = add_places(placement, arriving, &mut parts);
         let space = &mut self.buffer[self.end..];
         // SAFETY: the buffer is this connection's, and is not used until the read is over.
         parts.push(unsafe { WriteRange::new(space.as_mut_ptr(), space.len()) });
@@ -204,11 +210,24 @@ impl Connection {
         }
         self.has_read = true;
         let placed = (count as u64).min(straight);
-        if let Some(arriving) = arriving {
-            arriving.got += placed;
-        }
+        arriving.got += placed;
         self.end += count - placed as usize;
         Ok(count == parts.iter().map(|part| part.len_bytes()).sum())
+    }
+
+    /// Reads what has come behind what is there.
+    fn fill_buffer(&mut self) -> Result<bool, Ending> {
+        let space = &mut self.buffer[self.end..];
+        match socket::receive_bytes(self.socket.as_fd(), space)? {
+            None => Ok(false),
+            Some(0) => Err(Ending::Broken),
+            Some(count) => {
+                self.has_read = true;
+                let is_all = count == space.len();
+                self.end += count;
+                Ok(is_all)
+            }
+        }
     }
 
     /// Hands over what is in the buffer, until more is needed or the link has something to do.
@@ -246,6 +265,7 @@ impl Connection {
             if !lane.outbox.acknowledged(head.received) {
                 return Err(Ending::PeerWrong);
             }
+            let is_of_parts = matches!(head.kind, Kind::Packet { part_count: 2.., .. });
             let begun = match head.kind {
                 Kind::Acknowledge => None,
                 Kind::Ask => {
@@ -274,7 +294,7 @@ impl Connection {
                         Some(begun) if begun.payload_bytes == payload_bytes && begun.part_count == part_count => {}
                         Some(_) => return Err(Ending::PeerWrong),
                         begun @ None => {
-                            let placement = responder.begin(id, &header, payload_bytes);
+                            let placement = responder.begin(id, header, payload_bytes);
                             let missing = (1 << part_count) - 1;
                             *begun = Some(Incoming { placement, payload_bytes, part_count, missing });
                         }
@@ -287,7 +307,7 @@ impl Connection {
             if begun.is_some() {
                 peer.lanes[index].arriving = begun;
                 self.in_payload = true;
-                if matches!(head.kind, Kind::Packet { part_count: 2.., .. }) {
+                if is_of_parts {
                     return Ok(Step::Others);
                 }
             }
@@ -347,7 +367,7 @@ impl Connection {
         loop {
             let may_interrupt = lane.as_ref().is_none_or(|lane| lane.outbox.is_at_boundary());
             if !self.control.is_empty() && may_interrupt {
-                match socket::send(&self.socket, &[copying::borrowed(&self.control)])? {
+                match socket::send_bytes(&self.socket, &self.control)? {
                     Some(count) => {
                         self.writes += 1;
                         drop(self.control.drain(..count));
@@ -358,8 +378,12 @@ impl Connection {
             }
             let Some(lane) = lane.as_deref_mut().filter(|lane| lane.outbox.has_unsent()) else { break };
             lane.untold = (0, 0);
-            let parts = lane.outbox.parts(lane.received);
-            match socket::send(&self.socket, &parts)? {
+            let sent = if lane.outbox.copy_short(lane.received, &mut self.copied) {
+                socket::send_bytes(&self.socket, &self.copied)?
+            } else {
+                socket::send(&self.socket, &lane.outbox.parts(lane.received))?
+            };
+            match sent {
                 Some(count) => {
                     self.writes += 1;
                     lane.outbox.wrote(count);
@@ -498,7 +522,8 @@ mod tests {
             let (mut far, mut connection, mut peer) = live();
             let mut memory = Polled { words: Box::new([0; 6]), finished: 0 };
             let header = [0; HEADER_BYTES];
-            let kind = Kind::Packet { sequence: 0, header, payload_bytes: 48, part_count: 1, is_checked: false };
+            let kind =
+                Kind::Packet { sequence: 0, header: &header, payload_bytes: 48, part_count: 1, is_checked: false };
             let (head, len) = Head { kind, received: 0 }.to_bytes();
             far.write_all(&head[..len]).expect("there is room");
             for part in payload.chunks(step) {

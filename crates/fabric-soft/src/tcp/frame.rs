@@ -5,8 +5,9 @@
 //!    4  CRC32C of the head:4          24  payload bytes:8
 //!    8  sequence, packet or epoch:8   32  the packet's header:64 (packets only)
 //! ```
-//! Little endian; the payload follows, and its CRC32C if the flag says so. A packet names the bytes of its whole payload;
-//! with several parts, the first of them follows it and the others follow a head of their own on other lanes.
+//! Little endian. The sum of the check begins with the first four bytes and goes on behind it. The payload follows, and
+//! its CRC32C if the flag says so. A packet names the bytes of its whole payload; with several parts, the first of them
+//! follows it and the others follow a head of their own on other lanes.
 
 use super::peer::LANES_MAX;
 use crate::link::HEADER_BYTES;
@@ -22,17 +23,17 @@ const FLAG_ASYNCHRONOUS: u8 = 2;
 
 /// A frame's head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Head {
-    pub(super) kind: Kind,
+pub(super) struct Head<'a> {
+    pub(super) kind: Kind<'a>,
     /// Frames of this lane that the sender has received.
     pub(super) received: u64,
 }
 
 /// What a frame is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum Kind<'a> {
     /// Number `sequence` of this direction.
-    Packet { sequence: u64, header: [u8; HEADER_BYTES], payload_bytes: u64, part_count: u16, is_checked: bool },
+    Packet { sequence: u64, header: &'a [u8; HEADER_BYTES], payload_bytes: u64, part_count: u16, is_checked: bool },
     /// The part of packet `packet` that belongs to this lane.
     Part { packet: u64, payload_bytes: u64, is_checked: bool },
     /// Nothing but what has been received.
@@ -55,43 +56,62 @@ pub(super) enum BadHead {
     Nonsense,
 }
 
-impl Head {
+impl Head<'_> {
     /// The head's bytes, and how many of them count.
     pub(super) fn to_bytes(self) -> ([u8; LONG_BYTES], usize) {
-        let mut bytes = [0; LONG_BYTES];
-        let checked = |is_checked| if is_checked { FLAG_CHECKED } else { 0 };
-        let (code, flags, word, payload_bytes) = match &self.kind {
-            Kind::Packet { sequence, header, payload_bytes, part_count, is_checked } => {
-                bytes[2..4].copy_from_slice(&part_count.to_le_bytes());
-                bytes[SHORT_BYTES..].copy_from_slice(header);
-                (1, checked(*is_checked), *sequence, *payload_bytes)
-            }
-            Kind::Acknowledge => (2, 0, 0, 0),
-            Kind::Resume { epoch, is_asynchronous } => {
-                (3, if *is_asynchronous { FLAG_ASYNCHRONOUS } else { 0 }, *epoch, 0)
-            }
-            Kind::Goodbye => (4, 0, 0, 0),
-            Kind::Part { packet, payload_bytes, is_checked } => (5, checked(*is_checked), *packet, *payload_bytes),
-            Kind::Ask => (6, 0, 0, 0),
-        };
-        bytes[..2].copy_from_slice(&[code, flags]);
-        bytes[8..16].copy_from_slice(&word.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.received.to_le_bytes());
-        bytes[24..32].copy_from_slice(&payload_bytes.to_le_bytes());
-        let len = if code == 1 { LONG_BYTES } else { SHORT_BYTES };
-        let check = crc32c::crc32c(&bytes[..len]);
-        bytes[4..8].copy_from_slice(&check.to_le_bytes());
+        let (mut bytes, len) = self.kind.to_bytes();
+        stamp(&mut bytes[..len], self.received);
         (bytes, len)
     }
 }
 
+impl Kind<'_> {
+    /// The bytes of a head that is to be stamped still, and how many of them count.
+    pub(super) fn to_bytes(self) -> ([u8; LONG_BYTES], usize) {
+        let mut bytes = [0; LONG_BYTES];
+        let checked = |is_checked| if is_checked { FLAG_CHECKED } else { 0 };
+        let (code, flags, word, payload_bytes) = match &self {
+            Self::Packet { sequence, header, payload_bytes, part_count, is_checked } => {
+                bytes[2..4].copy_from_slice(&part_count.to_le_bytes());
+                bytes[SHORT_BYTES..].copy_from_slice(*header);
+                (1, checked(*is_checked), *sequence, *payload_bytes)
+            }
+            Self::Acknowledge => (2, 0, 0, 0),
+            Self::Resume { epoch, is_asynchronous } => {
+                (3, if *is_asynchronous { FLAG_ASYNCHRONOUS } else { 0 }, *epoch, 0)
+            }
+            Self::Goodbye => (4, 0, 0, 0),
+            Self::Part { packet, payload_bytes, is_checked } => (5, checked(*is_checked), *packet, *payload_bytes),
+            Self::Ask => (6, 0, 0, 0),
+        };
+        bytes[..2].copy_from_slice(&[code, flags]);
+        bytes[8..16].copy_from_slice(&word.to_le_bytes());
+        bytes[24..32].copy_from_slice(&payload_bytes.to_le_bytes());
+        let len = if code == 1 { LONG_BYTES } else { SHORT_BYTES };
+        (bytes, len)
+    }
+}
+
+/// Writes what has been received into a head, all of whose bytes these are, and its check.
+pub(super) fn stamp(head: &mut [u8], received: u64) {
+    head[16..24].copy_from_slice(&received.to_le_bytes());
+    let check = check_of(head);
+    head[4..8].copy_from_slice(&check.to_le_bytes());
+}
+
+/// The check of a head, all of whose bytes these are: its first word is where the sum begins, so that all that is summed
+/// lies in one piece.
+fn check_of(head: &[u8]) -> u32 {
+    let first = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
+    crc32c::crc32c_append(first, &head[8..])
+}
+
 /// The head at the beginning of `bytes` and its length; `None` if there are not enough of them yet.
-pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, BadHead> {
+pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Head<'_>, usize)>, BadHead> {
     let Some(short) = bytes.first_chunk::<SHORT_BYTES>() else { return Ok(None) };
     let len = if short[0] == 1 { LONG_BYTES } else { SHORT_BYTES };
     let Some(whole) = bytes.get(..len) else { return Ok(None) };
-    let zeroed = crc32c::crc32c_append(crc32c::crc32c_append(crc32c::crc32c(&whole[..4]), &[0; 4]), &whole[8..]);
-    if zeroed.to_le_bytes() != short[4..8] {
+    if check_of(whole).to_le_bytes() != short[4..8] {
         return Err(BadHead::Damaged);
     }
     let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| short[at + index]));
@@ -99,7 +119,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, BadHead> {
     let part_count = u16::from_le_bytes([short[2], short[3]]);
     let kind = match (short[0], short[1]) {
         (1, flags @ (0 | FLAG_CHECKED)) if (1..=LANES_MAX as u16).contains(&part_count) => {
-            let header = *whole.last_chunk::<HEADER_BYTES>().ok_or(BadHead::Nonsense)?;
+            let header = whole.last_chunk::<HEADER_BYTES>().ok_or(BadHead::Nonsense)?;
             Kind::Packet { sequence: first, header, payload_bytes, part_count, is_checked: flags != 0 }
         }
         (2, 0) if first == 0 => Kind::Acknowledge,
@@ -121,12 +141,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn any_kind() -> impl Strategy<Value = Kind> {
+    /// Packets with an empty header.
+    fn any_kind() -> impl Strategy<Value = Kind<'static>> {
         prop_oneof![
-            (any::<u64>(), any::<[u8; 32]>(), any::<u64>(), 1u16..=16, any::<bool>()).prop_map(
-                |(sequence, half, payload_bytes, part_count, is_checked)| {
-                    let header = std::array::from_fn(|index| half[index % 32]);
-                    Kind::Packet { sequence, header, payload_bytes, part_count, is_checked }
+            (any::<u64>(), any::<u64>(), 1u16..=16, any::<bool>()).prop_map(
+                |(sequence, payload_bytes, part_count, is_checked)| {
+                    Kind::Packet { sequence, header: &[0; HEADER_BYTES], payload_bytes, part_count, is_checked }
                 }
             ),
             (any::<u64>(), any::<u64>(), any::<bool>()).prop_map(|(packet, payload_bytes, is_checked)| Kind::Part {
@@ -143,7 +163,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read_again_and_damage_is_seen(kind in any_kind(), received: u64, bit in 0usize..768) {
+        fn what_was_written_is_read_again_and_damage_is_seen(
+            mut kind in any_kind(), half: [u8; 32], received: u64, bit in 0usize..768,
+        ) {
+            let bytes: [u8; HEADER_BYTES] = std::array::from_fn(|index| half[index % 32]);
+            if let Kind::Packet { header, .. } = &mut kind {
+                *header = &bytes;
+            }
             let head = Head { kind, received };
             let (bytes, len) = head.to_bytes();
             prop_assert_eq!(parse(&bytes), Ok(Some((head, len))));
@@ -166,7 +192,7 @@ mod tests {
                 }
             }
             let len = if code == 1 { LONG_BYTES } else { SHORT_BYTES };
-            let check = crc32c::crc32c(&bytes[..len]);
+            let check = check_of(&bytes[..len]);
             bytes[4..8].copy_from_slice(&check.to_le_bytes());
             if let Ok(parsed) = parse(&bytes) {
                 let (head, used) = parsed.expect("there are enough bytes");

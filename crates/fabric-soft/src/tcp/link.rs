@@ -11,11 +11,11 @@ use rustix::event::{Timespec, epoll};
 use smallvec::SmallVec;
 
 use super::address::{Address, Identity, SOCKETS_MAX};
-use super::connection::{Connection, Ending};
+use super::connection::{BUFFER_BYTES, Connection, Ending};
 use super::frame::Kind;
 use super::interfaces::Interface;
 use super::meeting::live_at;
-use super::outbox::What;
+use super::outbox::{COPIED_WRITE_MAX_BYTES, What};
 use super::peer::{At, LANES_MAX, Peer, part_of};
 use super::socket;
 use super::{Progress, TcpOptions};
@@ -49,7 +49,7 @@ pub struct TcpLink {
     pub(super) listeners: Vec<OwnedFd>,
     pub(super) peers: Vec<Peer>,
     pub(super) by_identity: HashMap<Identity, u32>,
-    pub(super) connections: Vec<Option<Connection>>,
+    pub(super) connections: Vec<Option<Box<Connection>>>,
     /// How often each place was used: an event for what was there before is none.
     pub(super) generations: Vec<u32>,
     /// Connections that are not live yet.
@@ -71,6 +71,8 @@ pub struct TcpLink {
     /// Peers the adapter is to be told of.
     pub(super) lost: Vec<u32>,
     pub(super) refused: u64,
+    /// When something was found last.
+    found_at: Duration,
     start: Instant,
 }
 
@@ -127,7 +129,7 @@ impl TcpLink {
             // What is damaged has been put down when that is found out.
             writes_wake: true,
             write_order: if options.check_payloads { WriteOrder::Unknown } else { WriteOrder::ByWord },
-            peer_bytes: (size_of::<Peer>() + size_of::<Connection>() + (16 << 10)) as u64,
+            peer_bytes: (size_of::<Peer>() + size_of::<Connection>() + BUFFER_BYTES + COPIED_WRITE_MAX_BYTES) as u64,
         };
         Ok(Self {
             options,
@@ -151,6 +153,7 @@ impl TcpLink {
             turns_left: 0,
             lost: Vec::new(),
             refused: 0,
+            found_at: Duration::ZERO,
             start: Instant::now(),
         })
     }
@@ -291,7 +294,10 @@ impl TcpLink {
         let stays = has_read || misses < MISSES_MAX || self.connections.len() == 1;
         self.hot = stays.then_some((slot, if has_read { 0 } else { misses.saturating_add(1) }));
         match filled {
-            Ok(more) if has_read => self.serve(slot, responder, self.now(), !more),
+            Ok(more) if has_read => {
+                self.found_at = self.now();
+                self.serve(slot, responder, self.found_at, !more);
+            }
             Ok(_) => {}
             Err(ending) => self.end(slot, ending, self.now()),
         }
@@ -309,7 +315,7 @@ impl TcpLink {
             return;
         }
         let now = self.now();
-        self.hot = None;
+        (self.found_at, self.hot) = (now, None);
         for event in &events[..count] {
             let token = event.data.u64();
             if token >= LISTENERS {
@@ -410,6 +416,10 @@ impl Link for TcpLink {
 
     fn now(&self) -> Duration {
         self.start.elapsed()
+    }
+
+    fn found_at(&self) -> Duration {
+        self.found_at
     }
 
     fn recall(&mut self, address: u64, len_bytes: u64) {

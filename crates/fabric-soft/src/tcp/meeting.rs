@@ -128,7 +128,7 @@ impl TcpLink {
         let connection = Connection::new(socket, stage, deadline);
         let token = epoll::EventData::new_u64(self.token(slot));
         epoll::add(&self.epoll, &connection.socket, token, flags(connection.watches)).ok()?;
-        self.connections[slot] = Some(connection);
+        self.connections[slot] = Some(Box::new(connection));
         self.greeting_count += 1;
         Some(slot)
     }
@@ -335,7 +335,7 @@ impl TcpLink {
     /// Looks after what takes too long, and dials.
     pub(super) fn look_after(&mut self, now: Duration) {
         if self.greeting_count > 0 {
-            let late = |one: &Option<Connection>| one.as_ref()?.deadline.filter(|deadline| *deadline <= now);
+            let late = |one: &Option<Box<Connection>>| one.as_ref()?.deadline.filter(|deadline| *deadline <= now);
             let late: Vec<usize> =
                 (0..self.connections.len()).filter(|at| late(&self.connections[*at]).is_some()).collect();
             late.into_iter().for_each(|slot| self.end(slot, Ending::Late, now));

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use base::memory::ReadRange;
 use smallvec::SmallVec;
 
-use super::frame::{CHECK_BYTES, Head, Kind, LONG_BYTES, SHORT_BYTES};
+use super::frame::{self, CHECK_BYTES, Kind, LONG_BYTES};
 use crate::copying;
 use crate::link::{HEADER_BYTES, Outgoing};
 
@@ -18,6 +18,10 @@ const OWNED_MAX_BYTES: usize = 8 << 20;
 const PARTS_MAX: usize = 64;
 /// Bytes of one gathered write, about.
 const WRITE_MAX_BYTES: u64 = 1 << 20;
+/// Frames of so many bytes at most are copied to be written: the kernel takes one piece sooner than a list.
+const COPIED_MAX_BYTES: u64 = 1 << 10;
+/// Bytes copied for one write, at most.
+pub(super) const COPIED_WRITE_MAX_BYTES: usize = 8 << 10;
 
 /// What a frame is, but for its place in the order.
 #[derive(Clone, Copy)]
@@ -30,12 +34,10 @@ pub(super) enum What<'a> {
 
 /// A frame until it is acknowledged.
 struct Frame {
-    /// Written anew, with what has been received, whenever it is begun. A packet's header stays in its place there.
+    /// Stamped with what has been received whenever it is begun.
     head: [u8; LONG_BYTES],
     /// Bytes of it that count.
     head_bytes: usize,
-    /// Of a packet: payload in all, and parts. Of a part: its packet, and 0.
-    numbers: (u64, u16),
     lent: SmallVec<[ReadRange; 2]>,
     /// Instead of `lent`, what was copied.
     owned: Vec<u8>,
@@ -49,16 +51,8 @@ impl Frame {
         self.head_bytes as u64 + self.payload_bytes + self.check.map_or(0, |check| check.len() as u64)
     }
 
-    fn stamp(&mut self, sequence: u64, received: u64) {
-        let is_checked = self.check.is_some();
-        let kind = match self.numbers {
-            (packet, 0) => Kind::Part { packet, payload_bytes: self.payload_bytes, is_checked },
-            (payload_bytes, part_count) => {
-                let header: [u8; HEADER_BYTES] = std::array::from_fn(|index| self.head[SHORT_BYTES + index]);
-                Kind::Packet { sequence, header, payload_bytes, part_count, is_checked }
-            }
-        };
-        (self.head, self.head_bytes) = Head { kind, received }.to_bytes();
+    fn stamp(&mut self, received: u64) {
+        frame::stamp(&mut self.head[..self.head_bytes], received);
     }
 }
 
@@ -91,31 +85,25 @@ impl Outbox {
     /// Keeps a frame, for which there is room.
     pub(super) fn push(&mut self, what: What<'_>, payload: Outgoing<'_>, check: bool) {
         let len = payload.len_bytes();
-        let mut frame = Frame {
-            head: [0; LONG_BYTES],
-            head_bytes: SHORT_BYTES,
-            numbers: (0, 0),
-            lent: SmallVec::new(),
-            owned: Vec::new(),
-            payload_bytes: len,
-            check: None,
-        };
-        match what {
+        let is_checked = check && len > 0;
+        let kind = match what {
             What::Packet { header, payload_bytes, part_count } => {
-                frame.head[SHORT_BYTES..].copy_from_slice(header);
-                frame.head_bytes = LONG_BYTES;
-                frame.numbers = (payload_bytes, part_count);
+                Kind::Packet { sequence: self.next_sequence(), header, payload_bytes, part_count, is_checked }
             }
-            What::Part { packet } => frame.numbers = (packet, 0),
-        }
+            What::Part { packet } => Kind::Part { packet, payload_bytes: len, is_checked },
+        };
+        let (head, head_bytes) = kind.to_bytes();
+        let (mut lent, mut owned, mut sum) = (SmallVec::new(), Vec::new(), None);
         if len > 0 && (!payload.lent || check) {
-            frame.owned = copying::gather(payload.ranges);
-            self.owned_bytes += frame.owned.len();
-            frame.check = check.then(|| crc32c::crc32c(&frame.owned).to_le_bytes());
+            owned = copying::gather(payload.ranges);
+            self.owned_bytes += owned.len();
+            sum = check.then(|| crc32c::crc32c(&owned).to_le_bytes());
+        } else if let [range] = payload.ranges {
+            lent.push(*range);
         } else {
-            frame.lent.extend(payload.ranges.iter().copied().filter(|range| range.len_bytes() > 0));
+            lent.extend(payload.ranges.iter().copied().filter(|range| range.len_bytes() > 0));
         }
-        self.frames.push_back(frame);
+        self.frames.push_back(Frame { head, head_bytes, lent, owned, payload_bytes: len, check: sum });
     }
 
     /// The sequence number of the next frame.
@@ -151,10 +139,9 @@ impl Outbox {
             if parts.len() >= PARTS_MAX || bytes >= WRITE_MAX_BYTES {
                 break;
             }
-            let sequence = self.first + index as u64;
             let Some(frame) = self.frames.get_mut(index) else { break };
             if index > self.next || self.offset == 0 {
-                frame.stamp(sequence, received);
+                frame.stamp(received);
             }
             bytes += frame.len_bytes();
             let owned = (!frame.owned.is_empty()).then(|| copying::borrowed(&frame.owned));
@@ -169,7 +156,31 @@ impl Outbox {
         parts
     }
 
-    /// The kernel took `bytes` of what `parts` named.
+    /// Puts what to write next into `copied` if all there is are short frames of which nothing is written;
+    /// false if it is not, and then what was added means nothing.
+    pub(super) fn copy_short(&mut self, received: u64, copied: &mut Vec<u8>) -> bool {
+        copied.clear();
+        if self.offset > 0 {
+            return false;
+        }
+        for frame in self.frames.range_mut(self.next..) {
+            let len = frame.len_bytes();
+            if len > COPIED_MAX_BYTES {
+                return false;
+            }
+            if copied.len() + len as usize > COPIED_WRITE_MAX_BYTES {
+                break;
+            }
+            frame.stamp(received);
+            copied.extend_from_slice(&frame.head[..frame.head_bytes]);
+            copying::append(&frame.lent, copied);
+            copied.extend_from_slice(&frame.owned);
+            copied.extend_from_slice(frame.check.as_ref().map_or(&[], |check| check));
+        }
+        true
+    }
+
+    /// The kernel took `bytes` of what `parts` named, or `copy_short` copied.
     pub(super) fn wrote(&mut self, bytes: usize) {
         let mut left = bytes as u64;
         while let Some(frame) = self.frames.get(self.next) {
@@ -231,6 +242,7 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
+    use super::super::frame::{Head, SHORT_BYTES};
     use super::*;
     use proptest::prelude::*;
 
@@ -243,7 +255,7 @@ mod tests {
         #[test]
         fn every_byte_is_written_in_order_however_it_is_cut(
             payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 1..8),
-            cuts in prop::collection::vec(1usize..400, 1..40), check: bool, recalled: bool,
+            cuts in prop::collection::vec((1usize..400, any::<bool>()), 1..40), check: bool, recalled: bool,
         ) {
             let mut outbox = Outbox::default();
             for payload in &payloads {
@@ -253,11 +265,13 @@ mod tests {
                 outbox.push(what, outgoing(&ranges), check);
             }
             let mut stream = Vec::new();
-            for cut in cuts.iter().cycle() {
+            for (cut, copies) in cuts.iter().cycle() {
                 if recalled {
                     outbox.recall(|_, _| true);
                 }
-                let bytes = copying::gather(&outbox.parts(5));
+                let mut copied = Vec::new();
+                let is_copied = *copies && outbox.copy_short(5, &mut copied);
+                let bytes = if is_copied { copied } else { copying::gather(&outbox.parts(5)) };
                 if bytes.is_empty() {
                     break;
                 }
@@ -272,7 +286,7 @@ mod tests {
                 let header = [payload.len() as u8; HEADER_BYTES];
                 let is_checked = check && payload_bytes > 0;
                 let kind =
-                    Kind::Packet { sequence: index as u64, header, payload_bytes, part_count: 1, is_checked };
+                    Kind::Packet { sequence: index as u64, header: &header, payload_bytes, part_count: 1, is_checked };
                 prop_assert_eq!(head, Head { kind, received: 5 });
                 prop_assert_eq!(&rest[len..len + payload.len()], &payload[..]);
                 rest = &rest[len + payload.len()..];

@@ -10,8 +10,6 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use smallvec::SmallVec;
 
-use crate::copying;
-
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 /// Connections the kernel keeps for us until they are accepted.
 const BACKLOG: i32 = 128;
@@ -91,21 +89,14 @@ fn vectors(parts: impl Iterator<Item = (usize, usize)>) -> SmallVec<[libc::iovec
     parts.map(|(address, len)| libc::iovec { iov_base: address as *mut libc::c_void, iov_len: len }).collect()
 }
 
-/// Up to so many bytes are gathered here: the kernel takes one piece sooner than a list.
-const SHORT_BYTES: usize = 512;
+/// Writes what the kernel takes of `bytes`; `None` if it takes nothing now.
+pub(super) fn send_bytes(socket: &OwnedFd, bytes: &[u8]) -> io::Result<Option<usize>> {
+    // SAFETY: the bytes are borrowed through the call.
+    retry(|| unsafe { libc::send(socket.as_fd().as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) })
+}
 
 /// Writes what the kernel takes of `parts`; `None` if it takes nothing now.
 pub(super) fn send(socket: &OwnedFd, parts: &[ReadRange]) -> io::Result<Option<usize>> {
-    let len: usize = parts.iter().map(|part| part.len_bytes()).sum();
-    if len <= SHORT_BYTES {
-        let mut bytes = [0; SHORT_BYTES];
-        copying::read_behind(parts, 0, &mut bytes[..len]);
-        let bytes = &bytes[..len];
-        // SAFETY: the bytes are this frame's.
-        return retry(|| unsafe {
-            libc::send(socket.as_fd().as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL)
-        });
-    }
     let mut vectors = vectors(parts.iter().map(|part| (part.address(), part.len_bytes())));
     // SAFETY: a message header is integers and pointers, for which zero is a value.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -117,13 +108,14 @@ pub(super) fn send(socket: &OwnedFd, parts: &[ReadRange]) -> io::Result<Option<u
     })
 }
 
+/// Reads what has come into `space`, which is not empty; `None` if nothing has; 0 at the end.
+pub(super) fn receive_bytes(socket: BorrowedFd<'_>, space: &mut [u8]) -> io::Result<Option<usize>> {
+    // SAFETY: the space is borrowed through the call.
+    retry(|| unsafe { libc::recv(socket.as_raw_fd(), space.as_mut_ptr().cast(), space.len(), 0) })
+}
+
 /// Reads what has come into `parts`, which are not empty; `None` if nothing has; 0 at the end.
 pub(super) fn receive(socket: BorrowedFd<'_>, parts: &[WriteRange]) -> io::Result<Option<usize>> {
-    if let [part] = parts {
-        let address = part.address() as *mut libc::c_void;
-        // SAFETY: the range is this link's to write.
-        return retry(|| unsafe { libc::recv(socket.as_raw_fd(), address, part.len_bytes(), 0) });
-    }
     let vectors = vectors(parts.iter().map(|part| (part.address(), part.len_bytes())));
     retry(|| {
         // SAFETY: the vectors live through the call and name ranges that are this link's to write.

@@ -175,6 +175,45 @@ fn a_list_of_sends_is_one_write() {
     until(&mut sides, "all of them", |sides| sides.iter().all(|side| side.done.len() == 16));
 }
 
+/// Requests posted one by one leave together, too, once their owner is known to poll soon: a window costs a write for its
+/// first request, which waits for nobody, one for the others, and their acknowledgements as many. Without waiting this
+/// would be a write for each request; a test that is interrupted for long learns anew what is worth while, hence the
+/// margin.
+#[test]
+fn a_window_of_requests_is_few_writes() {
+    const WINDOW: u64 = 16;
+    const WINDOWS: u64 = 60;
+    let mut sides = [Side::new(1, |_| {}), Side::new(1, |_| {})];
+    join(&mut sides);
+    message(&mut sides, 1);
+    let before = sides.each_mut().map(|side| side.adapter.link().writes());
+    for window in 0..WINDOWS {
+        for id in 0..WINDOW {
+            sides[1].receive(id, 64 * id as usize, 64);
+        }
+        sides[0].fill(2048, 8 * WINDOW as usize, window as u8);
+        for id in 0..WINDOW {
+            sides[0].post(id, Operation::Send, 2048 + 8 * id as usize, 8);
+        }
+        let start = Instant::now();
+        while sides.iter().any(|side| side.done.len() < WINDOW as usize) {
+            sides.iter_mut().for_each(Side::poll);
+            assert!(start.elapsed() < PATIENCE, "window {window}");
+        }
+        for side in &mut sides {
+            let done = std::mem::take(&mut side.done);
+            let in_order = done.iter().zip(0..).all(|(one, id)| (one.id, one.status) == (id, WcStatus::Success));
+            assert!(in_order, "window {window}: {done:?}");
+        }
+        for id in 0..WINDOW as usize {
+            assert_eq!(sides[1].word(64 * id), sides[0].word(2048 + 8 * id), "window {window}: {id}");
+        }
+    }
+    let writes: Vec<u64> = (0..2).map(|at| sides[at].adapter.link().writes() - before[at]).collect();
+    println!("{writes:?} writes for {WINDOWS} windows of {WINDOW}");
+    assert!(writes.iter().all(|writes| *writes < WINDOW * WINDOWS / 2), "{writes:?}");
+}
+
 /// A network that fails while nobody speaks costs nobody its peer, however often.
 #[test]
 fn cuts_in_silence_are_forgiven() {

@@ -69,15 +69,20 @@ impl Here {
             }
         }
         if self.index == 0 {
-            // The last acknowledgement goes when a poll finds nothing, and the first may find something still.
-            (0..1000).for_each(|_| self.side.poll());
+            self.let_go();
         }
+    }
+
+    /// The last acknowledgement goes when polls find nothing, and the first may find something still.
+    fn let_go(&mut self) {
+        (0..1000).for_each(|_| self.side.poll());
     }
 
     /// Large writes from the first side to the second, so many under way at once.
     fn stream(&mut self, count: usize) {
         if self.index == 1 {
-            return self.wait(1);
+            self.wait(1);
+            return self.let_go();
         }
         let to = Operation::RdmaWrite(self.far.remote(LARGE as u64));
         for written in 0..count {
