@@ -35,6 +35,8 @@ use base::memory::{ReadRange, WriteRange};
 use fabric::{Access, DeviceKind, FabricError, MemoryRegion, Operation, SharedMemory, Translation, WriteOrder};
 use smallvec::SmallVec;
 
+use crate::copying;
+
 /// Bytes of every packet's header: one cache line.
 pub const HEADER_BYTES: usize = 64;
 
@@ -127,6 +129,13 @@ pub trait Responder {
     /// The payload of the packet begun last from this peer is where it belongs. Called for every packet, also for one
     /// without payload.
     fn finish(&mut self, from: LinkPeer);
+    /// A packet that has come whole, which a link may hand over at once: what [`Responder::begin`] and
+    /// [`Responder::finish`] do, and the link between them.
+    fn bring(&mut self, from: LinkPeer, header: &[u8; HEADER_BYTES], payload: &[u8]) {
+        let placement = self.begin(from, header, payload.len() as u64);
+        copying::scatter_in_order(payload, &placement.ranges);
+        self.finish(from);
+    }
     /// The peer is gone for good.
     fn lost(&mut self, peer: LinkPeer);
     /// Connections to the peer have failed, although it can be reached.

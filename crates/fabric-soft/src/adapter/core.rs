@@ -174,6 +174,16 @@ impl Core {
         broken.into_iter().for_each(|number| self.fail(number));
     }
 
+    /// True if there is nothing to send, nor anything that waits for a moment.
+    pub(super) fn is_idle(&self) -> bool {
+        self.answering.is_empty()
+            && self.startable.is_empty()
+            && self.held.is_empty()
+            && self.newly_held.is_empty()
+            && self.own_packets.is_empty()
+            && self.unpublish.is_empty()
+    }
+
     /// Lists a queue pair that may have something to send.
     pub(super) fn list(&mut self, number: u32) {
         if let Some(qp) = self.queue_pairs.get_mut(number)

@@ -141,11 +141,10 @@ impl Core {
                 if acknowledged.is_some() {
                     self.has_ridden(peer);
                 }
-                if let Some(qp) = self.queue_pairs.get_mut(number) {
-                    qp.started += 1;
-                    qp.reads_in_flight += u32::from(returns_data);
-                }
-                Started::Next
+                let Some(qp) = self.queue_pairs.get_mut(number) else { return Started::Stop };
+                qp.started += 1;
+                qp.reads_in_flight += u32::from(returns_data);
+                if qp.started < qp.sends.len() { Started::Next } else { Started::Stop }
             }
             SendOutcome::Full => Started::Full,
             SendOutcome::Gone => fail(self, WcStatus::TransportRetryExceeded),

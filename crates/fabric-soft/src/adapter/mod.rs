@@ -133,7 +133,10 @@ impl<L: Link> SoftContext<L> {
             self.core.polls_in_vain = 0;
             self.core.send_answers(&mut self.link, Riders::GoAlone);
         }
-        self.push();
+        // Most polls of who waits find nothing: they do no more than they must.
+        if !self.core.is_idle() {
+            self.push();
+        }
     }
 
     /// Sends what can be sent, until what this adapter sends itself has settled.

@@ -74,60 +74,28 @@ enum Then {
 
 impl Responder for Core {
     fn begin(&mut self, from: LinkPeer, header: &[u8; HEADER_BYTES], payload_bytes: u64) -> Placement {
-        self.peer(from).arriving = None;
-        self.begun_packets += 1;
-        let packet = wire::parse(header).filter(|packet| {
-            let bytes = if packet.kind.has_payload() { packet.len_bytes } else { 0 };
-            bytes == payload_bytes
-        });
-        let Some(packet) = packet else {
-            self.refused_packets += 1;
+        let begun = self.begin_packet(from, header, payload_bytes);
+        let state = self.peer(from);
+        let Some((arriving, placement)) = begun else {
+            state.arriving = None;
             return Placement::discard();
         };
-        if let Some(sequence) = packet.acknowledged {
-            let (number, remote) = (packet.destination, packet.source);
-            // It says what a packet of its own would have said before this one.
-            self.begin_answer(from, Packet::new(Kind::Acknowledge, remote, number, sequence));
-        }
-        let begun = match packet.kind {
-            Kind::Datagram => self.begin_datagram(packet),
-            kind if kind.is_request() => self.begin_request(from, packet),
-            _ => self.begin_answer(from, packet),
-        };
-        let Some((arriving, placement)) = begun else { return Placement::discard() };
-        self.peer(from).arriving = Some(arriving);
+        state.arriving = Some(arriving);
         placement
     }
 
-    fn finish(&mut self, from: LinkPeer) {
-        let Some(Arriving { qp: number, epoch, then }) = self.peer(from).arriving.take() else { return };
-        let is_alive = self.queue_pairs.get(number).is_some_and(|qp| qp.epoch == epoch && qp.is_taking());
-        match then {
-            Then::Receive(Filling { completions, completion, solicited, acknowledge, is_shared }) => {
-                if !is_alive {
-                    // It failed while the bytes came: now that they do not any more, the receive is flushed as the
-                    // others were.
-                    let posted_here = self.queue_pairs.get(number).is_some_and(|qp| qp.epoch == epoch);
-                    if posted_here || is_shared {
-                        self.complete(completions, flushed(number, completion.id, completion.opcode), false);
-                    }
-                    return;
-                }
-                self.complete(completions, completion, solicited);
-                if let Some(owed) = acknowledge {
-                    self.acknowledge(number, owed);
-                }
-            }
-            Then::Acknowledge(owed) if is_alive => self.acknowledge(number, owed),
-            Then::Brought if is_alive => {
-                self.end_send(number, WcStatus::Success);
-                self.list(number);
-            }
-            Then::Acknowledge(..) | Then::Brought => {}
-            Then::Group { packet, bytes } => self.spread(packet, &bytes),
+    fn bring(&mut self, from: LinkPeer, header: &[u8; HEADER_BYTES], payload: &[u8]) {
+        if let Some((arriving, placement)) = self.begin_packet(from, header, payload.len() as u64) {
+            copying::scatter_in_order(payload, &placement.ranges);
+            self.end_packet(arriving);
         }
     }
 
+    fn finish(&mut self, from: LinkPeer) {
+        if let Some(arriving) = self.peer(from).arriving.take() {
+            self.end_packet(arriving);
+        }
+    }
     fn lost(&mut self, peer: LinkPeer) {
         let state = self.peer(peer);
         state.is_lost = true;
@@ -159,6 +127,58 @@ impl Responder for Core {
 type Begun = Option<(Arriving, Placement)>;
 
 impl Core {
+    /// What to do with a packet, and where its payload goes; `None` if it goes nowhere.
+    fn begin_packet(&mut self, from: LinkPeer, header: &[u8; HEADER_BYTES], payload_bytes: u64) -> Begun {
+        self.begun_packets += 1;
+        let packet = wire::parse(header).filter(|packet| {
+            let bytes = if packet.kind.has_payload() { packet.len_bytes } else { 0 };
+            bytes == payload_bytes
+        });
+        let Some(packet) = packet else {
+            self.refused_packets += 1;
+            return None;
+        };
+        if let Some(sequence) = packet.acknowledged {
+            let (number, remote) = (packet.destination, packet.source);
+            // It says what a packet of its own would have said before this one.
+            self.begin_answer(from, Packet::new(Kind::Acknowledge, remote, number, sequence));
+        }
+        match packet.kind {
+            Kind::Datagram => self.begin_datagram(packet),
+            kind if kind.is_request() => self.begin_request(from, packet),
+            _ => self.begin_answer(from, packet),
+        }
+    }
+
+    /// The payload of a packet is where it belongs.
+    fn end_packet(&mut self, Arriving { qp: number, epoch, then }: Arriving) {
+        let is_alive = self.queue_pairs.get(number).is_some_and(|qp| qp.epoch == epoch && qp.is_taking());
+        match then {
+            Then::Receive(Filling { completions, completion, solicited, acknowledge, is_shared }) => {
+                if !is_alive {
+                    // It failed while the bytes came: now that they do not any more, the receive is flushed as the
+                    // others were.
+                    let posted_here = self.queue_pairs.get(number).is_some_and(|qp| qp.epoch == epoch);
+                    if posted_here || is_shared {
+                        self.complete(completions, flushed(number, completion.id, completion.opcode), false);
+                    }
+                    return;
+                }
+                self.complete(completions, completion, solicited);
+                if let Some(owed) = acknowledge {
+                    self.acknowledge(number, owed);
+                }
+            }
+            Then::Acknowledge(owed) if is_alive => self.acknowledge(number, owed),
+            Then::Brought if is_alive => {
+                self.end_send(number, WcStatus::Success);
+                self.list(number);
+            }
+            Then::Acknowledge(..) | Then::Brought => {}
+            Then::Group { packet, bytes } => self.spread(packet, &bytes),
+        }
+    }
+
     fn begin_request(&mut self, from: LinkPeer, packet: Packet) -> Begun {
         let number = packet.destination;
         let Some(qp) = self.queue_pairs.get(number) else {

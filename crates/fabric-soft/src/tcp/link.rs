@@ -29,8 +29,8 @@ const PART_MIN_BYTES: u64 = 64 << 10;
 const LISTEN_EVERY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(5));
 /// Calls of `progress` from one look at the clock to the next.
 const TURNS_PER_LOOK: u32 = 63;
-/// Looks at one busy connection between two looks at all.
-const TURNS_HOT: u32 = 15;
+/// Looks at one busy connection between two looks at all: at first, and where those bring nothing again and again.
+const TURNS_HOT: (u32, u32) = (15, 63);
 /// Looks in vain after which it is not busy any more.
 const MISSES_MAX: u32 = 200;
 /// Events taken from the kernel at once.
@@ -64,6 +64,8 @@ pub struct TcpLink {
     hot: Option<(usize, u32)>,
     /// Calls of `progress` until all others are looked at, too.
     turns_hot: u32,
+    /// How many there are between two such looks.
+    turns_between: u32,
     /// When silent peers are looked for.
     listen_at: Duration,
     /// Calls of `progress` until the clock is looked at for that.
@@ -149,6 +151,7 @@ impl TcpLink {
             unflushed: Vec::new(),
             hot: None,
             turns_hot: 0,
+            turns_between: TURNS_HOT.0,
             listen_at: Duration::ZERO,
             turns_left: 0,
             lost: Vec::new(),
@@ -310,7 +313,12 @@ impl TcpLink {
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         // An interrupted look is made again by the next progress.
         let count = epoll::wait(&self.epoll, &mut events[..], Some(&zero)).unwrap_or(0);
-        self.turns_hot = TURNS_HOT;
+        let hot = self.hot.map(|(slot, _)| slot);
+        let is_other = |event: &epoll::Event| Some((event.data.u64() & 0xffff_ffff) as usize) != hot;
+        let (first, most) = TURNS_HOT;
+        self.turns_between =
+            if events[..count].iter().any(is_other) { first } else { (2 * self.turns_between + 1).min(most) };
+        self.turns_hot = self.turns_between;
         if count == 0 {
             return;
         }
