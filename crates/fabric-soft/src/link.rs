@@ -359,8 +359,8 @@ pub trait Board: Send {
     fn hide(&mut self, queue: u32, slot: u32) -> bool;
     /// Queues in which receives were filled since this was asked last.
     fn queues_filled(&mut self, into: &mut Vec<u32>);
-    /// How a receive ended, if it has. Its length is what the sender says.
-    fn filled(&mut self, slot: u32) -> Option<Filled>;
+    /// How a receive of `queue` ended, if it has. Its length is what the sender says.
+    fn filled(&mut self, queue: u32, slot: u32) -> Option<Filled>;
     /// True if `peer` was filling the receive; the peer is gone, and the slot is free.
     fn is_abandoned(&mut self, slot: u32, peer: LinkPeer) -> bool;
     /// Waits until a receive that was taken is filled, which is short; `None` if its sender died over it.

@@ -6,12 +6,16 @@ use std::collections::VecDeque;
 use base::SlabKey;
 use fabric::FabricError;
 
+/// A place rests until so many others are free, so that a number stays unused for long; it is used again then, before a new
+/// one is, so that the table stays small and near.
+const RESTING: usize = 256;
+
 /// Numbers of which no more than 2¹⁶ are in use at once: `generation:16 | index:16`.
 pub(crate) struct Numbered<T> {
     object: &'static str,
     max: u32,
     slots: Vec<Slot<T>>,
-    /// First in, first out, so that a number stays unused as long as possible.
+    /// First in, first out.
     free: VecDeque<u16>,
 }
 
@@ -28,7 +32,7 @@ impl<T> Numbered<T> {
     }
 
     pub(crate) fn insert(&mut self, value: T) -> Result<u32, FabricError> {
-        if (self.slots.len() as u32) < self.max {
+        if self.free.len() < RESTING && (self.slots.len() as u32) < self.max {
             self.slots.push(Slot { generation: 1, value: Some(value) });
             return Ok(number(1, self.slots.len() as u32 - 1));
         }
@@ -105,6 +109,30 @@ mod tests {
         assert_eq!(things.get(0), None);
         assert_eq!(things.iter().count(), 2);
         assert_eq!(number_of(handle(third)), third);
+    }
+
+    #[test]
+    fn places_rest_before_they_are_used_again_and_the_table_does_not_grow_meanwhile() {
+        let mut things = Numbered::new("things", 1 << 16);
+        let numbers: Vec<u32> = (0..10_000)
+            .map(|at| {
+                let number = things.insert(at).unwrap();
+                things.remove(number);
+                number
+            })
+            .collect();
+        assert_eq!(things.slots.len(), RESTING);
+        for window in numbers.chunks(RESTING) {
+            let mut places: Vec<u32> = window.iter().map(|number| number & 0xffff).collect();
+            places.sort_unstable();
+            places.dedup();
+            assert_eq!(places.len(), window.len());
+        }
+        assert_eq!(numbers.iter().collect::<std::collections::HashSet<_>>().len(), numbers.len());
+    }
+
+    #[test]
+    fn a_handle_of_another_device_has_no_number() {
         assert_eq!(number_of(SlabKey::from_bits(u64::MAX)), 0);
     }
 }

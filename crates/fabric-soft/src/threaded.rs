@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use base::memory::WriteRange;
 use base::signals::without_signals;
 use fabric::{
     Access, AddressHandle, AsynchronousEvent, Capabilities, CompletionQueue, Context, DatagramAddress, Destination,
@@ -297,6 +298,15 @@ impl<L: Link + 'static> Context for ThreadedContext<L> {
         request: &ReceiveRequest<'_>,
     ) -> Result<MultiQueueReceive, FabricError> {
         self.with_thread(|adapter| adapter.post_multi_queue_receive(queues, request))
+    }
+
+    fn post_lone_receive(
+        &mut self,
+        queue: SharedReceiveQueue,
+        id: u64,
+        memory: WriteRange,
+    ) -> Result<MultiQueueReceive, FabricError> {
+        self.with_thread(|adapter| adapter.post_lone_receive(queue, id, memory))
     }
 
     fn withdraw_receive(&mut self, receive: MultiQueueReceive) -> Result<bool, FabricError> {

@@ -2,6 +2,8 @@
 
 use std::os::fd::BorrowedFd;
 
+use base::memory::WriteRange;
+
 use crate::{
     Access, AddressHandle, Capabilities, CompletionQueue, ConnectOptions, Endpoint, FabricError, LocalMemory,
     MemoryRegion, MultiQueueReceive, MulticastGroup, NotifyOn, ProtectionDomain, QueuePair, QueuePairAttributes,
@@ -115,6 +117,14 @@ pub trait Context: Send {
     /// [`FabricError::NoSuch`]; [`FabricError::CompletionQueueOverrun`] once what was saved is polled.
     fn poll(&mut self, queue: CompletionQueue, into: &mut [WorkCompletion]) -> Result<usize, FabricError>;
 
+    /// As [`Context::poll`] for what is complete already: a device that works in its calls does no work for this one.
+    ///
+    /// # Errors
+    /// As [`Context::poll`].
+    fn poll_at_hand(&mut self, queue: CompletionQueue, into: &mut [WorkCompletion]) -> Result<usize, FabricError> {
+        self.poll(queue, into)
+    }
+
     /// The next completion makes the descriptor readable, once. Poll once more after arming: completions from before
     /// do not count.
     ///
@@ -197,7 +207,24 @@ pub trait Context: Send {
         request: &ReceiveRequest<'_>,
     ) -> Result<MultiQueueReceive, FabricError>;
 
-    /// Takes such a receive back; false if a message claimed it first, whose completion comes.
+    /// Posts a receive of one piece of memory to one queue of an XRC domain. The memory needs no key: it is the device's
+    /// from here until the receive is complete or withdrawn. A device that can not look after it so refuses, and takes a
+    /// receive of registered memory.
+    ///
+    /// # Errors
+    /// [`FabricError::Unsupported`]; [`FabricError::Exhausted`] when the queue is full; [`FabricError::NoSuch`].
+    fn post_lone_receive(
+        &mut self,
+        queue: SharedReceiveQueue,
+        id: u64,
+        memory: WriteRange,
+    ) -> Result<MultiQueueReceive, FabricError> {
+        let _ = (queue, id, memory);
+        let reason = "its receives name registered memory";
+        Err(FabricError::Unsupported { operation: "post_lone_receive", reason })
+    }
+
+    /// Takes such a receive back, or one of several queues; false if a message claimed it first, whose completion comes.
     ///
     /// # Errors
     /// [`FabricError::Unsupported`].

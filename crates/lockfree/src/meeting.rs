@@ -290,10 +290,10 @@ impl Meeting {
         self.end(WAITING, slot, result);
     }
 
-    /// Hands each queue in which receives were filled to `each`, once.
-    pub fn take_filled(&self, mut each: impl FnMut(u32)) {
+    /// Hands each queue below `end` in which receives were filled to `each`, once.
+    pub fn take_filled(&self, end: u32, mut each: impl FnMut(u32)) {
         let part = &self.parts[self.me as usize];
-        for word in 0..BIT_WORDS {
+        for word in 0..(end as usize).div_ceil(64).min(BIT_WORDS) {
             let bits = part.word(BITS + word * 8);
             if bits.load(Ordering::Relaxed) == 0 {
                 continue;
@@ -302,8 +302,6 @@ impl Meeting {
             let mut set = bits.swap(0, Ordering::Acquire);
             while set != 0 {
                 let index = word as u32 * 64 + set.trailing_zeros();
-                // The sender had its line, and the next receive is posted soon.
-                part.prefetch_to_write(index as usize * QUEUE_BYTES);
                 each(index);
                 set &= set - 1;
             }
@@ -312,11 +310,13 @@ impl Meeting {
 
     /// The result of an own receive, once it is filled; its slot may be used again then.
     pub fn filled(&self, slot: u32) -> Option<[u64; 2]> {
-        if let Some((part, at)) = self.at(SHOWN, SlotName { process: self.me, index: slot }) {
-            // Looked at when there is one: the line comes once, to be read now and written with the next receive.
-            part.prefetch_to_write(at);
-        }
         self.result(SHOWN, slot)
+    }
+
+    /// Asks for the line of an own queue, into which the next receive will be written; nothing else happens.
+    #[inline]
+    pub fn expect_next(&self, index: u32) {
+        self.parts[self.me as usize].prefetch_to_write((index % QUEUES_MAX) as usize * QUEUE_BYTES);
     }
 
     /// The result of an own send, once its taker is through; its slot may be used again then.
@@ -624,7 +624,7 @@ mod tests {
                             assert_eq!(sides[0].filler(receive), Some(me as u32));
                             sides[me].fill(QUEUE, found, [8, step]);
                             let mut told = Vec::new();
-                            sides[0].take_filled(|queue| told.push(queue));
+                            sides[0].take_filled(QUEUES_MAX, |queue| told.push(queue));
                             assert_eq!(told, [5]);
                             assert_eq!(sides[0].filled(receive), Some([8, step]));
                             free[0].push(receive);

@@ -8,7 +8,7 @@ use lockfree::fastpath::{
     Fill, FixedReceiver, FixedSender, RecordReceiver, RecordSender, VariableTopReceiver, VariableTopSender, fixed,
     variable_top,
 };
-use lockfree::meeting::{Content, Held, Offer, QueueName, Shown, SlotName};
+use lockfree::meeting::{Content, Held, Offer, QUEUES_MAX, QueueName, Shown, SlotName};
 use lockfree::{
     Announcements, Barrier, BlockReceiver, BlockSender, Board, Bounds, ClaimCell, Doorbell, Engagement,
     MailboxReceiver, MailboxSender, Meeting, PublishedTable, Record, SharedMemory,
@@ -236,14 +236,14 @@ fn a_receive_whose_queue_is_told_is_filled() {
         });
         let mut told = 0;
         for _ in 0..2 {
-            owner.take_filled(|_| {
+            owner.take_filled(QUEUES_MAX, |_| {
                 told += 1;
                 assert_eq!(owner.filled(0), Some([8, 5]));
             });
             thread::yield_now();
         }
         sending.join().unwrap();
-        owner.take_filled(|_| {
+        owner.take_filled(QUEUES_MAX, |_| {
             told += 1;
             assert_eq!(owner.filled(0), Some([8, 5]));
         });

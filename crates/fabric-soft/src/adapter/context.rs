@@ -11,6 +11,7 @@ use fabric::{
     QueuePair, QueuePairAttributes, QueuePairState, ReceiveRequest, SendRequest, SharedMemory, SharedReceiveQueue,
     SharedReceiveQueueAttributes, SrqNumber, Transition, Transport, WorkCompletion, XrcDomain,
 };
+use smallvec::smallvec;
 
 use super::completion::Completions;
 use super::core::{InSeveral, MULTI_QUEUE_MAX, OWN, SharedReceives, Way};
@@ -114,6 +115,10 @@ impl<L: Link> Context for SoftContext<L> {
         self.core.completions.get_mut(number).ok_or(NO_COMPLETION_QUEUE)?.poll(into, self.rounds)
     }
 
+    fn poll_at_hand(&mut self, queue: CompletionQueue, into: &mut [WorkCompletion]) -> Result<usize, FabricError> {
+        self.core.completions.get_mut(number_of(queue.0)).ok_or(NO_COMPLETION_QUEUE)?.poll(into, self.rounds)
+    }
+
     fn arm(&mut self, queue: CompletionQueue, on: NotifyOn) -> Result<(), FabricError> {
         self.completion_queue(queue)?;
         // Sent first: what is sent may be what the next deadline is about.
@@ -177,6 +182,7 @@ impl<L: Link> Context for SoftContext<L> {
             return Err(FabricError::InUse { object: "shared receive queue", by: "queue pair" });
         }
         self.core.clear_board(number);
+        self.core.boarded.retain(|other| *other != number);
         self.core.shared.remove(number);
         self.core.refuse_parked_at(number);
         self.push();
@@ -231,7 +237,8 @@ impl<L: Link> Context for SoftContext<L> {
                 return Err(FabricError::Exhausted { object: "places in a receive queue", max: receives.depth });
             }
         }
-        let several = self.core.several.insert(InSeveral { receive: Receive::of(request), queues: numbers.clone() })?;
+        let queues = numbers.iter().copied().collect();
+        let several = self.core.insert_several(InSeveral { receive: Receive::of(request), queues })?;
         let is_alone = numbers.len() == 1;
         for number in numbers {
             if !is_alone {
@@ -245,11 +252,41 @@ impl<L: Link> Context for SoftContext<L> {
             self.core.show_posted(number);
             self.call(Some(number), &waiting);
         }
-        Ok(MultiQueueReceive(handle(several)))
+        Ok(MultiQueueReceive(several))
+    }
+
+    fn post_lone_receive(
+        &mut self,
+        queue: SharedReceiveQueue,
+        id: u64,
+        memory: WriteRange,
+    ) -> Result<MultiQueueReceive, FabricError> {
+        let number = number_of(queue.0);
+        let shared = self.core.shared.get(number).ok_or(NO_SHARED_QUEUE)?;
+        // What comes as packets may stop in the midst of the memory, and only a region can be called back then.
+        if !shared.on_board {
+            let reason = "the queue is not where senders move the data themselves";
+            return Err(FabricError::Unsupported { operation: "post_lone_receive", reason });
+        }
+        if shared.queue.is_full() {
+            return Err(FabricError::Exhausted { object: "places in a receive queue", max: shared.queue.depth });
+        }
+        let receive = Receive::lone(id, memory);
+        let several = self.core.insert_several(InSeveral { receive, queues: smallvec![number] })?;
+        if !self.core.show_lone(number, several, memory) {
+            let mut waiting = Vec::new();
+            if let Some(shared) = self.core.shared.get_mut(number) {
+                shared.queue.push(Posted::InSeveral(several));
+                waiting = call(&mut shared.queue, 1);
+            }
+            self.core.show_posted(number);
+            self.call(Some(number), &waiting);
+        }
+        Ok(MultiQueueReceive(several))
     }
 
     fn withdraw_receive(&mut self, receive: MultiQueueReceive) -> Result<bool, FabricError> {
-        let several = number_of(receive.0);
+        let several = receive.0;
         let queues = self.core.several.get(several).map(|several| several.queues.clone()).unwrap_or_default();
         let is_back = self.core.hide_several(several) && self.core.claim(several).is_some();
         if is_back {

@@ -2,10 +2,13 @@
 
 use std::collections::VecDeque;
 
+use base::{Slab, SlabKey};
 use fabric::{
-    AsynchronousEvent, CompletionOpcode, CompletionQueue, MulticastGroup, NotifyOn, Operation, QpNumber, QueuePair,
-    QueuePairState, SendFlags, SharedReceiveQueue, Transport, WcStatus, WorkCompletion,
+    AsynchronousEvent, CompletionOpcode, CompletionQueue, FabricError, MulticastGroup, NotifyOn, Operation, QpNumber,
+    QueuePair, QueuePairState, SendFlags, SharedReceiveQueue, Transport, WcStatus, WorkCompletion,
 };
+
+use smallvec::SmallVec;
 
 use super::completion::{Completions, Pushed};
 use super::queue_pair::QueuePairObject;
@@ -20,6 +23,8 @@ use crate::wire::{Kind, Packet};
 
 /// Protection domains, completion queues, shared receive queues and address handles, each, at most.
 pub(super) const OBJECTS_MAX: u32 = 1 << 14;
+/// Receives in several queues, at most.
+pub(super) const SEVERAL_MAX: u32 = 1 << 16;
 /// Queue pairs at most.
 pub(super) const QUEUE_PAIRS_MAX: u32 = 1 << 16;
 /// Queues one receive may stand in.
@@ -44,7 +49,7 @@ pub(super) struct SharedReceives {
 /// A receive that stands in several queues.
 pub(super) struct InSeveral {
     pub(super) receive: Receive,
-    pub(super) queues: Vec<u32>,
+    pub(super) queues: SmallVec<[u32; 2]>,
 }
 
 /// Where a datagram goes.
@@ -78,7 +83,8 @@ pub(super) struct Core {
     pub(super) xrc_domains: Numbered<()>,
     pub(super) completions: Numbered<Completions>,
     pub(super) shared: Numbered<SharedReceives>,
-    pub(super) several: Numbered<InSeveral>,
+    /// Their keys do not travel, so the place used last is used next, and is near.
+    pub(super) several: Slab<InSeveral>,
     pub(super) addresses: Numbered<(u32, Way)>,
     pub(super) queue_pairs: Numbered<QueuePairObject>,
     pub(super) events: VecDeque<AsynchronousEvent>,
@@ -106,6 +112,8 @@ pub(super) struct Core {
     pub(super) polls_in_vain: u32,
     /// Where shared receives are shown to senders, if the link has that.
     pub(super) board: Option<Box<dyn Board>>,
+    /// Shared queues that were put on the board and are not destroyed.
+    pub(super) boarded: Vec<u32>,
     /// Kept for its memory.
     pub(super) queues_filled: Vec<u32>,
     /// Queue pairs with sends on the board.
@@ -117,6 +125,7 @@ impl Core {
     pub(super) fn new(board: Option<Box<dyn Board>>) -> Self {
         Self {
             board,
+            boarded: Vec::new(),
             queues_filled: Vec::new(),
             offering: Vec::new(),
             board_turn: 0,
@@ -125,7 +134,7 @@ impl Core {
             xrc_domains: Numbered::new("XRC domains", OBJECTS_MAX),
             completions: Numbered::new("completion queues", OBJECTS_MAX),
             shared: Numbered::new("shared receive queues", OBJECTS_MAX),
-            several: Numbered::new("receives in several queues", QUEUE_PAIRS_MAX),
+            several: Slab::new(),
             addresses: Numbered::new("address handles", OBJECTS_MAX),
             queue_pairs: Numbered::new("queue pairs", QUEUE_PAIRS_MAX),
             events: VecDeque::new(),
@@ -302,13 +311,21 @@ impl Core {
         }
     }
 
+    /// Keeps a receive that stands in one queue or several.
+    pub(super) fn insert_several(&mut self, several: InSeveral) -> Result<SlabKey, FabricError> {
+        if self.several.len() >= SEVERAL_MAX as usize {
+            return Err(FabricError::Exhausted { object: "receives in several queues", max: SEVERAL_MAX });
+        }
+        Ok(self.several.insert(several))
+    }
+
     /// Takes a receive out of all queues in which it stands.
-    pub(super) fn claim(&mut self, several: u32) -> Option<Receive> {
+    pub(super) fn claim(&mut self, several: SlabKey) -> Option<Receive> {
         let InSeveral { receive, queues } = self.several.remove(several)?;
         for queue in queues {
             if let Some(shared) = self.shared.get_mut(queue) {
                 let table = &self.several;
-                shared.queue.forget_one(|number| table.get(number).is_some());
+                shared.queue.forget_one(|key| table.get(key).is_some());
                 self.check_limit(queue);
             }
         }

@@ -2,8 +2,12 @@
 
 use std::collections::VecDeque;
 
+use base::SlabKey;
+use base::memory::WriteRange;
 use fabric::{FabricError, ReceiveRequest, ScatterGather};
 use smallvec::SmallVec;
+
+use super::regions::{Regions, Targets};
 
 /// A scatter/gather list kept with a request.
 pub(super) type List = SmallVec<[ScatterGather; 2]>;
@@ -13,16 +17,34 @@ pub(super) type List = SmallVec<[ScatterGather; 2]>;
 pub(super) struct Receive {
     pub(super) id: u64,
     pub(super) list: List,
+    /// Instead of a list: memory that is this receive's alone.
+    pub(super) own: Option<WriteRange>,
 }
 
 impl Receive {
     pub(super) fn of(request: &ReceiveRequest<'_>) -> Self {
-        Self { id: request.id, list: List::from_slice(request.list) }
+        Self { id: request.id, list: List::from_slice(request.list), own: None }
+    }
+
+    /// One that brings its memory along.
+    pub(super) fn lone(id: u64, memory: WriteRange) -> Self {
+        Self { id, list: List::new(), own: Some(memory) }
+    }
+
+    /// Where its bytes go; `None` if a key, a bound or the domain is wrong.
+    pub(super) fn targets(&self, regions: &Regions, domain: u32) -> Option<Targets> {
+        match self.own {
+            Some(memory) => Some([memory].into_iter().collect()),
+            None => regions.targets(domain, &self.list),
+        }
     }
 
     /// Bytes of the longest message it takes.
     pub(super) fn capacity_bytes(&self) -> u64 {
-        self.list.iter().map(|entry| u64::from(entry.len_bytes)).sum()
+        match self.own {
+            Some(memory) => memory.len_bytes() as u64,
+            None => self.list.iter().map(|entry| u64::from(entry.len_bytes)).sum(),
+        }
     }
 }
 
@@ -31,7 +53,7 @@ impl Receive {
 pub(super) enum Posted {
     Here(Receive),
     /// In the adapter's table of receives that stand in several queues.
-    InSeveral(u32),
+    InSeveral(SlabKey),
 }
 
 /// A receive queue, of a queue pair or shared.
@@ -86,7 +108,7 @@ impl ReceiveQueue {
     }
 
     /// An entry that stands here and elsewhere is gone. `is_live` tells which of the others are not.
-    pub(super) fn forget_one(&mut self, is_live: impl Fn(u32) -> bool) {
+    pub(super) fn forget_one(&mut self, is_live: impl Fn(SlabKey) -> bool) {
         self.live -= 1;
         // The dead are swept out when they are the majority: the cost per receive stays constant.
         if self.posted.len() > 16 && self.posted.len() > 2 * self.live as usize {

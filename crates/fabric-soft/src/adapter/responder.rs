@@ -285,7 +285,7 @@ impl Core {
         };
         let capacity = receive.capacity_bytes();
         let domain = self.receiving_domain(number, selected);
-        let targets = self.regions.targets(domain, &receive.list);
+        let targets = receive.targets(&self.regions, domain);
         let failure = match &targets {
             Some(_) if capacity >= packet.len_bytes => None,
             Some(_) => Some((WcStatus::LocalLengthError, Refusal::Invalid)),
@@ -471,8 +471,8 @@ impl Core {
             source: Some(QpNumber(packet.source)),
             ..WorkCompletion::default()
         };
-        let capacity: u64 = receive.list.iter().map(|entry| u64::from(entry.len_bytes)).sum();
-        let targets = self.regions.targets(domain, &receive.list);
+        let capacity = receive.capacity_bytes();
+        let targets = receive.targets(&self.regions, domain);
         let status = match &targets {
             Some(_) if capacity >= completion.bytes => WcStatus::Success,
             Some(_) => WcStatus::LocalLengthError,

@@ -11,7 +11,8 @@
 
 use std::collections::VecDeque;
 
-use base::memory::ReadRange;
+use base::SlabKey;
+use base::memory::{ReadRange, WriteRange};
 use fabric::{CompletionOpcode, Destination, Operation, QpNumber, QueuePairState, Transport, WorkCompletion};
 
 use super::core::{Core, flushed, opcode};
@@ -21,6 +22,8 @@ use crate::link::{BoardTarget, Filled, LinkPeer, Note, Offered};
 
 /// Calls of progress from one look at the far ends of waiting sends to the next.
 const TURNS_PER_LOOK: u32 = 64;
+/// Up to so many queues the receives that are next are looked at themselves; what senders note elsewhere is not.
+const LOOKED_AT_MAX: usize = 4;
 
 /// A receive on the board.
 pub(super) struct ShownReceive {
@@ -59,7 +62,24 @@ impl Core {
         let (Some(board), Some(shared)) = (&mut self.board, self.shared.get_mut(number)) else { return };
         if let Some((domain, _)) = shared.xrc {
             shared.on_board = board.open(number, domain, shared.queue.depth);
+            if shared.on_board {
+                self.boarded.push(number);
+            }
         }
+    }
+
+    /// Shows a receive that brings its memory at once, if nothing stands before it; false if it must be posted first.
+    pub(super) fn show_lone(&mut self, number: u32, several: SlabKey, memory: WriteRange) -> bool {
+        let (Some(board), Some(shared)) = (&mut self.board, self.shared.get_mut(number)) else { return false };
+        if !shared.on_board || !shared.queue.posted.is_empty() || !shared.queue.waiting.is_empty() {
+            return false;
+        }
+        let Some(slot) = board.show(number, &[memory]) else { return false };
+        shared.queue.live += 1;
+        shared.shown.push_back(ShownReceive { slot, posted: Posted::InSeveral(several) });
+        // What met a send that waited is over already.
+        self.end_filled(number);
+        true
     }
 
     /// Shows what was posted since.
@@ -78,7 +98,7 @@ impl Core {
                 shared.queue.posted.pop_front();
                 continue;
             };
-            let targets = self.regions.targets(shared.domain, &receive.list);
+            let targets = receive.targets(&self.regions, shared.domain);
             let Some(slot) = targets.and_then(|targets| board.show(number, &targets)) else {
                 return self.leave_board(number);
             };
@@ -122,7 +142,7 @@ impl Core {
     }
 
     /// Takes the receive in several queues off the board; false if a sender took it.
-    pub(super) fn hide_several(&mut self, several: u32) -> bool {
+    pub(super) fn hide_several(&mut self, several: SlabKey) -> bool {
         let Some(number) = self.several.get(several).and_then(|several| several.queues.first().copied()) else {
             return true;
         };
@@ -188,6 +208,23 @@ impl Core {
 
     /// Completes receives that senders have filled.
     pub(super) fn look_at_board(&mut self) {
+        if self.board.is_none() {
+            return;
+        }
+        if self.boarded.len() <= LOOKED_AT_MAX {
+            for at in 0..self.boarded.len() {
+                self.end_filled(self.boarded[at]);
+            }
+        } else {
+            self.look_for_filled();
+        }
+        if !self.offering.is_empty() {
+            self.end_offered();
+        }
+    }
+
+    /// Among many queues those are looked at of which senders say that they have filled a receive there.
+    fn look_for_filled(&mut self) {
         let Some(board) = &mut self.board else { return };
         let mut filled = std::mem::take(&mut self.queues_filled);
         board.queues_filled(&mut filled);
@@ -197,15 +234,12 @@ impl Core {
             }
         }
         self.queues_filled = filled;
-        if !self.offering.is_empty() {
-            self.end_offered();
-        }
     }
 
     fn end_filled(&mut self, number: u32) {
         loop {
             let (Some(board), Some(shared)) = (&mut self.board, self.shared.get_mut(number)) else { return };
-            let Some(filled) = shared.shown.front().and_then(|shown| board.filled(shown.slot)) else { return };
+            let Some(filled) = shared.shown.front().and_then(|shown| board.filled(number, shown.slot)) else { return };
             let Some(shown) = shared.shown.pop_front() else { return };
             self.end_shown(number, shown.posted, Some(filled));
         }
@@ -236,7 +270,7 @@ impl Core {
         };
         self.regions.leave_board(&receive.list);
         self.check_limit(number);
-        let capacity: u64 = receive.list.iter().map(|entry| u64::from(entry.len_bytes)).sum();
+        let capacity = receive.capacity_bytes();
         let (completion, solicited) = match filled {
             Some(Filled { len_bytes, note, .. }) => (
                 WorkCompletion {
@@ -342,7 +376,7 @@ impl Core {
         if comes_back {
             return self.take_offers_back(number);
         }
-        let mut at = 0;
+        let (mut at, mut has_ended) = (0, false);
         while let Some(qp) = self.queue_pairs.get_mut(number)
             && let Some(offered) = qp.offered.get(at)
         {
@@ -352,9 +386,13 @@ impl Core {
             } else if let Some(offered) = qp.offered.remove(at) {
                 self.regions.leave_board(&offered.send.list);
                 self.end_offered_send(number, &offered.send);
+                has_ended = true;
             }
         }
-        self.list(number);
+        if has_ended {
+            // What waited for it may go.
+            self.list(number);
+        }
     }
 
     /// What waits goes as packets, now and later; what was taken is complete.
@@ -424,7 +462,6 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use base::memory::WriteRange;
     use fabric::{CompletionQueue, ReceiveRequest};
 
     use super::super::completion::Completions;
@@ -455,7 +492,7 @@ mod tests {
         fn queues_filled(&mut self, into: &mut Vec<u32>) {
             into.push(0);
         }
-        fn filled(&mut self, slot: u32) -> Option<Filled> {
+        fn filled(&mut self, _: u32, slot: u32) -> Option<Filled> {
             let note = Note { immediate: None, solicited: false, patient: false, qp: 0 };
             let is_it = slot == 0 && self.is_taken.load(Ordering::Relaxed);
             is_it.then_some(Filled { len_bytes: 0, note, is_whole: false })
@@ -491,6 +528,7 @@ mod tests {
         let (xrc, shown) = (Some((0, completions)), VecDeque::new());
         let shared = SharedReceives { domain: 0, queue, xrc, limit: 0, on_board: true, shown };
         let number = core.shared.insert(shared).expect("room");
+        core.boarded.push(number);
         core.show_posted(number);
         assert_eq!(core.shared.get(number).map(|shared| shared.shown.len()), Some(3));
         is_taken.store(true, Ordering::Relaxed);

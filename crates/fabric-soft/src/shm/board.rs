@@ -40,6 +40,8 @@ pub(super) struct ShmBoard {
     free_sends: Vec<u32>,
     /// Receives that queues opened so far may show at once.
     promised: u32,
+    /// Behind the last place that a queue has had.
+    queues_end: u32,
 }
 
 /// What is to be seen of a process at its place.
@@ -59,7 +61,7 @@ impl ShmBoard {
         };
         let places = (0..).zip(doorbells).map(place).collect::<Option<Vec<_>>>()?;
         let (free_receives, free_sends) = ((0..RECEIVES_MAX).rev().collect(), (0..SENDS_MAX).rev().collect());
-        Some(Self { me, meeting, places, free_receives, free_sends, promised: 0 })
+        Some(Self { me, meeting, places, free_receives, free_sends, promised: 0, queues_end: 0 })
     }
 
     /// Does `work`, which is a few stores, as soon as nobody else holds the queue's latch. A holder that is stopped is
@@ -132,6 +134,14 @@ impl ShmBoard {
         })
     }
 
+    /// The result of a receive that was filled; its slot is free then.
+    fn ended(&mut self, slot: u32) -> Option<Filled> {
+        let [first, second] = self.meeting.filled(slot)?;
+        self.free_receives.push(slot);
+        let is_whole = second & BROKEN == 0;
+        Some(Filled { len_bytes: u64::from(first as u32), note: note((first >> 32) as u32, second), is_whole })
+    }
+
     /// The domain of the queue pair at the far end, if it is connected to ours.
     fn far_domain(&self, to: &BoardTarget) -> Option<u64> {
         let far = self.places.get(to.peer.0 as usize)?;
@@ -150,6 +160,7 @@ impl Board for ShmBoard {
         let named = self.own_queue(queue);
         let is_open = self.latched(named, |meeting| meeting.open(named.index, named.generation, u64::from(domain) + 1));
         self.promised += if is_open { depth } else { 0 };
+        self.queues_end = self.queues_end.max(named.index + 1);
         is_open
     }
 
@@ -198,14 +209,16 @@ impl Board for ShmBoard {
     }
 
     fn queues_filled(&mut self, into: &mut Vec<u32>) {
-        self.meeting.take_filled(|queue| into.push(queue));
+        self.meeting.take_filled(self.queues_end, |queue| into.push(queue));
     }
 
-    fn filled(&mut self, slot: u32) -> Option<Filled> {
-        let [first, second] = self.meeting.filled(slot)?;
-        self.free_receives.push(slot);
-        let is_whole = second & BROKEN == 0;
-        Some(Filled { len_bytes: u64::from(first as u32), note: note((first >> 32) as u32, second), is_whole })
+    fn filled(&mut self, queue: u32, slot: u32) -> Option<Filled> {
+        let filled = self.ended(slot);
+        if filled.is_some() {
+            // The sender had its line, and the next receive is posted soon.
+            self.meeting.expect_next(queue & 0xffff);
+        }
+        filled
     }
 
     fn is_abandoned(&mut self, slot: u32, peer: LinkPeer) -> bool {
@@ -219,14 +232,14 @@ impl Board for ShmBoard {
     fn settle(&mut self, slot: u32) -> Option<Filled> {
         let mut pauses = Pauses::new();
         loop {
-            if let Some(filled) = self.filled(slot) {
+            if let Some(filled) = self.ended(slot) {
                 return Some(filled);
             }
             match self.meeting.filler(slot) {
                 Some(filler) if self.lives(filler) => pauses.pause(),
                 _ => {
                     // It may have ended between the two looks.
-                    let filled = self.filled(slot);
+                    let filled = self.ended(slot);
                     if filled.is_none() {
                         self.free_receives.push(slot);
                     }

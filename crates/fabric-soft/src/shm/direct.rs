@@ -37,9 +37,12 @@ fn mark(owner: u32, key: u32) -> u64 {
 
 impl Direct for ShmLink {
     fn publish_region(&mut self, region: &MemoryRegion, access: Access, domain: u32) {
+        if rights(access) == 0 {
+            return;
+        }
         let (index, generation) = split(region.rkey.0);
         let mapped = if self.is_own_mapped(region) { MAPPED } else { 0 };
-        if let Some(own) = self.own().filter(|_| rights(access) != 0) {
+        if let Some(own) = self.own() {
             own.regions.publish(
                 index,
                 generation,
