@@ -44,19 +44,28 @@ pub fn local_engines(count: u32, config: &Config) -> Result<Vec<Engine>, BootErr
             (0..count).map(open).collect::<Result<Vec<_>, BootError>>()?
         }
     };
-    if let Some(setup) = tuples::setup(config).filter(|_| device != Some("verbs") && !is_mixed(config.device)) {
-        let queues = if device.is_none() { Some(tuples::segment(count)?) } else { None };
-        for engine in &mut engines {
-            let own = queues.clone().map(|queues| in_segment(queues, engine.rank(), config)).transpose()?;
-            engine.use_tuple_queues(own, setup)?;
-        }
+    if device != Some("verbs") {
+        let wants = device.is_none() && tuples::setup(config).is_some();
+        let queues = wants.then(|| tuples::segment(count)).transpose()?;
+        use_tuple_queues(&mut engines, config, queues.as_ref())?;
     }
     Ok(engines)
 }
 
+/// Has engines use tuple queues if `config` wants that: on adapters in `queues` or, without it, on their own devices.
+fn use_tuple_queues(engines: &mut [Engine], config: &Config, queues: Option<&Segment>) -> Result<(), BootError> {
+    let Some(setup) = tuples::setup(config).filter(|_| !is_mixed(config.device)) else { return Ok(()) };
+    for engine in engines {
+        let own = queues.map(|queues| in_segment(queues.clone(), engine.rank(), config)).transpose()?;
+        engine.use_tuple_queues(own, setup)?;
+    }
+    Ok(())
+}
+
 /// Engines over opened devices that reach each other, one for each, each to be used by a thread of its own. Where `config`
 /// wants shared memory beside the device, they share it as far as it puts them on one host. `clock` tells them the time
-/// since some fixed moment; without one they look at the system's.
+/// since some fixed moment; without one they look at the system's. Tuple queues, if `config` wants them, are made on the
+/// devices.
 ///
 /// # Errors
 /// What a device refuses.
@@ -65,5 +74,7 @@ pub fn engines_over(
     config: &Config,
     clock: Option<fn() -> Duration>,
 ) -> Result<Vec<Engine>, BootError> {
-    connected::together(contexts, config, POLICY, clock.unwrap_or(connected::monotonic))
+    let mut engines = connected::together(contexts, config, POLICY, clock.unwrap_or(connected::monotonic))?;
+    use_tuple_queues(&mut engines, config, None)?;
+    Ok(engines)
 }

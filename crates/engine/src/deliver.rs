@@ -13,8 +13,8 @@ use crate::core::{Core, match_key};
 use crate::inbound::Turn;
 use crate::progress::{Helping, Stream};
 use crate::request::{
-    Completion, ContextId, Envelope, Fault, Incoming, IncomingWay, Outcome, OutgoingSend, PeerId, Request, RequestId,
-    State, Tag,
+    Completion, ContextId, Envelope, Incoming, IncomingWay, Outcome, OutgoingSend, PeerId, Request, RequestId, State,
+    Tag,
 };
 use crate::scattered::Place;
 use crate::watch::EventKind;
@@ -226,7 +226,7 @@ impl Core {
                 self.unexpected_bytes -= envelope.len_bytes as usize;
                 return self.receive_fetched(request, buf);
             }
-            Content::Lost => outcome = Outcome::Failed(Fault::new("the queue of its tuple did not give it out")),
+            Content::Lost => outcome = Outcome::Failed(self.not_fetched(envelope.peer)),
         }
         let completion = Completion { envelope, outcome };
         RequestId(self.requests.insert(Request { state: State::Complete(completion), detached: false }))

@@ -12,12 +12,14 @@ use std::ops::Range;
 use std::time::Duration;
 
 use base::Config;
-use base::config::{DatatypeScheme, DatatypeSettings, DeviceChoice, FastPath, LargeCopy, RegistrationScheme};
+use base::config::{
+    DatatypeScheme, DatatypeSettings, DeviceChoice, FastPath, LargeCopy, RegistrationScheme, Rendezvous,
+};
 use fabric::Context;
 use fabric_soft::sim::Fault;
 use fabric_soft::{SimNetwork, SimPlan, SoftContext};
 
-use program::{Program, Random};
+use program::{Kind, Program, Random};
 use world::{Simulation, Totals};
 
 /// Seeds of an ordinary run, over mapped memory and over simulated networks.
@@ -27,6 +29,8 @@ const MIXED_SEEDS: Range<u64> = 0..48;
 const FULL_SEEDS: Range<u64> = 0..40;
 const LOSSY_SEEDS: Range<u64> = 0..30;
 const FAILING_SEEDS: Range<u64> = 0..60;
+/// Of runs with tuple queues, on each kind of network.
+const TUPLE_SEEDS: Range<u64> = 0..32;
 
 /// The seeds that the environment asks for, or these.
 fn seeds(ordinary: &Range<u64>) -> Range<u64> {
@@ -91,7 +95,7 @@ fn mapped(seed: u64) -> Totals {
     let mut random = Random::new(seed);
     let config = config(&mut random);
     let size = size(seed, &mut random);
-    let program = Program::draw(&mut random, size);
+    let program = Program::draw(&mut random, size, Kind::Varied);
     let engines = boot::local_engines(size, &config).expect("a segment");
     Simulation::new(engines, program, random, format!("seed {seed}, {size} ranks, {config:?}")).run()
 }
@@ -133,7 +137,9 @@ fn simulated_with(seed: u64, plan: fn(u64, &mut Random, u32) -> SimPlan, set: im
     let mut config = config(&mut random);
     set(&mut config);
     let size = size(seed, &mut random);
-    let program = Program::draw(&mut random, size);
+    let is_by_tuples = matches!(config.rendezvous, Rendezvous::TupleQueue | Rendezvous::TupleQueueCopy);
+    let kind = if is_by_tuples { Kind::Repeated } else { Kind::Varied };
+    let program = Program::draw(&mut random, size, kind);
     let plan = plan(seed, &mut random, size);
     let title = format!("seed {seed}, {size} ranks, {config:?}, {plan:?}");
     let failing: Vec<(u32, u32)> = plan.faults.iter().filter_map(failing_pair).collect();
@@ -141,6 +147,19 @@ fn simulated_with(seed: u64, plan: fn(u64, &mut Random, u32) -> SimPlan, set: im
     let open = |_| Box::new(SoftContext::new(network.link().expect("room"))) as Box<dyn Context>;
     let engines = boot::engines_over((0..size).map(open).collect(), &config, Some(world::time)).expect("a network");
     Simulation::new(engines, program, random, title).with_failing(failing).run()
+}
+
+/// Messages go by the queues of their tuples on such a network: few queues or many, given up soon or never.
+fn by_tuples(seed: u64, plan: fn(u64, &mut Random, u32) -> SimPlan) -> Totals {
+    let mut drawn = Random::new(seed ^ 0x7171);
+    let (rendezvous, queues_max, retreat) = (
+        *drawn.one_of(&[Rendezvous::TupleQueue, Rendezvous::TupleQueueCopy]),
+        *drawn.one_of(&[1, 4, 1024]),
+        *drawn.one_of(&[0, 2, 12]),
+    );
+    simulated_with(seed, plan, |config| {
+        (config.rendezvous, config.tuple_queues_max, config.tuple_retreat) = (rendezvous, queues_max, retreat);
+    })
 }
 
 /// A network that is late, and in which queue pairs of a few connections go to the error state, at one side or at both;
@@ -216,4 +235,19 @@ fn over_a_lossy_network() {
 #[test]
 fn over_connections_that_fail() {
     all("over_connections_that_fail", &FAILING_SEEDS, |seed| simulated(seed, failing));
+}
+
+#[test]
+fn by_tuple_queues_over_a_late_network() {
+    all("by_tuple_queues_over_a_late_network", &TUPLE_SEEDS, |seed| by_tuples(seed, late));
+}
+
+#[test]
+fn by_tuple_queues_over_a_full_network() {
+    all("by_tuple_queues_over_a_full_network", &TUPLE_SEEDS, |seed| by_tuples(seed, full));
+}
+
+#[test]
+fn by_tuple_queues_over_connections_that_fail() {
+    all("by_tuple_queues_over_connections_that_fail", &TUPLE_SEEDS, |seed| by_tuples(seed, failing));
 }

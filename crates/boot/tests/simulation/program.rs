@@ -79,22 +79,37 @@ pub enum Operation {
     Detach,
 }
 
+/// What the messages of a program are like.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Of many contexts and tags.
+    Varied,
+    /// Of few: a tuple comes again and again.
+    Repeated,
+}
+
 /// Messages, and what each rank does.
 pub struct Program {
     pub messages: Vec<Message>,
     pub operations: Vec<Vec<Operation>>,
+    /// After so many operations of all ranks nobody does anything until what is on its way has come.
+    pub rests_after: Option<usize>,
 }
 
 impl Program {
-    pub fn draw(random: &mut Random, size: u32) -> Self {
+    pub fn draw(random: &mut Random, size: u32, kind: Kind) -> Self {
         let per_rank = match size {
             0..=32 => 10 + random.below(60),
             33..=128 => 3,
             _ => 1,
         };
+        let (contexts, tags, rests_after) = match kind {
+            Kind::Varied => (CONTEXTS, TAGS, None),
+            Kind::Repeated => (1, 2, Some(4 * size as usize)),
+        };
         // Sometimes everybody sends to one.
         let target = random.chance(4).then(|| random.below(size.into()) as u32);
-        let mut program = Self { messages: Vec::new(), operations: vec![Vec::new(); size as usize] };
+        let mut program = Self { messages: Vec::new(), operations: vec![Vec::new(); size as usize], rests_after };
         let mut number_of_pair = std::collections::HashMap::new();
         for from in 0..size {
             for _ in 0..per_rank {
@@ -107,8 +122,8 @@ impl Program {
                 let message = Message {
                     from,
                     to,
-                    context: random.below(CONTEXTS.into()) as u32,
-                    tag: random.below(TAGS) as Tag,
+                    context: random.below(contexts.into()) as u32,
+                    tag: random.below(tags) as Tag,
                     len,
                     synchronous: random.chance(4),
                 };

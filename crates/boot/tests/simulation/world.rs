@@ -25,6 +25,8 @@ const FAILING_STEP_TIME: Duration = Duration::from_millis(3);
 const ROUND_TIME: Duration = Duration::from_millis(1);
 /// Rounds in which nothing moves until that time passes, for a network has times of its own.
 const NETWORK_ROUNDS: u32 = 50;
+/// Rounds of a rest, at most.
+const RESTING_ROUNDS: u32 = 1000;
 /// Rounds in which nothing moves while something is still to come; far longer than anything is repeated after.
 const PATIENCE_ROUNDS: u32 = 20_000;
 /// Such rounds after which a run counts as one that does not end, though something is repeated now and then.
@@ -107,6 +109,10 @@ pub struct Totals {
     block_reads: u64,
     segments: u64,
     packed_refused: u64,
+    /// Of worlds with tuple queues.
+    tuple_sent: u64,
+    tuple_hits: u64,
+    tuple_fallbacks: u64,
     /// Of worlds in which queue pairs fail.
     failures: u64,
     sends_failed: u64,
@@ -141,6 +147,13 @@ impl Totals {
                 ("a packed segment", self.segments),
                 ("a message without room for its packed form", self.packed_refused),
                 ("a record by RDMA write", self.written),
+            ]);
+        }
+        if self.tuple_sent > 0 {
+            rows.extend([
+                ("a message by the queue of its tuple", self.tuple_sent),
+                ("a message that met its receive there", self.tuple_hits),
+                ("a message of a queue that met a receive outside", self.tuple_fallbacks),
             ]);
         }
         rows.push(("a channel that was given up", self.closed));
@@ -195,6 +208,9 @@ impl Totals {
         self.block_reads += other.block_reads;
         self.segments += other.segments;
         self.packed_refused += other.packed_refused;
+        self.tuple_sent += other.tuple_sent;
+        self.tuple_hits += other.tuple_hits;
+        self.tuple_fallbacks += other.tuple_fallbacks;
         self.failures += other.failures;
         self.sends_failed += other.sends_failed;
         self.calls_refused += other.calls_refused;
@@ -255,7 +271,7 @@ impl Simulation {
         println!("{}", self.title);
         let count = self.engines.len() as u64;
         let mut unfinished = self.program.operations.iter().filter(|operations| !operations.is_empty()).count();
-        let mut steps = 0;
+        let (mut steps, mut operations) = (0, 0usize);
         while unfinished > 0 {
             steps += 1;
             pass(if self.failing.is_empty() { STEP_TIME } else { FAILING_STEP_TIME });
@@ -266,11 +282,31 @@ impl Simulation {
             } else if self.ranks[rank].next < self.program.operations[rank].len() {
                 self.operate(rank);
                 self.ranks[rank].next += 1;
+                operations += 1;
+                if self.program.rests_after.is_some_and(|after| operations.is_multiple_of(after)) {
+                    self.rest();
+                }
                 unfinished -= usize::from(self.ranks[rank].next == self.program.operations[rank].len());
             }
         }
         self.drain();
         self.finish()
+    }
+
+    /// Nobody does anything new until nothing moves any more, or for long enough.
+    fn rest(&mut self) {
+        let mut idle_rounds = 0;
+        for _ in 0..RESTING_ROUNDS {
+            pass(STEP_TIME);
+            let mut moved = false;
+            for rank in 0..self.engines.len() {
+                moved |= self.turn(rank);
+            }
+            idle_rounds = if moved { 0 } else { idle_rounds + 1 };
+            if idle_rounds > NETWORK_ROUNDS {
+                return;
+            }
+        }
     }
 
     /// Everybody goes on until every message has met its fate and nothing moves any more.
@@ -410,6 +446,9 @@ impl Simulation {
             self.totals.block_reads += stats.block_reads;
             self.totals.segments += stats.segments_packed;
             self.totals.packed_refused += stats.packed_refused;
+            self.totals.tuple_sent += stats.tuple_sent;
+            self.totals.tuple_hits += stats.tuple_hits;
+            self.totals.tuple_fallbacks += stats.tuple_fallbacks;
         }
         self.totals
     }

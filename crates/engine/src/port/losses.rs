@@ -104,6 +104,12 @@ impl Port {
         }
     }
 
+    /// As [`Port::lose`], for what a request ended with.
+    #[cold]
+    pub(crate) fn lose_by(&mut self, peer: PeerId, status: WcStatus) {
+        self.lose(peer, status_text(status).to_owned());
+    }
+
     /// A peer says that its end of the connection has failed.
     pub(super) fn hear_of_failure(&mut self, hello: &Hello) {
         let peer = hello.from;

@@ -5,11 +5,12 @@ use std::os::fd::OwnedFd;
 
 use base::Slab;
 use base::SlabKey;
+use base::memory::WriteRange;
 use datatype::{RecvBuf, SendBuf};
 use fabric::{
-    Access, ConnectOptions, Context, Destination, Endpoint, FabricError, LocalMemory, NotifyOn, Operation, Payload,
-    QueuePairAttributes, ReceiveRequest, SendFlags, SendRequest, SharedReceiveQueue, SharedReceiveQueueAttributes,
-    SrqNumber, Transport,
+    Access, ConnectOptions, Context, Destination, Endpoint, FabricError, LocalMemory, MemoryRegion, MultiQueueReceive,
+    NotifyOn, Operation, Payload, QueuePairAttributes, ReceiveRequest, SendFlags, SendRequest, SharedReceiveQueue,
+    SharedReceiveQueueAttributes, SrqNumber, Transport,
 };
 use protocol::tupleq::{ReceiveTuples, SendTuples, Tuple};
 use rustc_hash::FxHashMap;
@@ -202,12 +203,9 @@ impl Tuples {
             return Ok(None);
         }
         let len = send.envelope.len_bytes;
-        let mut inline = [0; INLINE_MAX_BYTES as usize];
-        let (mut copy, mut region, mut list) = (None, None, Vec::new());
+        let (mut copy, mut region) = (None, None);
         let is_inline = len <= INLINE_MAX_BYTES;
-        if is_inline {
-            send.buf.pack_at(0, &mut inline[..len as usize]);
-        } else {
+        if !is_inline {
             let direct = send.buf.range().filter(|_| len >= self.setup.copy_below_bytes);
             let range = match direct {
                 Some(range) => Some(range),
@@ -218,21 +216,25 @@ impl Tuples {
                 }
             };
             let range = range.ok_or(FabricError::NoSuch("range"))?;
-            let registered = device.register(self.domain, LocalMemory::Source(range), Access::LOCAL)?;
-            list.push(registered.part(0, len as u32));
-            region = Some(registered);
+            region = Some(device.register(self.domain, LocalMemory::Source(range), Access::LOCAL)?);
         }
         let is_copied = is_inline || copy.is_some();
         let flight = self.flights.insert(Flight { send: Some(id), to, region, _copy: copy });
-        let payload = if is_inline { Payload::Inline(&inline[..len as usize]) } else { Payload::Memory(&list) };
-        let request = SendRequest {
+        let request = |payload| SendRequest {
             id: flight.to_bits(),
             operation: Operation::Send,
             payload,
             destination: Destination::SharedReceiveQueue(queue),
             flags: SendFlags::SIGNALLED,
         };
-        let posted = device.post_send(qp, &[request]);
+        let posted = match &region {
+            Some(region) => device.post_send(qp, &[request(Payload::Memory(&[region.part(0, len as u32)]))]),
+            None => {
+                let mut inline = [0; INLINE_MAX_BYTES as usize];
+                send.buf.pack_at(0, &mut inline[..len as usize]);
+                device.post_send(qp, &[request(Payload::Inline(&inline[..len as usize]))])
+            }
+        };
         if posted == Ok(1) {
             return Ok(Some((flight, is_copied)));
         }
@@ -261,27 +263,54 @@ impl Tuples {
             Some(range) => Some(range),
             None => staging.insert(RecvBuf::from_owned(vec![0; len_bytes as usize].into_boxed_slice())).range(),
         };
-        let mut region = None;
-        if let Some(range) = range.filter(|_| len_bytes > 0) {
-            match device.register(self.domain, LocalMemory::Target(range), Access::LOCAL) {
-                Ok(registered) => region = Some(registered),
-                Err(_) => return Err(buf),
-            }
-        }
-        let list: Vec<_> = region.iter().map(|region| region.part(0, len_bytes as u32)).collect();
-        let request = ReceiveRequest { id: receive.to_bits(), list: &list };
-        match device.post_multi_queue_receive(&[queue], &request) {
-            Ok(handle) => {
+        let memory = range.filter(|_| len_bytes > 0).and_then(|range| range.part(0, len_bytes as usize));
+        match self.post_memory(device, queue, receive, memory) {
+            Ok((handle, region)) => {
                 self.receiving.posted(tuple, receive.to_bits());
                 let is_met = false;
-                Ok(InQueue { buf, tuple, handle, room_bytes: len_bytes, region, staging, is_met, is_kept: false })
+                Ok(InQueue {
+                    buf,
+                    tuple,
+                    handle,
+                    room_bytes: len_bytes,
+                    region,
+                    staging,
+                    is_met,
+                    is_kept: false,
+                    announced_bytes: 0,
+                    has_failed: false,
+                })
             }
-            Err(_) => {
-                if let Some(region) = region {
-                    // It was registered above.
-                    let _ = device.deregister(region);
-                }
-                Err(buf)
+            Err(_) => Err(buf),
+        }
+    }
+
+    /// Posts a receive into `memory`, or of no bytes: without a region where the device needs none.
+    fn post_memory(
+        &self,
+        device: &mut dyn Context,
+        queue: SharedReceiveQueue,
+        receive: SlabKey,
+        memory: Option<WriteRange>,
+    ) -> Result<(MultiQueueReceive, Option<MemoryRegion>), FabricError> {
+        let id = receive.to_bits();
+        let Some(memory) = memory else {
+            let handle = device.post_multi_queue_receive(&[queue], &ReceiveRequest { id, list: &[] })?;
+            return Ok((handle, None));
+        };
+        match device.post_lone_receive(queue, id, memory) {
+            Ok(handle) => return Ok((handle, None)),
+            Err(FabricError::Unsupported { .. }) => {}
+            Err(refused) => return Err(refused),
+        }
+        let region = device.register(self.domain, LocalMemory::Target(memory), Access::LOCAL)?;
+        let list = [region.part(0, memory.len_bytes() as u32)];
+        match device.post_multi_queue_receive(&[queue], &ReceiveRequest { id, list: &list }) {
+            Ok(handle) => Ok((handle, Some(region))),
+            Err(refused) => {
+                // It was registered above.
+                let _ = device.deregister(region);
+                Err(refused)
             }
         }
     }

@@ -18,8 +18,8 @@ use std::collections::VecDeque;
 use base::{Slab, SlabKey};
 use datatype::{RecvBuf, SendBuf};
 use fabric::{
-    CompletionOpcode, CompletionQueue, FabricError, MemoryRegion, MultiQueueReceive, ProtectionDomain, QueuePair,
-    SharedReceiveQueue, SrqNumber, WcStatus, WorkCompletion, XrcDomain,
+    CompletionOpcode, CompletionQueue, Context, FabricError, MemoryRegion, MultiQueueReceive, ProtectionDomain,
+    QueuePair, SharedReceiveQueue, SrqNumber, WcStatus, WorkCompletion, XrcDomain,
 };
 use protocol::tupleq::{ReceiveTuples, Route, SendTuples, Tuple, TupleMessage};
 use protocol::wire;
@@ -43,6 +43,8 @@ const FLIGHTS_MAX: usize = 2048;
 const INLINE_MAX_BYTES: u64 = 256;
 /// A longer one takes the classic way, and its tuple with it.
 const MESSAGE_MAX_BYTES: u64 = 1 << 30;
+/// Completions taken at once: few, for most polls find one or none.
+const COMPLETIONS_AT_ONCE: usize = 4;
 /// Completions kept by the device.
 const COMPLETIONS_MAX: u32 = 1 << 15;
 
@@ -112,7 +114,12 @@ pub(crate) struct InQueue {
     is_met: bool,
     /// A probe has taken the message, and `buf` is not known: the bytes are kept.
     is_kept: bool,
+    /// Bytes of its message, if that was announced.
+    announced_bytes: u64,
+    /// The connection failed while its message came: it ends when the loss of the sender is told.
+    has_failed: bool,
 }
+
 impl Core {
     /// A send while tuple queues are in use.
     #[cold]
@@ -208,7 +215,7 @@ impl Core {
         let number = tuples.sending.number((to, key));
         self.stats.tuple_sent += 1;
         self.count_for(to, |traffic| traffic.tuple_sent += 1);
-        self.poll_tuples();
+        self.take_completed(|device, queue, into| device.poll_at_hand(queue, into));
         let Some(flight) = self.tuples.as_mut().and_then(|tuples| tuples.flights.get_mut(flight)) else {
             self.stats.tuple_hits += 1;
             self.count_for(to, |traffic| traffic.tuple_hits += 1);
@@ -291,8 +298,16 @@ impl Core {
     /// A message that the device holds has met its receive: the queue fetches it.
     pub(crate) fn fetch_announced(&mut self, receive: SlabKey, buf: RecvBuf, envelope: Envelope, key: u64) {
         if !self.fetch(receive, buf, envelope, key, false) {
-            let outcome = Outcome::Failed(Fault::new("the queue of its tuple took no receive"));
+            let outcome = Outcome::Failed(self.not_fetched(envelope.peer));
             self.complete(receive, Completion { envelope, outcome });
+        }
+    }
+
+    /// Why a message that the device held can not be had.
+    pub(crate) fn not_fetched(&self, peer: PeerId) -> Fault {
+        match self.lost(peer) {
+            Some(EngineError::PeerLost { peer, why }) => Fault::loss(peer, why),
+            _ => Fault::new("the queue of its tuple did not give it out"),
         }
     }
 
@@ -340,6 +355,9 @@ impl Core {
     /// Posts a receive for a message that the device holds; false if its queue does not take it.
     fn fetch(&mut self, receive: SlabKey, buf: RecvBuf, envelope: Envelope, key: u64, is_kept: bool) -> bool {
         let tuple = (envelope.peer, key);
+        if self.lost(envelope.peer).is_some() {
+            return false;
+        }
         let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else {
             return false;
         };
@@ -350,7 +368,15 @@ impl Core {
             self.fetch_failed(envelope.peer, key);
             return false;
         };
-        self.set_state(receive, State::InQueue(Box::new(InQueue { is_met: true, is_kept, ..in_queue })));
+        self.set_state(
+            receive,
+            State::InQueue(Box::new(InQueue {
+                is_met: true,
+                is_kept,
+                announced_bytes: envelope.len_bytes,
+                ..in_queue
+            })),
+        );
         self.poll_tuples();
         true
     }
@@ -365,25 +391,7 @@ impl Core {
 
     /// Takes in what the device has completed; true if anything was.
     pub(crate) fn poll_tuples(&mut self) -> bool {
-        let mut moved = false;
-        let mut into = [WorkCompletion::default(); 16];
-        loop {
-            let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else {
-                return moved;
-            };
-            // An overrun can not be: the queue is longer than all that may be posted.
-            let count = device.poll(tuples.completions, &mut into).unwrap_or(0);
-            for done in &into[..count] {
-                match done.opcode {
-                    CompletionOpcode::Receive => self.end_receive(done),
-                    _ => self.end_flight(done),
-                }
-            }
-            moved |= count > 0;
-            if count < into.len() {
-                break;
-            }
-        }
+        let moved = self.take_completed(|device, queue, into| device.poll(queue, into));
         if let Some(tuples) = &mut self.tuples
             && !tuples.stuck.is_empty()
         {
@@ -392,6 +400,33 @@ impl Core {
             }
         }
         moved
+    }
+
+    /// Ends what `poll` says is complete; true if anything was.
+    #[inline]
+    fn take_completed(
+        &mut self,
+        poll: impl Fn(&mut dyn Context, CompletionQueue, &mut [WorkCompletion]) -> Result<usize, FabricError>,
+    ) -> bool {
+        let mut moved = false;
+        let mut into = [WorkCompletion::default(); COMPLETIONS_AT_ONCE];
+        loop {
+            let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else {
+                return moved;
+            };
+            // An overrun can not be: the queue is longer than all that may be posted.
+            let count = poll(device, tuples.completions, &mut into).unwrap_or(0);
+            for done in &into[..count] {
+                match done.opcode {
+                    CompletionOpcode::Receive => self.end_receive(done),
+                    _ => self.end_flight(done),
+                }
+            }
+            moved |= count > 0;
+            if count < into.len() {
+                return moved;
+            }
+        }
     }
 
     fn end_flight(&mut self, done: &WorkCompletion) {
@@ -403,9 +438,13 @@ impl Core {
         }
         // Its receiver may sleep while this side has filled its receive.
         self.context.notify(fabric::PeerIndex(flight.to));
+        if done.status != WcStatus::Success && self.lose_with(flight.to, done.status) {
+            // It ends with the others when the loss is told.
+            return;
+        }
         let Some(id) = flight.send else { return };
         let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { return };
-        let said = tuples.cancelling.get(&id).cloned();
+        let said = self.tuples.as_ref().and_then(|tuples| tuples.cancelling.get(&id).cloned());
         let envelope = send.envelope;
         let outcome = match (done.status, said) {
             // It may have been thrown away: its receiver says so.
@@ -415,6 +454,28 @@ impl Core {
             (status, _) => Outcome::Failed(Fault::new(format!("sending to the queue of its tuple failed: {status:?}"))),
         };
         self.finish_send(id, Completion { envelope, outcome });
+    }
+
+    /// A receive whose message did not come whole: it ends now if its sender is known to be lost, or when it is.
+    #[cold]
+    fn end_failed(&mut self, id: SlabKey, in_queue: Box<InQueue>) {
+        let (peer, key) = in_queue.tuple;
+        if self.lost(peer).is_none() {
+            return self.set_state(id, State::InQueue(in_queue));
+        }
+        let envelope = Envelope { peer, tag: split(key).1, len_bytes: in_queue.announced_bytes };
+        let outcome = Outcome::Failed(self.not_fetched(peer));
+        self.complete(id, Completion { envelope, outcome });
+    }
+
+    /// A queue pair for tuples that fails is the loss of its peer, as any is: true if that will be told of, which is so on
+    /// the device of the port.
+    #[cold]
+    fn lose_with(&mut self, peer: PeerId, status: WcStatus) -> bool {
+        let own = self.tuple_device.is_some();
+        let Some(port) = self.port.as_mut().filter(|_| !own) else { return false };
+        port.lose_by(peer, status);
+        true
     }
 
     fn end_receive(&mut self, done: &WorkCompletion) {
@@ -435,10 +496,16 @@ impl Core {
             let _ = device.deregister(region);
         }
         tuples.close_if_over(device, in_queue.tuple);
+        if done.status != WcStatus::Success && self.lose_with(peer, done.status) {
+            (in_queue.is_met, in_queue.has_failed) = (true, true);
+            return self.end_failed(id, in_queue);
+        }
         let envelope = Envelope { peer, tag: split(key).1, len_bytes: done.bytes };
         if in_queue.is_kept && done.status == WcStatus::Success {
             let bytes = in_queue.staging.take().unwrap_or_else(RecvBuf::empty).slice(0, done.bytes);
-            tuples.kept.insert(id, bytes);
+            if let Some(tuples) = &mut self.tuples {
+                tuples.kept.insert(id, bytes);
+            }
             in_queue.buf = RecvBuf::empty();
         }
         let is_kept = in_queue.is_kept;

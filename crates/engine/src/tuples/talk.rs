@@ -116,8 +116,9 @@ impl Core {
             };
             let Some(Request { state: State::InQueue(in_queue), .. }) = self.requests.get_mut(id) else { continue };
             // What a message has taken ends with it.
-            if tuples.withdraw(device, id, in_queue) {
-                let envelope = Envelope { peer, tag: split(in_queue.tuple.1).1, len_bytes: 0 };
+            if in_queue.has_failed || tuples.withdraw(device, id, in_queue) {
+                let len_bytes = in_queue.announced_bytes;
+                let envelope = Envelope { peer, tag: split(in_queue.tuple.1).1, len_bytes };
                 self.complete(id, Completion { envelope, outcome: Outcome::Failed(fault.clone()) });
             }
         }
