@@ -10,7 +10,7 @@ const CONTEXT: ContextId = ContextId(3);
 const LEN_BYTES: u64 = 64 << 10;
 
 fn engines(scheme: RegistrationScheme) -> (Engine, Engine) {
-    let sizes = Config { shared_copy_min_bytes: LEN_BYTES as usize, staged_near_max_bytes: 0, ..Config::default() };
+    let sizes = Config { shared_copy_min_bytes: LEN_BYTES as usize, large_copy: LargeCopy::Both, ..Config::default() };
     let config = Config { registration_cache: scheme, ..sizes };
     let mut engines = local_engines(2, &config).expect("a segment");
     let receiver = engines.pop().expect("two");
@@ -70,7 +70,7 @@ fn a_buffer_is_registered_once_however_often_it_is_sent() {
 #[test]
 fn sends_of_one_buffer_share_a_region() {
     for (scheme, staged) in [(RegistrationScheme::Interval, false), (RegistrationScheme::Off, true)] {
-        let copies = Config { large_copy: LargeCopy::Read, staged_near_max_bytes: 0, ..Config::default() };
+        let copies = Config { large_copy: LargeCopy::Read, ..Config::default() };
         let config = Config { registration_cache: scheme, ..copies };
         let mut engines = local_engines(2, &config).expect("a segment");
         let (mut receiver, mut sender) = (engines.pop().expect("two"), engines.pop().expect("two"));

@@ -443,7 +443,7 @@ fn long_messages_cross_verbs_as_asked_for() {
 
 #[test]
 fn both_sides_copy_long_messages_where_the_kernel_allows_it() {
-    let config = Config { shared_copy_min_bytes: 20_000, staged_near_max_bytes: 0, ..Config::default() };
+    let config = Config { shared_copy_min_bytes: 20_000, large_copy: LargeCopy::Both, ..Config::default() };
     let stats = run(2, &config, 100, 11);
     if fabric_soft::shm::probe_cross_memory().is_ok() {
         assert!(sum(&stats, |stats| stats.shared_received) > 0, "{stats:?}");

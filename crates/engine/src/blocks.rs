@@ -104,7 +104,8 @@ impl Core {
         offer: RendezvousOffer,
     ) {
         let facts = self.port_facts(&buf, offer);
-        let incoming = Incoming { buf, unpack_into: None, envelope, send, way: IncomingWay::Staged { received: 0 } };
+        let incoming =
+            Incoming { buf, unpack_into: None, envelope, send, way: IncomingWay::Staged { received: 0 }, judged: None };
         let Some(scheme) = facts.scheme(self.datatypes.scheme) else {
             return self.begin(receive, incoming, Some(DatatypeScheme::BcSpup));
         };

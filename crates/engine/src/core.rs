@@ -84,12 +84,12 @@ pub(crate) struct Core {
     /// Messages that leave through the channel piece by piece.
     pub(crate) streams: VecDeque<Stream>,
     /// Messages of ours that a receiver lets us copy along.
-    pub(crate) helping: Vec<Helping>,
+    pub(crate) helping: VecDeque<Helping>,
     /// Long messages that this side moves over verbs, and those of which something is not posted.
     pub(crate) transfers: Slab<Transfer>,
     pub(crate) posting: VecDeque<SlabKey>,
     /// Receives that this side copies.
-    pub(crate) copying: Vec<SlabKey>,
+    pub(crate) copying: VecDeque<SlabKey>,
     pub(crate) free_cells: Vec<u32>,
     /// How data that does not lie in one piece gets across.
     pub(crate) datatypes: DatatypeSettings,
@@ -202,10 +202,10 @@ impl Engine {
             peers: (0..size).map(|_| None).collect(),
             crowded: VecDeque::new(),
             streams: VecDeque::new(),
-            helping: Vec::new(),
+            helping: VecDeque::new(),
             transfers: Slab::new(),
             posting: VecDeque::new(),
-            copying: Vec::new(),
+            copying: VecDeque::new(),
             given_up: Vec::new(),
             free_cells: (0..MappedArea::CLAIM_CELLS_MAX).rev().collect(),
             datatypes: config.datatypes,
@@ -656,13 +656,14 @@ impl Core {
         if eager {
             return self.push_or_queue_eager(to, id);
         }
+        let mut is_near = false;
         if let Ok(peer) = self.peer(to) {
             peer.traffic.rendezvous_sent += 1;
             peer.traffic.rendezvous_sent_bytes += envelope.len_bytes;
+            is_near = peer.link.is_near();
         }
         self.note(EventKind::RendezvousStarted, envelope);
         let memory = region.map(|held| held.remote());
-        let is_near = self.is_near(to);
         let offer = RendezvousOffer { len_bytes: envelope.len_bytes, memory, layout, is_near };
         self.send_control(to, Message::Request { key, send: id.to_bits(), offer });
     }

@@ -262,13 +262,15 @@ impl Core {
         let has_range = range.is_some();
         if is_port && let Some(way) = self.start_rdma(envelope.peer, receive, send, range, offer.memory) {
             if let Some(request) = self.requests.get_mut(receive) {
-                request.state = State::Incoming(Box::new(Incoming { buf, unpack_into: None, envelope, send, way }));
+                request.state =
+                    State::Incoming(Box::new(Incoming { buf, unpack_into: None, envelope, send, way, judged: None }));
             }
             return;
         }
         let source = offer.memory.filter(|_| has_range).map(Place::Flat);
-        let incoming = Incoming { buf, unpack_into: None, envelope, send, way: IncomingWay::Staged { received: 0 } };
-        self.begin_whole(receive, incoming, source, reach, None);
+        let way = IncomingWay::Staged { received: 0 };
+        let incoming = Incoming { buf, unpack_into: None, envelope, send, way, judged: None };
+        self.begin_whole(receive, incoming, source, reach, offer.is_near, None);
     }
 
     /// Opens a claim cell for a receive that both sides copy; `None` if cells or regions are used up.
@@ -316,10 +318,9 @@ impl Core {
             IncomingWay::Staged { received } => {
                 *received += data.len() as u64;
                 if *received >= total {
-                    let envelope = incoming.envelope;
                     Self::unpack_arrived(incoming, total);
                     self.stats.staged_received += 1;
-                    self.complete(key, Completion { envelope, outcome: Outcome::Done });
+                    self.finish_incoming(key, Outcome::Done);
                 }
             }
             // A chunk that the sender claimed but could not write itself.
@@ -360,7 +361,16 @@ impl Core {
         let (generation, alone) = (copy.generation, copy.alone);
         match target {
             Some(target) => {
-                self.helping.push(Helping { to: peer, send: key, receive, target, cell, generation, chunks, alone });
+                self.helping.push_back(Helping {
+                    to: peer,
+                    send: key,
+                    receive,
+                    target,
+                    cell,
+                    generation,
+                    chunks,
+                    alone,
+                });
             }
             // Where it is to go cannot be known: through the channel, or all by the receiver.
             None if alone => {

@@ -36,6 +36,7 @@ mod transfer;
 mod tuples;
 mod wait;
 mod watch;
+mod ways;
 
 pub use crate::board::{
     BOARD_PIECE_BYTES, BOARD_SHORT_BYTES, BOARD_STEP_BYTES, BOARDS_MAX, BoardOffer, BoardTable, GroupBoard,

@@ -13,15 +13,14 @@ use protocol::rendezvous::Reach;
 use crate::channels::announced_places;
 use crate::request::PeerId;
 use crate::stats::PeerStats;
+use crate::ways::Ways;
 
 /// One peer: the way to it, and what is known about it.
 pub(crate) struct Peer {
     pub(crate) link: Link,
     pub(crate) reach: Reach,
-    /// Long messages that could have gone through the channel, counted for trials.
-    pub(crate) long_sends: u8,
-    /// Bytes of the first of these trials.
-    pub(crate) tried_bytes: u32,
+    /// What long messages from it took, once there were some.
+    pub(crate) ways: Option<Box<Ways>>,
     /// It stands in the list of peers whose records wait for room.
     pub(crate) listed: bool,
     pub(crate) traffic: PeerStats,
@@ -34,20 +33,13 @@ impl Peer {
     /// A process whose memory is mapped; whether copying between the processes may work.
     pub(crate) fn mapped(link: Link, copies: bool) -> Self {
         let reach = if copies { Reach::Unknown } else { Reach::Refused };
-        Self { link, reach, long_sends: 0, tried_bytes: 0, listed: false, traffic: PeerStats::default() }
+        Self { link, reach, ways: None, listed: false, traffic: PeerStats::default() }
     }
 
     /// The way to a process that is reached through the port.
     pub(crate) fn over_port(payload_max_bytes: usize) -> Self {
         let link = Link::over_port(payload_max_bytes);
-        Self {
-            link,
-            reach: Reach::Refused,
-            long_sends: 0,
-            tried_bytes: 0,
-            listed: false,
-            traffic: PeerStats::default(),
-        }
+        Self { link, reach: Reach::Refused, ways: None, listed: false, traffic: PeerStats::default() }
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use base::SlabKey;
 use datatype::{RecvBuf, SendBuf};
+use protocol::experience::CopyWay;
 use protocol::registration::Registration;
 use protocol::rendezvous::Chunks;
 
@@ -13,6 +14,7 @@ use crate::layouts::ShownLayout;
 use crate::matching::Links;
 use crate::scattered::{Held, PackedRoom, Place};
 use crate::tuples::InQueue;
+use crate::ways::Judged;
 
 /// A process of the world, numbered from 0.
 pub type PeerId = u32;
@@ -156,6 +158,8 @@ pub(crate) struct Incoming {
     /// The sender's request.
     pub(crate) send: u64,
     pub(crate) way: IncomingWay,
+    /// What this way takes is to be noted.
+    pub(crate) judged: Option<Judged>,
 }
 
 /// Where a packed form goes.
@@ -184,6 +188,18 @@ pub(crate) enum IncomingWay {
     Segments(Box<Segments>),
     /// Pieces come through the channel; this many bytes have.
     Staged { received: u64 },
+}
+
+impl IncomingWay {
+    /// How the bytes get here, if processors copy them.
+    pub(crate) fn copied(&self) -> Option<CopyWay> {
+        match self {
+            Self::Read { .. } => Some(CopyWay::Read),
+            Self::Shared { .. } => Some(CopyWay::Shared),
+            Self::Staged { .. } => Some(CopyWay::Staged),
+            _ => None,
+        }
+    }
 }
 
 /// A send whose data has not left.

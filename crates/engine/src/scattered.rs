@@ -13,6 +13,7 @@ use fabric::{
     Access, DirectCopy, DirectCopyError, LocalMemory, LocalPieces, PeerIndex, PieceCopy, RemoteMemory, RemotePiece,
     Rkey,
 };
+use protocol::experience::{CopyWay, Kind};
 use protocol::registration::Registration;
 use protocol::rendezvous::{Chunks, Reach};
 use protocol::schemes::{self, Facts, Side};
@@ -20,27 +21,11 @@ use protocol::wire::Message;
 use protocol::{CopyPlan, RendezvousOffer, ScatteredMemory, SharedCopy, SourceLayout};
 
 use crate::core::Core;
-use crate::request::{Envelope, Incoming, IncomingWay, PeerId, State, Unpacking};
+use crate::request::{Completion, Envelope, Incoming, IncomingWay, Outcome, PeerId, Request, State, Unpacking};
+use crate::ways::Judged;
 
 /// Segments of a peer's layout looked up at a time.
 const SEGMENTS: usize = 128;
-/// The first long messages to a peer, so many bytes of them, try whether the channel is the faster way: enough for it to
-/// grow and to time copies.
-const NEAR_TRIAL_BYTES: u32 = 1 << 20;
-/// Of so many later ones, one tries.
-const NEAR_TRIAL: u8 = 32;
-
-/// What is known about the way to a peer.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Nearness {
-    /// Both share a cache.
-    Near,
-    /// They do not, or nobody knows, or it does not matter.
-    Apart,
-    /// This message goes through the channel to find out.
-    Tried,
-}
-
 /// Where a peer's side of a message lies.
 #[derive(Clone)]
 pub(crate) enum Place {
@@ -168,7 +153,7 @@ impl Core {
     pub(crate) fn register_source(&mut self, to: PeerId, buf: &SendBuf) -> (Option<Held>, SourceLayout) {
         let Some(range) = buf.range() else { return self.offer(to, buf) };
         let len_bytes = range.len_bytes() as u64;
-        if len_bytes < self.thresholds.cross_memory_min_bytes || self.goes_through_channel(to, len_bytes) {
+        if len_bytes < self.thresholds.cross_memory_min_bytes {
             return (None, SourceLayout::InOnePiece);
         }
         // Out of regions: the message goes through the channel.
@@ -180,46 +165,12 @@ impl Core {
         (registration.map(Held::Whole), SourceLayout::InOnePiece)
     }
 
-    /// Whether it matters who shares a cache: not where ranks outnumber cores, for each piece would wait for its reader's
-    /// turn, nor where a scheme was asked for.
-    fn minds_nearness(&self) -> bool {
-        !self.thresholds.is_crowded && self.datatypes.scheme == DatatypeScheme::Auto
-    }
-
-    /// True while this process and a peer are known to share a cache, where that matters.
-    pub(crate) fn is_near(&self, to: PeerId) -> bool {
-        self.minds_nearness() && matches!(self.peers.get(to as usize), Some(Some(peer)) if peer.link.is_near())
-    }
-
-    /// What is known about the way to a peer when a long message of `len_bytes` is about to go there. While the processes
-    /// share a cache, two copies within it are faster than what the system takes to find the pages. Whether they do the
-    /// channel finds out from what is written to it, so now and then a message goes there for that.
-    fn nearness(&mut self, to: PeerId, len_bytes: u64) -> Nearness {
-        let near = if self.is_near(to) { Nearness::Near } else { Nearness::Apart };
-        let may_try = self.minds_nearness() && len_bytes <= self.thresholds.staged_near_max_bytes;
-        let Some(Some(peer)) = self.peers.get_mut(to as usize).filter(|_| may_try) else { return near };
-        peer.long_sends = peer.long_sends.wrapping_add(1);
-        if peer.tried_bytes < NEAR_TRIAL_BYTES {
-            peer.tried_bytes = peer.tried_bytes.saturating_add(u32::try_from(len_bytes).unwrap_or(u32::MAX));
-            return Nearness::Tried;
-        }
-        if peer.long_sends.is_multiple_of(NEAR_TRIAL) { Nearness::Tried } else { near }
-    }
-
-    /// True if a long message in one piece goes through the channel although it could be copied straight.
-    fn goes_through_channel(&mut self, to: PeerId, len_bytes: u64) -> bool {
-        len_bytes <= self.thresholds.staged_near_max_bytes && self.nearness(to, len_bytes) != Nearness::Apart
-    }
-
     /// What is offered of a buffer that does not lie in one piece: where its pieces are, if it pays to copy them so.
     fn offer(&mut self, to: PeerId, buf: &SendBuf) -> (Option<Held>, SourceLayout) {
         let scattered = Self::offer_blocks(buf);
         let Some(data) = buf.scattered() else { return (None, scattered) };
         let len_bytes = buf.len_bytes();
-        let nearness = self.nearness(to, len_bytes);
-        let is_near = nearness == Nearness::Near;
-        let worth = nearness != Nearness::Tried
-            && schemes::is_worth_describing(self.datatypes.scheme, len_bytes, data.block_count(), is_near)
+        let worth = schemes::is_worth_describing(self.datatypes.scheme, len_bytes, data.block_count())
             && len_bytes >= self.thresholds.cross_memory_min_bytes
             && !matches!(self.peers.get(to as usize), Some(Some(peer)) if peer.reach == Reach::Refused);
         match worth.then(|| self.describe(data, Access::REMOTE_READ)).flatten() {
@@ -288,10 +239,11 @@ impl Core {
             _ => None,
         };
         let facts = self.facts(&buf, offer, source.as_ref(), reach);
-        let scheme = facts.scheme(self.datatypes.scheme);
-        let incoming = Incoming { buf, unpack_into: None, envelope, send, way: IncomingWay::Staged { received: 0 } };
+        let (scheme, is_shared, judged) = self.choose_scheme(peer, &facts, reach, offer.is_near);
+        let way = IncomingWay::Staged { received: 0 };
+        let incoming = Incoming { buf, unpack_into: None, envelope, send, way, judged };
         match (scheme, source) {
-            (DatatypeScheme::Direct, Some(source)) if facts.is_shared() && reach == Reach::Works => {
+            (DatatypeScheme::Direct, Some(source)) if is_shared => {
                 let chunk = Chunks::bytes_for(offer.len_bytes);
                 self.begin_shared(receive, incoming, Some(source), chunk, Some(scheme));
             }
@@ -311,7 +263,8 @@ impl Core {
                 self.begin_shared(receive, with_packed_form(incoming, Some(room)), None, chunk, Some(scheme));
             }
             (DatatypeScheme::Generic, source) => {
-                self.begin_whole(receive, with_packed_form(incoming, None), source, reach, Some(scheme));
+                let incoming = with_packed_form(incoming, None);
+                self.begin_whole(receive, incoming, source, reach, offer.is_near, Some(scheme));
             }
             _ => self.begin(receive, incoming, Some(DatatypeScheme::BcSpup)),
         }
@@ -337,7 +290,27 @@ impl Core {
             target,
             may_reach: long_enough && reach != Reach::Refused,
             may_share: len_bytes >= self.thresholds.shared_min_bytes,
-            is_near: offer.is_near,
+        }
+    }
+
+    /// The scheme of a scattered message that has met its receive, and whether both sides copy if it is a direct one: what
+    /// was asked for, or what was the fastest lately of those that could be.
+    fn choose_scheme(
+        &mut self,
+        peer: PeerId,
+        facts: &Facts,
+        reach: Reach,
+        is_near: bool,
+    ) -> (DatatypeScheme, bool, Option<Judged>) {
+        let asked = self.datatypes.scheme;
+        let is_shared = facts.is_shared() && reach == Reach::Works;
+        if asked != DatatypeScheme::Auto || self.thresholds.is_crowded || reach != Reach::Works {
+            return (facts.scheme(asked), is_shared, None);
+        }
+        let kind = Kind::of(facts.len_bytes, Some(facts.block_bytes()));
+        match self.choose_way(peer, kind, facts.len_bytes, facts.ways(), is_near) {
+            (CopyWay::Staged, judged) => (DatatypeScheme::BcSpup, false, judged),
+            (way, judged) => (DatatypeScheme::Direct, way == CopyWay::Shared, judged),
         }
     }
 
@@ -348,11 +321,18 @@ impl Core {
         incoming: Incoming,
         source: Option<Place>,
         reach: Reach,
+        is_near: bool,
         scheme: Option<DatatypeScheme>,
     ) {
-        let len_bytes = incoming.envelope.len_bytes;
-        let plan = self.thresholds.plan(len_bytes, source.is_some(), reach);
-        match (plan, source) {
+        let Envelope { peer, len_bytes, .. } = incoming.envelope;
+        let possible = self.thresholds.ways(len_bytes, source.is_some(), reach);
+        let (way, judged) = match scheme {
+            None => self.choose_way(peer, Kind::of(len_bytes, None), len_bytes, possible, is_near),
+            // Packed into memory that is new each time: what it takes says nothing about others.
+            Some(_) => (self.thresholds.plan(len_bytes, source.is_some(), reach).way(), None),
+        };
+        let incoming = Incoming { judged, ..incoming };
+        match (CopyPlan::of(way, len_bytes), source) {
             (CopyPlan::Shared { chunk_bytes }, Some(source)) => {
                 self.begin_shared(receive, incoming, Some(source), chunk_bytes, scheme);
             }
@@ -421,11 +401,21 @@ impl Core {
         if matches!(incoming.way, IncomingWay::Staged { .. }) {
             self.send_control(peer, Message::Clear { send, receive: receive.to_bits() });
         } else {
-            self.copying.push(receive);
+            self.copying.push_back(receive);
         }
         if let Some(request) = self.requests.get_mut(receive) {
             request.state = State::Incoming(Box::new(incoming));
         }
+    }
+
+    /// Ends a receive that has everything, or has failed.
+    pub(crate) fn finish_incoming(&mut self, key: SlabKey, outcome: Outcome) {
+        let Some(Request { state: State::Incoming(incoming), .. }) = self.requests.get_mut(key) else { return };
+        let (envelope, judged, way) = (incoming.envelope, incoming.judged, incoming.way.copied());
+        if let (Some(judged), Some(way)) = (judged, way) {
+            self.note_way(envelope.peer, envelope.len_bytes, way, judged, outcome == Outcome::Done);
+        }
+        self.complete(key, Completion { envelope, outcome });
     }
 
     /// Copies the packed bytes `offset..offset + len` between a buffer here and a place of `peer`.

@@ -5,7 +5,8 @@
 //! **Invariants**
 //! - A match key is an opaque 64-bit number here; what it means is the engine's business.
 //! - Nothing here posts, sleeps or reads a clock: [`wire`] turns messages into records and back, [`Link`] keeps them
-//!   in order while there is no room, [`verbs_channel`] counts credits, [`rendezvous`] decides who moves which bytes.
+//!   in order while there is no room, [`verbs_channel`] counts credits, [`rendezvous`] and [`experience`] decide who moves
+//!   which bytes.
 //! - Every record that arrives is parsed into [`wire::Message`] or refused; identifiers in it are looked up, never
 //!   trusted.
 //!
@@ -14,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod blocks;
+pub mod experience;
 pub mod fastpath;
 pub mod link;
 pub mod registration;

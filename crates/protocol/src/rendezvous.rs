@@ -15,6 +15,8 @@
 use base::Config;
 use base::config::{LargeCopy, Rendezvous};
 
+use crate::experience::{CopyWay, CopyWays};
+
 /// The sizes at which protocols change, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Thresholds {
@@ -22,7 +24,7 @@ pub struct Thresholds {
     pub eager_max_bytes: usize,
     /// Shortest message that is copied across memory; shorter ones are staged.
     pub cross_memory_min_bytes: u64,
-    /// Longest message in one piece that is staged all the same while the processes share a cache.
+    /// Longest message that may be staged all the same where that is the faster way.
     pub staged_near_max_bytes: u64,
     /// Shortest message that both sides copy.
     pub shared_min_bytes: u64,
@@ -73,6 +75,26 @@ pub enum Reach {
     Refused,
 }
 
+impl CopyPlan {
+    /// The plan for a message of `len_bytes` that goes this way.
+    pub fn of(way: CopyWay, len_bytes: u64) -> Self {
+        match way {
+            CopyWay::Read => CopyPlan::Read,
+            CopyWay::Shared => CopyPlan::Shared { chunk_bytes: Chunks::bytes_for(len_bytes) },
+            CopyWay::Staged => CopyPlan::Staged,
+        }
+    }
+
+    /// The way it stands for.
+    pub fn way(self) -> CopyWay {
+        match self {
+            CopyPlan::Read => CopyWay::Read,
+            CopyPlan::Shared { .. } => CopyWay::Shared,
+            CopyPlan::Staged => CopyWay::Staged,
+        }
+    }
+}
+
 impl Thresholds {
     /// The sizes as configured, where a record of the fast path takes up to `record_max_bytes`.
     pub fn configured(config: &Config, record_max_bytes: usize) -> Self {
@@ -88,7 +110,19 @@ impl Thresholds {
         }
     }
 
-    /// The plan for a message of `len_bytes` from a peer of this `reach`; `in_one_piece` on both sides and registered.
+    /// The ways that a message of `len_bytes` from a peer of this `reach` may take; `in_one_piece` on both sides and
+    /// registered. Which of several is the fastest shows in what they take ([`crate::experience`]).
+    pub fn ways(&self, len_bytes: u64, in_one_piece: bool, reach: Reach) -> CopyWays {
+        let first = self.plan(len_bytes, in_one_piece, reach).way();
+        let is_open = self.large_copy == LargeCopy::Auto && !self.is_crowded && reach == Reach::Works;
+        if first == CopyWay::Staged || !is_open {
+            return CopyWays::only(first);
+        }
+        CopyWays::only(first).and(CopyWay::Read, true).and(CopyWay::Staged, len_bytes <= self.staged_near_max_bytes)
+    }
+
+    /// The plan for a message of `len_bytes` from a peer of this `reach`, as long as nothing else is known; `in_one_piece`
+    /// on both sides and registered.
     pub fn plan(&self, len_bytes: u64, in_one_piece: bool, reach: Reach) -> CopyPlan {
         if !in_one_piece
             || reach == Reach::Refused
@@ -100,7 +134,7 @@ impl Thresholds {
         // The first read from a peer is made alone: should the kernel refuse, nothing has been shared out yet.
         let both = self.large_copy == LargeCopy::Both || self.large_copy == LargeCopy::Auto && !self.is_crowded;
         if both && len_bytes >= self.shared_min_bytes && reach == Reach::Works {
-            return CopyPlan::Shared { chunk_bytes: Chunks::bytes_for(len_bytes) };
+            return CopyPlan::of(CopyWay::Shared, len_bytes);
         }
         CopyPlan::Read
     }
@@ -203,6 +237,26 @@ mod tests {
         ] {
             let plan = Thresholds { large_copy, is_crowded, ..THRESHOLDS }.plan(1 << 20, true, Reach::Works);
             assert_eq!(plan != CopyPlan::Read, helps, "{large_copy:?} {is_crowded}");
+        }
+    }
+
+    #[test]
+    fn experience_decides_only_where_nothing_was_asked_for() {
+        let open = Thresholds { staged_near_max_bytes: 512 << 10, ..THRESHOLDS };
+        let all = CopyWays::only(CopyWay::Read).and(CopyWay::Shared, true).and(CopyWay::Staged, true);
+        assert_eq!(open.ways(256 << 10, true, Reach::Works), all);
+        assert!(!open.ways(1 << 20, true, Reach::Works).has(CopyWay::Staged));
+        assert!(!open.ways(64 << 10, true, Reach::Works).has(CopyWay::Shared));
+        for (thresholds, len, in_one_piece, reach, only) in [
+            (open, 256 << 10, true, Reach::Unknown, CopyWay::Read),
+            (open, 256 << 10, true, Reach::Refused, CopyWay::Staged),
+            (open, 256 << 10, false, Reach::Works, CopyWay::Staged),
+            (open, 10 << 10, true, Reach::Works, CopyWay::Staged),
+            (Thresholds { is_crowded: true, ..open }, 256 << 10, true, Reach::Works, CopyWay::Read),
+            (Thresholds { large_copy: LargeCopy::Both, ..open }, 256 << 10, true, Reach::Works, CopyWay::Shared),
+            (Thresholds { large_copy: LargeCopy::Read, ..open }, 256 << 10, true, Reach::Works, CopyWay::Read),
+        ] {
+            assert_eq!(thresholds.ways(len, in_one_piece, reach), CopyWays::only(only), "{thresholds:?} {reach:?}");
         }
     }
 

@@ -10,9 +10,15 @@
 //! ```
 //! [`Facts::scheme`] compares what the ways would take by the number of blocks on either side. Its constants were measured on
 //! one machine (Zen 4, Linux 6); they matter by their ratios: a block of the peer costs the kernel as much as copying
-//! 5 KiB, a block of this process as much as 400 bytes.
+//! 5 KiB, a block of this process as much as 400 bytes. Where they come close, what messages really took decides
+//! ([`crate::experience`]).
 
 pub use base::config::DatatypeScheme as Scheme;
+
+use crate::experience::{CopyWay, CopyWays};
+
+/// By how much the estimates may be wrong on another machine.
+const DOUBT: u64 = 3;
 
 /// Time to copy 1,024 bytes across memory, in nanoseconds.
 const CROSS_KIB_NS: u64 = 73;
@@ -20,10 +26,8 @@ const CROSS_KIB_NS: u64 = 73;
 const REMOTE_BLOCK_NS: u64 = 330;
 /// Time that a block of this process costs when it is copied across memory, in nanoseconds.
 const LOCAL_BLOCK_NS: u64 = 28;
-/// Time that 1,024 bytes take through the channel when both sides keep up, in nanoseconds.
+/// Time that 1,024 bytes take through the channel when both sides keep up, in nanoseconds; 68 where both share a cache.
 const STAGED_KIB_NS: u64 = 118;
-/// The same while both share a cache, in which the receiver finds what the sender has packed.
-const STAGED_NEAR_KIB_NS: u64 = 68;
 /// Time to pack or unpack one more block, in nanoseconds.
 const PACK_BLOCK_NS: u64 = 2;
 /// Shortest average block that is gathered by a device, in bytes; shorter ones are packed faster than they are listed.
@@ -58,8 +62,6 @@ pub struct Facts {
     pub may_reach: bool,
     /// Both sides may copy at the same time.
     pub may_share: bool,
-    /// They share a cache.
-    pub is_near: bool,
 }
 
 impl Facts {
@@ -76,7 +78,26 @@ impl Facts {
         if possible { asked } else { Scheme::BcSpup }
     }
 
-    /// The fastest way: the channel, or straight from layout to layout.
+    /// The ways that may be the fastest on some machine: those estimated to take no more than [`DOUBT`] times as long as
+    /// another one.
+    pub fn ways(&self) -> CopyWays {
+        let (direct, staged) = (self.direct_ns(), self.staged_ns());
+        let reads = self.may_reach && self.source.is_reachable;
+        if !reads || direct / DOUBT > staged {
+            return CopyWays::only(CopyWay::Staged);
+        }
+        CopyWays::default()
+            .and(CopyWay::Read, true)
+            .and(CopyWay::Shared, self.is_shared())
+            .and(CopyWay::Staged, staged / DOUBT <= direct)
+    }
+
+    /// Average block on the side that has the shorter ones, in bytes.
+    pub fn block_bytes(&self) -> u64 {
+        self.len_bytes / self.source.block_count.max(self.target.block_count).max(1)
+    }
+
+    /// The way that is estimated to be the fastest: the channel, or straight from layout to layout.
     fn choose(&self) -> Scheme {
         let reads = self.may_reach && self.source.is_reachable;
         if reads && self.direct_ns() < self.staged_ns() { Scheme::Direct } else { Scheme::BcSpup }
@@ -103,15 +124,12 @@ impl Facts {
             // No more than the smaller of the two.
             (read * write / (read + write).max(1)) as u64
         };
-        let ns = if self.is_shared() { together(read, write) } else { read };
-        // Two that share a cache find pages twice as fast, but copy no faster than one.
-        if self.is_near { ns.max(kib_ns(self.len_bytes, CROSS_KIB_NS)) } else { ns }
+        if self.is_shared() { together(read, write) } else { read }
     }
 
     fn staged_ns(&self) -> u64 {
         let blocks = self.source.block_count.max(self.target.block_count);
-        let per_kib = if self.is_near { STAGED_NEAR_KIB_NS } else { STAGED_KIB_NS };
-        kib_ns(self.len_bytes, per_kib).saturating_add(blocks.saturating_mul(PACK_BLOCK_NS))
+        kib_ns(self.len_bytes, STAGED_KIB_NS).saturating_add(blocks.saturating_mul(PACK_BLOCK_NS))
     }
 }
 
@@ -179,12 +197,12 @@ pub fn packs_first(asked: Scheme, len_bytes: u64, by_adapter: bool) -> bool {
 }
 
 /// Whether a sender should say where the pieces of a message lie: it pays at least if they go into one piece.
-pub fn is_worth_describing(asked: Scheme, len_bytes: u64, block_count: u64, is_near: bool) -> bool {
+pub fn is_worth_describing(asked: Scheme, len_bytes: u64, block_count: u64) -> bool {
     let target = Side { block_count: 1, is_reachable: true };
     let source = Side { block_count, is_reachable: true };
-    let facts = Facts { len_bytes, source, target, may_reach: true, may_share: true, is_near };
+    let facts = Facts { len_bytes, source, target, may_reach: true, may_share: true };
     match asked {
-        Scheme::Auto => facts.choose() == Scheme::Direct,
+        Scheme::Auto => facts.ways().has(CopyWay::Read),
         Scheme::Direct => true,
         Scheme::Generic | Scheme::BcSpup | Scheme::RwgUp | Scheme::PRrs | Scheme::MultiW => false,
     }
@@ -214,7 +232,7 @@ mod tests {
     fn facts(len_bytes: u64, source_block: u64, target_block: u64) -> Facts {
         let side = |block: u64| Side { block_count: len_bytes.div_ceil(block), is_reachable: true };
         let (source, target) = (side(source_block), side(target_block));
-        Facts { len_bytes, source, target, may_reach: true, may_share: true, is_near: false }
+        Facts { len_bytes, source, target, may_reach: true, may_share: true }
     }
 
     #[test]
@@ -239,17 +257,18 @@ mod tests {
     }
 
     #[test]
-    fn what_two_near_each_other_pack_beats_what_the_system_copies() {
+    fn where_estimates_come_close_both_ways_may_be_tried() {
         // The paper's columns of a matrix of 128 rows, on both sides.
-        let columns = |len_bytes: u64| facts(len_bytes, len_bytes / 128, len_bytes / 128);
-        for len_bytes in [64 << 10, 256 << 10, 512 << 10] {
-            let near = Facts { is_near: true, ..columns(len_bytes) };
-            assert_eq!(near.scheme(Scheme::Auto), Scheme::BcSpup, "{len_bytes}");
-            assert_eq!(near.scheme(Scheme::Direct), Scheme::Direct);
+        let columns = |len_bytes: u64| facts(len_bytes, len_bytes / 128, len_bytes / 128).ways();
+        for len_bytes in [256 << 10, 512 << 10] {
+            assert!(columns(len_bytes).has(CopyWay::Staged) && columns(len_bytes).has(CopyWay::Shared), "{len_bytes}");
         }
-        assert_eq!(columns(512 << 10).scheme(Scheme::Auto), Scheme::Direct);
-        assert!(is_worth_describing(Scheme::Auto, 512 << 10, 128, false));
-        assert!(!is_worth_describing(Scheme::Auto, 512 << 10, 128, true));
+        let blocks = |bytes: u64| facts(1 << 20, bytes, bytes).ways();
+        assert_eq!(blocks(64), CopyWays::only(CopyWay::Staged), "a block costs the system more than copying it");
+        assert!(!facts(1 << 20, 1 << 20, 512).ways().has(CopyWay::Shared), "the sender would be far slower");
+        let refused = Facts { may_reach: false, ..facts(1 << 20, 8192, 8192) };
+        assert_eq!(refused.ways(), CopyWays::only(CopyWay::Staged));
+        assert!(is_worth_describing(Scheme::Auto, 512 << 10, 128));
     }
 
     #[test]
@@ -303,8 +322,8 @@ mod tests {
         assert!(segment_bytes(u64::MAX, true) > 0);
         let huge = facts(u64::MAX, 1, 1);
         assert_ne!(huge.scheme(Scheme::Auto), Scheme::Auto, "some way is chosen");
-        assert!(is_worth_describing(Scheme::Auto, 1 << 20, 128, false));
-        assert!(!is_worth_describing(Scheme::Auto, 1 << 20, 1 << 17, false));
-        assert!(is_worth_describing(Scheme::Direct, 1 << 20, 1 << 17, true));
+        assert!(is_worth_describing(Scheme::Auto, 1 << 20, 128));
+        assert!(!is_worth_describing(Scheme::Auto, 1 << 20, 1 << 17));
+        assert!(is_worth_describing(Scheme::Direct, 1 << 20, 1 << 17));
     }
 }

@@ -284,7 +284,7 @@ pub const VARIABLES: &[Variable] = &[
         "FERROVIA_LARGE_COPY",
         large_copy: LargeCopy,
         "auto | both | read | staged",
-        "Who moves a large message between two processes of one host: sender and receiver together, the receiver alone, or both through the channel. By itself the receiver alone where ranks outnumber cores, and otherwise both."
+        "Who moves a large message between two processes of one host: sender and receiver together, the receiver alone, or both through the channel. By itself the receiver alone where ranks outnumber cores, and otherwise whichever was the fastest lately."
     ),
     size!(
         "FERROVIA_CROSS_MEMORY_MIN",
@@ -298,7 +298,7 @@ pub const VARIABLES: &[Variable] = &[
         staged_near_max_bytes,
         "bytes",
         0..,
-        "Longest message that goes through the channel all the same while sender and receiver share a cache; 0: none."
+        "Longest message that goes through the channel all the same where that is the fastest way, which messages find out; 0: none. Only for FERROVIA_LARGE_COPY=auto."
     ),
     size!(
         "FERROVIA_SHARED_COPY_MIN",

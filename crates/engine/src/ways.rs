@@ -1,0 +1,54 @@
+//! What long messages took on their ways, noted by their receiver for those that come after them.
+
+use std::time::Instant;
+
+use protocol::experience::{CopyWay, CopyWays, Experience, Kind};
+
+use crate::core::Core;
+use crate::request::PeerId;
+
+/// What is known of the ways of long messages from one peer.
+#[derive(Default)]
+pub(crate) struct Ways {
+    experience: Experience,
+    /// When the message before was there: what is under way together goes one after the other.
+    last_end: Option<Instant>,
+}
+
+/// A message whose way is judged by what it takes.
+#[derive(Clone, Copy)]
+pub(crate) struct Judged {
+    kind: Kind,
+    start: Instant,
+}
+
+impl Core {
+    /// The way for a message of `len_bytes` from a peer; `is_near` is what the sender says of its channel. Where there is
+    /// more than one, what it takes is to be noted.
+    pub(crate) fn choose_way(
+        &mut self,
+        peer: PeerId,
+        kind: Kind,
+        len_bytes: u64,
+        possible: CopyWays,
+        is_near: bool,
+    ) -> (CopyWay, Option<Judged>) {
+        if let Some(way) = possible.single() {
+            return (way, None);
+        }
+        let Some(Some(peer)) = self.peers.get_mut(peer as usize) else { return (CopyWay::Staged, None) };
+        let way = peer.ways.get_or_insert_default().experience.choose(kind, len_bytes, possible, is_near);
+        (way, Some(Judged { kind, start: Instant::now() }))
+    }
+
+    /// A message of `len_bytes` that came this way is there, or has failed: notes what that took.
+    pub(crate) fn note_way(&mut self, peer: PeerId, len_bytes: u64, way: CopyWay, judged: Judged, is_there: bool) {
+        let Some(Some(peer)) = self.peers.get_mut(peer as usize) else { return };
+        let Some(ways) = &mut peer.ways else { return };
+        let now = Instant::now();
+        let last_end = ways.last_end.replace(now).filter(|end| *end > judged.start);
+        let took = now.saturating_duration_since(last_end.unwrap_or(judged.start));
+        let ns = is_there.then_some(took.as_nanos() as u64);
+        ways.experience.end(judged.kind, len_bytes, way, last_end.is_none(), ns);
+    }
+}

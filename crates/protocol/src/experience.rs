@@ -1,0 +1,364 @@
+//! Which way a long message takes: the one that was fastest lately.
+//!
+//! No rule holds on every machine. Where two cores share a small cache, two copies within it take less time than one for
+//! which the system has to find the pages first; where they share a large one, behind a mesh, they take more than twice as
+//! much. Whether it pays that a sender helps to copy depends on what else the sender has to do. The receiver decides, so
+//! it notes how long each way took and, now and then, takes another one to see.
+//!
+//! What a message took is counted from when it met its receive, or from when the message before it was there if that is
+//! later. Where several are under way together that is true only of those that all go the same way, so ways are taken for
+//! runs of messages: a few, and more the more are under way. Messages are compared with those of like lengths, and of like
+//! blocks where their data is in pieces.
+
+/// Shortest and longest lengths that are told apart, as powers of two.
+const LEN_BITS: std::ops::RangeInclusive<u32> = 13..=23;
+/// Average blocks that are told apart, in bytes: shorter than the first, …, at least as long as the last.
+const BLOCK_BYTES: [u64; 4] = [16, 64, 512, 4096];
+/// Messages of a run, and how many more for each that is under way when it begins; at most.
+const RUN: u32 = 4;
+const RUN_FOR_EACH: u32 = 2;
+const RUN_MAX: u32 = 1024;
+/// Runs that a way gets at first to show what it takes.
+const FIRST_TRIES: u8 = 2;
+/// Runs from one trial of a slower way to the next, if it is not much slower, and at most.
+const REST: u8 = 32;
+const REST_MAX: u8 = 128;
+/// So many bytes go through the channel first, where that is possible: enough for it to grow, and to find out with which
+/// stores it is fastest.
+const CHANNEL_WARM_BYTES: u64 = 1 << 20;
+
+/// How the bytes of a long message get from memory to memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CopyWay {
+    /// The receiver copies them.
+    Read,
+    /// Both sides do.
+    Shared,
+    /// Through the channel.
+    Staged,
+}
+
+/// The ways that a message can take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CopyWays(u8);
+
+impl CopyWays {
+    const ALL: [CopyWay; 3] = [CopyWay::Read, CopyWay::Shared, CopyWay::Staged];
+
+    /// This one alone.
+    pub fn only(way: CopyWay) -> Self {
+        Self(1 << way as u8)
+    }
+
+    /// These and another one, `if` it is possible.
+    #[must_use]
+    pub fn and(self, way: CopyWay, possible: bool) -> Self {
+        Self(self.0 | u8::from(possible) << way as u8)
+    }
+
+    /// True if this is one of them.
+    pub fn has(self, way: CopyWay) -> bool {
+        self.0 & 1 << way as u8 != 0
+    }
+
+    /// The only one, if there is only one.
+    pub fn single(self) -> Option<CopyWay> {
+        let mut ways = self.iter();
+        ways.next().filter(|_| ways.next().is_none())
+    }
+
+    fn iter(self) -> impl Iterator<Item = CopyWay> {
+        Self::ALL.into_iter().filter(move |way| self.has(*way))
+    }
+}
+
+/// Messages that are compared with each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Kind(u8);
+
+impl Kind {
+    /// Those of about `len_bytes`, in one piece on both sides or in blocks of about `block_bytes`.
+    pub fn of(len_bytes: u64, block_bytes: Option<u64>) -> Self {
+        let bits = len_bytes.max(1).ilog2().clamp(*LEN_BITS.start(), *LEN_BITS.end()) - LEN_BITS.start();
+        let blocks = block_bytes.map_or(0, |bytes| 1 + BLOCK_BYTES.iter().filter(|least| bytes >= **least).count());
+        Self(bits as u8 * (BLOCK_BYTES.len() as u8 + 2) + blocks as u8)
+    }
+}
+
+/// What long messages from one peer took.
+#[derive(Debug, Default)]
+pub struct Experience {
+    kinds: Vec<(Kind, Costs)>,
+    /// Bytes that went through the channel to warm it.
+    warmed_bytes: u64,
+    /// What the sender last said of its channel: both processes share a cache.
+    was_near: bool,
+    /// Messages whose way was chosen and that are not there yet.
+    under_way: u32,
+    /// The way of the message that was there last.
+    last: Option<(Kind, CopyWay)>,
+}
+
+/// What messages of one kind took, by way.
+#[derive(Clone, Copy, Debug)]
+struct Costs {
+    /// ns per KiB; 0 if nothing is known.
+    per_kib: [u32; 3],
+    tries: [u8; 3],
+    /// Runs until the next trial.
+    rest: [u8; 3],
+    /// And from that to the one after it.
+    rest_next: [u8; 3],
+    /// The way of this run, and messages left of it.
+    current: CopyWay,
+    left: u32,
+    /// A way, what messages that went it took since that was last summed up, in ns, and how many bytes they had.
+    seen: (CopyWay, u64, u64),
+}
+
+impl Default for Costs {
+    fn default() -> Self {
+        Self {
+            per_kib: [0; 3],
+            tries: [0; 3],
+            rest: [REST; 3],
+            rest_next: [REST; 3],
+            current: CopyWay::Read,
+            left: 0,
+            seen: (CopyWay::Read, 0, 0),
+        }
+    }
+}
+
+impl Experience {
+    /// The way for a message of `len_bytes` that has met its receive; `is_near` is what its sender says of the channel.
+    /// Where several are possible, [`Experience::end`] is told of its end.
+    ///
+    /// # Panics
+    /// If none is possible.
+    pub fn choose(&mut self, kind: Kind, len_bytes: u64, possible: CopyWays, is_near: bool) -> CopyWay {
+        let under_way = self.under_way;
+        self.under_way += 1;
+        if possible.has(CopyWay::Staged) {
+            if self.warmed_bytes < CHANNEL_WARM_BYTES {
+                self.warmed_bytes += len_bytes;
+                return CopyWay::Staged;
+            }
+            if std::mem::replace(&mut self.was_near, is_near) != is_near {
+                // The channel's pace is another one: what was known of it does not hold.
+                self.kinds.iter_mut().for_each(|(_, costs)| costs.try_soon(CopyWay::Staged));
+            }
+        }
+        self.costs(kind).choose(possible, under_way)
+    }
+
+    /// A message of `len_bytes` that went this way is there, or has failed. It took `ns`, or `None` if nothing can be
+    /// learned from it. `was_alone` if the message before was there when it met its receive.
+    pub fn end(&mut self, kind: Kind, len_bytes: u64, way: CopyWay, was_alone: bool, ns: Option<u64>) {
+        self.under_way = self.under_way.saturating_sub(1);
+        let is_run = self.last.replace((kind, way)) == Some((kind, way));
+        let is_warm = way != CopyWay::Staged || self.warmed_bytes >= CHANNEL_WARM_BYTES;
+        let Some(ns) = ns.filter(|_| is_warm && (is_run || was_alone)) else { return };
+        self.costs(kind).see(way, ns, len_bytes);
+    }
+
+    fn costs(&mut self, kind: Kind) -> &mut Costs {
+        let found = self.kinds.iter().position(|(known, _)| *known == kind);
+        let at = found.unwrap_or_else(|| {
+            self.kinds.push((kind, Costs::default()));
+            self.kinds.len() - 1
+        });
+        &mut self.kinds[at].1
+    }
+}
+
+impl Costs {
+    fn choose(&mut self, possible: CopyWays, under_way: u32) -> CopyWay {
+        if self.left == 0 || !possible.has(self.current) {
+            self.sum_up();
+            self.current = self.next(possible);
+            self.left = (RUN + under_way.saturating_mul(RUN_FOR_EACH)).min(RUN_MAX);
+        }
+        self.left -= 1;
+        self.current
+    }
+
+    /// Adds what a message took: of several that are under way together, all may be there at once in the end.
+    fn see(&mut self, way: CopyWay, ns: u64, len_bytes: u64) {
+        let (seen, seen_ns, seen_bytes) = self.seen;
+        let (ns_before, bytes_before) = if seen == way { (seen_ns, seen_bytes) } else { (0, 0) };
+        self.seen = (way, ns_before.saturating_add(ns), bytes_before.saturating_add(len_bytes));
+    }
+
+    fn sum_up(&mut self) {
+        let (way, ns, bytes) = self.seen;
+        if let Some(per_kib) = ns.saturating_mul(1024).checked_div(bytes) {
+            self.seen = (way, 0, 0);
+            self.note(way, u32::try_from(per_kib).unwrap_or(u32::MAX).max(1));
+        }
+    }
+
+    /// The way of the next run.
+    fn next(&mut self, possible: CopyWays) -> CopyWay {
+        let is_new = |way: &CopyWay| self.per_kib[*way as usize] == 0 && self.tries[*way as usize] < FIRST_TRIES;
+        if let Some(way) = possible.iter().find(is_new) {
+            self.tries[way as usize] += 1;
+            return way;
+        }
+        let best = self.best(possible);
+        for way in possible.iter().filter(|way| *way != best) {
+            let at = way as usize;
+            self.rest[at] = self.rest[at].saturating_sub(1);
+            if self.rest[at] == 0 {
+                let is_much_slower = self.per_kib[at] > self.per_kib[best as usize] / 4 * 5;
+                self.rest_next[at] =
+                    if is_much_slower { self.rest_next[at].saturating_mul(2).min(REST_MAX) } else { REST };
+                self.rest[at] = self.rest_next[at];
+                return way;
+            }
+        }
+        best
+    }
+
+    fn best(&self, possible: CopyWays) -> CopyWay {
+        let cost = |way: &CopyWay| Some(self.per_kib[*way as usize]).filter(|cost| *cost > 0).unwrap_or(u32::MAX);
+        possible.iter().min_by_key(cost).expect("some are possible")
+    }
+
+    /// What is faster is believed sooner than what is slower: most of what delays a message is not its way's doing.
+    fn note(&mut self, way: CopyWay, per_kib: u32) {
+        let at = way as usize;
+        let known = self.per_kib[at];
+        self.per_kib[at] = match known {
+            0 => per_kib,
+            known if per_kib < known => known - (known - per_kib).div_ceil(2),
+            known => known.saturating_add(((per_kib - known).min(known) / 8).max(1)),
+        };
+    }
+
+    fn try_soon(&mut self, way: CopyWay) {
+        (self.rest[way as usize], self.rest_next[way as usize]) = (1, REST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use CopyWay::{Read, Shared, Staged};
+
+    const LEN: u64 = 64 << 10;
+
+    fn all() -> CopyWays {
+        CopyWays::only(Read).and(Shared, true).and(Staged, true)
+    }
+
+    /// How often each way is taken by `count` messages that take what `cost` says, in ns.
+    fn run(
+        experience: &mut Experience,
+        count: usize,
+        is_near: bool,
+        cost: impl Fn(CopyWay, usize) -> u64,
+    ) -> [usize; 3] {
+        let mut taken = [0; 3];
+        for message in 0..count {
+            let kind = Kind::of(LEN, None);
+            let way = experience.choose(kind, LEN, all(), is_near);
+            taken[way as usize] += 1;
+            experience.end(kind, LEN, way, true, Some(cost(way, message)));
+        }
+        taken
+    }
+
+    #[test]
+    fn of_many_under_way_together_only_those_of_a_run_are_compared() {
+        let mut experience = Experience::default();
+        let kind = Kind::of(LEN, None);
+        let mut taken = [0; 3];
+        for _ in 0..200 {
+            let ways: Vec<CopyWay> = (0..64).map(|_| experience.choose(kind, LEN, all(), true)).collect();
+            ways.iter().for_each(|way| taken[*way as usize] += 1);
+            let mut last = None;
+            for way in ways {
+                // Who comes after one that went another way seems to take nothing, or all of it.
+                let cost = match (last.replace(way) == Some(way), way) {
+                    (false, Read) => 100,
+                    (false, _) => 100_000,
+                    (true, Staged) => 3000,
+                    (true, _) => 5000,
+                };
+                experience.end(kind, LEN, way, false, Some(cost));
+            }
+        }
+        assert!(taken[2] > 200 * 64 * 8 / 10, "{taken:?}");
+        assert_eq!(experience.under_way, 0);
+    }
+
+    #[test]
+    fn the_fastest_way_is_taken_and_the_others_are_tried_now_and_then() {
+        for fastest in [Read, Shared, Staged] {
+            let mut experience = Experience::default();
+            let taken = run(&mut experience, 2000, true, |way, _| if way == fastest { 5000 } else { 11_000 });
+            assert!(taken[fastest as usize] > 1900, "{fastest:?}: {taken:?}");
+            assert!(taken.iter().all(|count| *count >= 8), "all are tried: {taken:?}");
+        }
+    }
+
+    #[test]
+    fn ways_about_as_fast_are_tried_more_often() {
+        let tried =
+            |slower| run(&mut Experience::default(), 5000, false, |way, _| if way == Read { 5000 } else { slower })[1];
+        assert!(tried(5500) > 2 * tried(20_000), "{} {}", tried(5500), tried(20_000));
+    }
+
+    #[test]
+    fn what_changes_is_found_out() {
+        let mut experience = Experience::default();
+        run(&mut experience, 1000, true, |way, _| if way == Staged { 4000 } else { 6000 });
+        let apart = |way, _| if way == Staged { 8000 } else { 6000 };
+        let taken = run(&mut experience, 200, true, apart);
+        assert!(taken[2] < 40, "what has become slower is left soon: {taken:?}");
+        run(&mut experience, 5000, false, apart);
+        let taken = run(&mut experience, 800, false, |way, _| if way == Staged { 4000 } else { 6000 });
+        assert!(taken[2] > 250, "what has become faster is found at the next trial: {taken:?}");
+        run(&mut experience, 5000, false, apart);
+        let taken = run(&mut experience, 100, true, |way, _| if way == Staged { 4000 } else { 6000 });
+        assert!(taken[2] > 90, "at once if the sender says that it might: {taken:?}");
+    }
+
+    #[test]
+    fn a_message_that_something_delayed_changes_nothing() {
+        let mut experience = Experience::default();
+        let taken = run(&mut experience, 3000, false, |way, message| match way {
+            Read if message % 20 == 0 => 10_000_000,
+            Read => 5000,
+            _ => 7000,
+        });
+        assert!(taken[0] > 2700, "{taken:?}");
+    }
+
+    #[test]
+    fn the_channel_is_warmed_before_it_is_judged() {
+        let mut experience = Experience::default();
+        let warm = (CHANNEL_WARM_BYTES / LEN) as usize;
+        assert_eq!(run(&mut experience, warm - 1, true, |_, _| 1_000_000), [0, 0, warm - 1]);
+        let taken = run(&mut experience, 1000, true, |way, _| if way == Staged { 4000 } else { 6000 });
+        assert!(taken[2] > 900, "{taken:?}");
+    }
+
+    #[test]
+    fn what_is_the_only_way_is_taken_and_kinds_do_not_mix() {
+        let mut experience = Experience::default();
+        for way in [Read, Shared, Staged] {
+            assert_eq!(experience.choose(Kind::of(LEN, None), LEN, CopyWays::only(way), true), way);
+            assert_eq!(CopyWays::only(way).single(), Some(way));
+        }
+        assert_eq!(all().single(), None);
+        let kinds: Vec<Kind> = [None, Some(8), Some(16), Some(100), Some(600), Some(9000)]
+            .into_iter()
+            .flat_map(|block| [1, 20_000, 40_000, 1 << 23, u64::MAX].map(|len| Kind::of(len, block)))
+            .collect();
+        for (at, kind) in kinds.iter().enumerate() {
+            assert_eq!(kinds.iter().position(|other| other == kind), Some(at - at % 5 + [0, 1, 2, 3, 3][at % 5]));
+        }
+    }
+}
