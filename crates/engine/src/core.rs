@@ -84,12 +84,12 @@ pub(crate) struct Core {
     /// Messages that leave through the channel piece by piece.
     pub(crate) streams: VecDeque<Stream>,
     /// Messages of ours that a receiver lets us copy along.
-    pub(crate) helping: VecDeque<Helping>,
+    pub(crate) helping: Vec<Helping>,
     /// Long messages that this side moves over verbs, and those of which something is not posted.
     pub(crate) transfers: Slab<Transfer>,
     pub(crate) posting: VecDeque<SlabKey>,
     /// Receives that this side copies.
-    pub(crate) copying: VecDeque<SlabKey>,
+    pub(crate) copying: Vec<SlabKey>,
     pub(crate) free_cells: Vec<u32>,
     /// How data that does not lie in one piece gets across.
     pub(crate) datatypes: DatatypeSettings,
@@ -202,10 +202,10 @@ impl Engine {
             peers: (0..size).map(|_| None).collect(),
             crowded: VecDeque::new(),
             streams: VecDeque::new(),
-            helping: VecDeque::new(),
+            helping: Vec::new(),
             transfers: Slab::new(),
             posting: VecDeque::new(),
-            copying: VecDeque::new(),
+            copying: Vec::new(),
             given_up: Vec::new(),
             free_cells: (0..MappedArea::CLAIM_CELLS_MAX).rev().collect(),
             datatypes: config.datatypes,

@@ -361,16 +361,7 @@ impl Core {
         let (generation, alone) = (copy.generation, copy.alone);
         match target {
             Some(target) => {
-                self.helping.push_back(Helping {
-                    to: peer,
-                    send: key,
-                    receive,
-                    target,
-                    cell,
-                    generation,
-                    chunks,
-                    alone,
-                });
+                self.helping.push(Helping { to: peer, send: key, receive, target, cell, generation, chunks, alone });
             }
             // Where it is to go cannot be known: through the channel, or all by the receiver.
             None if alone => {

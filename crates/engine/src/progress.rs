@@ -242,66 +242,64 @@ impl Core {
         moved
     }
 
-    /// Copies a chunk of the first message that a receiver shares with us. Who `copies` for itself helps only those who copy
+    /// Copies a chunk of each message that a receiver shares with us. Who `copies` for itself helps only those who copy
     /// nothing: where everybody sends to everybody, all would do each other's work.
     fn help_copying(&mut self, copies: bool) -> bool {
+        let mut moved = false;
         let mut index = 0;
-        while let Some(helping) = self.helping.get(index) {
+        while index < self.helping.len() {
+            let helping = &self.helping[index];
             if copies && !helping.alone {
                 index += 1;
                 continue;
             }
-            let Some(chunk) = helping.cell.claim(helping.generation, helping.chunks.count()) else {
-                self.helping.remove(index);
+            let claimed = helping.cell.claim(helping.generation, helping.chunks.count());
+            let (to, send) = (helping.to, helping.send);
+            let Some(chunk) = claimed else {
+                self.helping.swap_remove(index);
                 continue;
             };
-            if !self.help_with(index, chunk) {
-                self.helping.remove(index);
+            moved = true;
+            let (offset, len) = helping.chunks.range(chunk);
+            let (target, total) = (helping.target.clone(), helping.chunks.len_bytes());
+            let buf = match self.requests.get(send) {
+                Some(Request { state: State::Outgoing(send), .. }) => Some(send.buf.clone()),
+                _ => None,
+            };
+            let outcome = buf.map(|buf| self.copy_part(to, Local::Source(&buf), &target, offset, len));
+            let helping = &self.helping[index];
+            if outcome == Some(Ok(())) {
+                helping.cell.finish();
+                self.stats.chunks_written += 1;
+                self.context.notify(PeerIndex(to));
+                index += 1;
+            } else {
+                // We may not write there: the chunk goes through the channel, and the rest is the receiver's.
+                let (receive, chunk_bytes) = (helping.receive, helping.chunks.chunk_bytes());
+                let end = if helping.alone { total } else { offset + len };
+                self.helping.swap_remove(index);
+                self.streams.push_back(Stream { to, send, receive, next: offset, end, chunk_bytes, whole: false });
             }
-            return true;
         }
-        false
+        moved
     }
 
-    /// Copies a chunk that was claimed of a message shared with us. False if we may not write there: the chunk goes through
-    /// the channel, and the rest is the receiver's.
-    fn help_with(&mut self, index: usize, chunk: u32) -> bool {
-        let helping = &self.helping[index];
-        let (to, send, receive, alone) = (helping.to, helping.send, helping.receive, helping.alone);
-        let (chunks, target) = (helping.chunks, helping.target.clone());
-        let (offset, len) = chunks.range(chunk);
-        let buf = match self.requests.get(send) {
-            Some(Request { state: State::Outgoing(send), .. }) => Some(send.buf.clone()),
-            _ => None,
-        };
-        let outcome = buf.map(|buf| self.copy_part(to, Local::Source(&buf), &target, offset, len));
-        if outcome == Some(Ok(())) {
-            self.helping[index].cell.finish();
-            self.stats.chunks_written += 1;
-            self.context.notify(PeerIndex(to));
-            return true;
-        }
-        let end = if alone { chunks.len_bytes() } else { offset + len };
-        let chunk_bytes = chunks.chunk_bytes();
-        self.streams.push_back(Stream { to, send, receive, next: offset, end, chunk_bytes, whole: false });
-        false
-    }
-
-    /// Goes on with the receives that this side copies: one step of the first that is not in the hands of its sender. Each
-    /// is done before the next is begun, for nobody is served by many halves.
+    /// Goes on with the receives that this side copies, each by a step: those of one buffer find it in the cache.
     fn advance_copying(&mut self) -> bool {
+        let mut moved = false;
         let mut index = 0;
-        while let Some(key) = self.copying.get(index).copied() {
-            match self.copy_step(key) {
-                Step::Moved => return true,
+        while index < self.copying.len() {
+            let key = self.copying[index];
+            let step = self.copy_step(key);
+            moved |= step != Step::Waiting;
+            match step {
                 Step::Over => {
-                    self.copying.remove(index);
-                    return true;
+                    self.copying.swap_remove(index);
                 }
-                Step::Waiting => index += 1,
+                Step::Moved | Step::Waiting => index += 1,
             }
         }
-        false
+        moved
     }
 
     /// One step of a receive that this side copies.

@@ -401,7 +401,7 @@ impl Core {
         if matches!(incoming.way, IncomingWay::Staged { .. }) {
             self.send_control(peer, Message::Clear { send, receive: receive.to_bits() });
         } else {
-            self.copying.push_back(receive);
+            self.copying.push(receive);
         }
         if let Some(request) = self.requests.get_mut(receive) {
             request.state = State::Incoming(Box::new(incoming));
