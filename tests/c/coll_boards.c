@@ -81,6 +81,28 @@ static void broadcasts(MPI_Comm comm, int count, int rounds)
     }
 }
 
+/* Broadcasts in several pieces: at the limits, of data with gaps, and with short ones and other steps between them. */
+static void long_broadcasts(MPI_Comm comm)
+{
+    static const int counts[] = {8191, 8192, 8193, 16383, 16385, 65536, 70001, 131072, 299999};
+    int r, ranks;
+    MPI_Datatype every_other;
+    OK(MPI_Comm_rank(comm, &r));
+    OK(MPI_Comm_size(comm, &ranks));
+    OK(MPI_Type_create_resized(MPI_INT, 0, 2 * sizeof(int), &every_other));
+    OK(MPI_Type_commit(&every_other));
+    for (int round = 0; round < 18; round++) {
+        int count = counts[round % 9], root = round % ranks, gaps = round % 4 == 3 && count <= longest / 2;
+        int stride = gaps && r != root ? 2 : 1;
+        for (int i = 0; i < count * stride; i++) in[i] = r == root ? round + i : -1;
+        OK(MPI_Bcast(in, count, stride == 2 ? every_other : MPI_INT, root, comm));
+        for (int i = 0; i < count * stride; i++) CHECK(in[i] == (i % stride ? -1 : round + i / stride));
+        if (round % 3 == 0) broadcasts(comm, 5, 1);
+        if (round % 5 == 0) OK(MPI_Barrier(comm));
+    }
+    OK(MPI_Type_free(&every_other));
+}
+
 static void everything(MPI_Comm comm, int rounds, MPI_Op op)
 {
     static const int counts[] = {1, 12, 13, 100, 5000, 0, 70000};
@@ -107,6 +129,7 @@ int main(int argc, char **argv)
     everything(MPI_COMM_WORLD, 30, op);
     broadcasts(MPI_COMM_WORLD, 1, 500);
     broadcasts(MPI_COMM_WORLD, 3000, 100);
+    long_broadcasts(MPI_COMM_WORLD);
 
     /* More at once than any process has boards, used in turns. */
     MPI_Comm many[12];

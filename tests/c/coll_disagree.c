@@ -28,5 +28,15 @@ int main(int argc, char **argv)
         CHECK(class_of(MPI_Alltoall(in, count, MPI_INT, out, 1, MPI_INT, MPI_COMM_WORLD)) == MPI_ERR_TRUNCATE);
         go_on();
     }
+    /* The root's length is not what the others expect, in one step and, where broadcasts go by pieces, in more. */
+    const int broadcasts[][2] = {
+        {100, 5000}, {5000, 100}, {100, 70000}, {70000, 100}, {70000, 140000}, {longest, 9000},
+    };
+    const size_t cases = argc > 1 ? sizeof broadcasts / sizeof *broadcasts : 2;
+    for (size_t at = 0; at < cases; at++) {
+        int error = MPI_Bcast(out, broadcasts[at][world_rank != 0], MPI_INT, 0, MPI_COMM_WORLD);
+        CHECK(world_rank == 0 ? error == MPI_SUCCESS : class_of(error) == MPI_ERR_TRUNCATE);
+        go_on();
+    }
     return finish();
 }

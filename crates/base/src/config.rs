@@ -85,6 +85,8 @@ pub struct Config {
     pub silence: Option<Duration>,
     /// How often an empty poll is repeated before the waiting thread yields; `None`: by the number of cores.
     pub spin_count: Option<u32>,
+    /// Processors that the processes of a job share on each host, if not those they may run on.
+    pub core_count: Option<u32>,
     /// How often a waiting thread yields before it sleeps; `None`: by the number of cores.
     pub yield_count: Option<u32>,
     /// Receive descriptors that a VI of the VI Provider Library pushes to the other side at once, at most.
@@ -141,6 +143,7 @@ impl Default for Config {
             tcp: TcpChoice::default(),
             silence: None,
             spin_count: None,
+            core_count: None,
             yield_count: None,
             vipl_push_max: 32,
             collectives: String::new(),

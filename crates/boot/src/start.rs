@@ -91,11 +91,11 @@ impl Job {
             manager.limit_hosts(config.host_ranks_max);
         }
         if manager.size() > 1 && manager.rank() == 0 {
-            manager.put(CORES_KEY, &core_count().to_string())?;
+            manager.put(CORES_KEY, &core_count(&config).to_string())?;
         }
         let mut engine = start_engine(&manager, &config)?;
         let mut selection = Selection::default();
-        selection.oversubscribed = manager.hosts().ranks_at_most() > agreed_core_count(&manager)?;
+        selection.oversubscribed = manager.hosts().ranks_at_most() > agreed_core_count(&manager, &config)?;
         engine.set_crowded(selection.oversubscribed);
         selection.reproducible = config.reproducible;
         selection.shared = config.shared_collectives;
@@ -171,7 +171,7 @@ fn channel_memory(process_count: u32) -> Option<usize> {
 }
 
 fn wait_policy(process_count: u32, config: &Config) -> WaitPolicy {
-    let policy = WaitPolicy::for_host(process_count, core_count());
+    let policy = WaitPolicy::for_host(process_count, core_count(config));
     WaitPolicy {
         spin_count: config.spin_count.unwrap_or(policy.spin_count),
         yield_count: config.yield_count.unwrap_or(policy.yield_count),
@@ -185,16 +185,18 @@ const CORES_KEY: &str = "ferrovia-cores";
 
 /// Cores as the first process counts them. Processes may be bound to different numbers of cores, and all must choose the
 /// same algorithms; asked once the processes have met.
-fn agreed_core_count(manager: &Manager) -> Result<u32, BootError> {
+fn agreed_core_count(manager: &Manager, config: &Config) -> Result<u32, BootError> {
     if manager.size() == 1 {
-        return Ok(core_count());
+        return Ok(core_count(config));
     }
     let told = manager.get(CORES_KEY)?;
     // A process manager that garbles a number garbles it alike for all.
     Ok(told.parse().unwrap_or(1))
 }
 
-/// Cores this process may run on.
-fn core_count() -> u32 {
-    std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX))
+/// Cores this process may run on, or what was said of them.
+fn core_count(config: &Config) -> u32 {
+    let counted =
+        || std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX));
+    config.core_count.unwrap_or_else(counted).max(1)
 }

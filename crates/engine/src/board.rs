@@ -263,11 +263,15 @@ impl GroupBoard {
         self.finished.fetch_max(step - 1, Ordering::Relaxed);
     }
 
-    /// This member is through with `step`, which not all showed: some may wait to hear that.
+    /// This member is through with `step`, which not all showed: some may wait to hear that, or `only` the member of that
+    /// rank.
     #[inline]
-    pub fn finish_lone(&self, engine: &Engine, step: u64) {
+    pub fn finish_lone(&self, engine: &Engine, step: u64, only: Option<usize>) {
         self.boards[self.me].finish(step);
-        self.ring_others(engine);
+        match only.and_then(|rank| self.peers.get(rank)) {
+            Some(peer) => engine.core.context.notify(PeerIndex(*peer)),
+            None => self.ring_others(engine),
+        }
     }
 
     /// Wakes the other members that sleep.

@@ -485,6 +485,12 @@ pub const VARIABLES: &[Variable] = &[
         "Whether what comes through sockets is worked on inside calls of the library only, or by a thread, too."
     ),
     automatic!(
+        "FERROVIA_CORES",
+        core_count,
+        "auto | count",
+        "Processors that the processes of a job share on each host; fewer than they are, and those that wait make room for others and algorithms change. By itself as many as the first process may run on, which a container's quota does not tell."
+    ),
+    automatic!(
         "FERROVIA_SPIN",
         spin_count,
         "auto | count",
@@ -526,7 +532,7 @@ pub const VARIABLES: &[Variable] = &[
         "0 | 1",
         "0",
         "1",
-        "Whether short blocking collectives on one host, and allreduce of any length, go through memory that all \
+        "Whether short blocking collectives on one host, and long allreduces and broadcasts, go through memory that all \
          their processes see, without messages."
     ),
     switch!(

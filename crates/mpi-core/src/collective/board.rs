@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! barrier, allgather, alltoall     everyone shows, everyone reads                        1 step
-//! broadcast                        the root shows, all others read                       1 step
+//! broadcast, short                 the root shows, all others read                       1 step
+//! broadcast, long                  the same by pieces, of which several are under way    1 step per piece
 //! allreduce, short                 everyone shows, everyone reduces everything           1 step
 //! allreduce, long                  everyone shows a piece, each reduces a part of it     2 steps per piece
 //!                                  and shows that, everyone reads the parts
@@ -27,8 +28,15 @@ use crate::world::World;
 
 /// Largest group.
 const RANKS_MAX: u32 = 64;
-/// Longest broadcast; a longer one is copied straight from the root, by several at once.
-const BCAST_MAX_BYTES: u64 = 32 << 10;
+/// Longest broadcast in one step.
+const BCAST_STEP_MAX_BYTES: u64 = 32 << 10;
+/// Ranks from which on a longer one goes by pieces, where all run at once: with fewer of them, or where a piece would wait
+/// for everybody's turn, it is faster copied straight from the root.
+const BCAST_PIECES_RANKS_MIN: u32 = 3;
+/// The length of a broadcast, behind the first of its pieces.
+const BCAST_LEN_BYTES: usize = 8;
+/// Bytes of a piece. With the length it is longer than a broadcast in one step, and several have room.
+const BCAST_PIECE_BYTES: (usize, usize) = (BCAST_STEP_MAX_BYTES as usize, BOARD_PIECE_BYTES - BCAST_LEN_BYTES);
 /// Longest block of an allgather.
 const ALLGATHER_MAX_BYTES: u64 = 32 << 10;
 /// Longest block of an alltoall.
@@ -62,7 +70,9 @@ impl<'a> Plan<'a> {
         };
         let (plan, collective) = match arguments {
             Arguments::Barrier => (Plan::Barrier, Collective::Barrier),
-            Arguments::Bcast { root, buffer } if within(buffer.count, buffer.datatype.size(), BCAST_MAX_BYTES) => {
+            Arguments::Bcast { root, buffer }
+                if within(buffer.count, buffer.datatype.size(), bcast_max_bytes(comm)) =>
+            {
                 let root = usize::try_from(*root).ok().filter(|root| *root < comm.size() as usize)?;
                 (Plan::Bcast { root, buffer }, Collective::Bcast)
             }
@@ -128,17 +138,73 @@ impl Table<'_> {
 
     fn bcast(self, root: usize, buffer: &Buffer<datatype::UserMemoryMut>) -> Result<()> {
         let Buffer { memory, count, datatype } = buffer;
-        let len_bytes = (count * datatype.size()) as usize;
-        let step = self.group.next_step();
-        let mut outcome = Ok(());
         if root == self.me() {
-            self.show(step, &memory.send(0, *count, datatype), &SendBuf::empty())?;
+            self.show_pieces(&memory.send(0, *count, datatype))
         } else {
-            self.wait(|| self.group.is_shown(root, step))?;
-            outcome = self.read_whole(root, step, len_bytes, &mut memory.recv(0, *count, datatype), "MPI_Bcast");
+            let len_bytes = (count * datatype.size()) as usize;
+            self.read_pieces(root, len_bytes, &mut memory.recv(0, *count, datatype))
         }
-        self.group.finish_lone(&self.world.engine.borrow(), step);
+    }
+
+    /// The root's part of a broadcast.
+    fn show_pieces(self, content: &SendBuf) -> Result<()> {
+        let pieces = Pieces::of(content.len_bytes() as usize);
+        let mut step = 0;
+        for piece in 0..pieces.count {
+            let (offset, len_bytes) = pieces.range(piece);
+            let told = match piece {
+                0 if pieces.count > 1 => SendBuf::from_owned((pieces.len_bytes as u64).to_ne_bytes().into()),
+                _ => SendBuf::empty(),
+            };
+            step = self.group.next_step();
+            self.show(step, &content.slice(offset as u64, len_bytes as u64), &told)?;
+        }
+        self.group.finish_lone(&self.world.engine.borrow(), step, None);
+        Ok(())
+    }
+
+    /// The part of all others. Who expects another length than the root has follows it through all of its steps, so that
+    /// what comes next is not mistaken for one of them.
+    fn read_pieces(self, root: usize, own_bytes: usize, into: &mut RecvBuf) -> Result<()> {
+        let mut outcome = Ok(());
+        let mut pieces = Pieces::of(own_bytes);
+        let mut piece = 0;
+        while piece < pieces.count {
+            let step = self.group.next_step();
+            self.wait(|| self.group.is_shown(root, step))?;
+            if piece == 0 {
+                pieces = Pieces::of(self.broadcast_bytes(root, step));
+                if pieces.len_bytes != own_bytes {
+                    outcome = Err(self.shorter(root, pieces.len_bytes, "MPI_Bcast"));
+                }
+            }
+            let (offset, len_bytes) = pieces.range(piece);
+            if outcome.is_ok() {
+                let whole = self.group.read(root, step, 0, len_bytes, |bytes| {
+                    into.unpack_at(offset as u64, bytes);
+                });
+                if !whole {
+                    outcome = Err(self.shorter(root, self.group.len_bytes(root, step), "MPI_Bcast"));
+                }
+            }
+            // Only the root waits for that before it shows more; at the end anybody may.
+            let only = Some(root).filter(|_| piece + 1 < pieces.count);
+            self.group.finish_lone(&self.world.engine.borrow(), step, only);
+            piece += 1;
+        }
         outcome
+    }
+
+    /// Bytes of the broadcast whose first piece the root shows as `step`.
+    fn broadcast_bytes(self, root: usize, step: u64) -> usize {
+        let shown = self.group.len_bytes(root, step);
+        let mut told = [0; BCAST_LEN_BYTES];
+        match shown.checked_sub(BCAST_LEN_BYTES).filter(|_| shown > BCAST_STEP_MAX_BYTES as usize) {
+            Some(offset) if self.group.read(root, step, offset, told.len(), |bytes| told.copy_from_slice(bytes)) => {
+                u64::from_ne_bytes(told) as usize
+            }
+            _ => shown,
+        }
     }
 
     fn allgather(
@@ -251,7 +317,7 @@ impl Table<'_> {
                 let whole = self.group.read(rank, step, offset as usize, len_bytes, |bytes| {
                     into.unpack_at(0, bytes);
                 });
-                if whole { Ok(()) } else { Err(self.shorter(rank, step, "MPI_Allreduce")) }
+                if whole { Ok(()) } else { Err(self.shorter(rank, self.group.len_bytes(rank, step), "MPI_Allreduce")) }
             };
             let mut value = block.of(data);
             let own = match &own_room {
@@ -328,18 +394,18 @@ impl Table<'_> {
 
     #[inline]
     fn expect(self, rank: usize, step: u64, len_bytes: usize, call: &str) -> Result<()> {
-        if self.group.len_bytes(rank, step) == len_bytes { Ok(()) } else { Err(self.shorter(rank, step, call)) }
+        let shown = self.group.len_bytes(rank, step);
+        if shown == len_bytes { Ok(()) } else { Err(self.shorter(rank, shown, call)) }
     }
 
     /// The error of members that do not agree about sizes.
     #[cold]
-    fn shorter(self, rank: usize, step: u64, call: &str) -> crate::Error {
+    fn shorter(self, rank: usize, shown_bytes: usize, call: &str) -> crate::Error {
         ErrorClass::Truncate.error(format!(
-            "{call} on {}: {} brings {} bytes, which is not what {} expects; do all ranks pass the same counts and \
+            "{call} on {}: {} brings {shown_bytes} bytes, which is not what {} expects; do all ranks pass the same counts and \
              types?",
             self.comm,
             self.comm.describe_rank(rank as u32),
-            self.group.len_bytes(rank, step),
             self.comm.describe_self(),
         ))
     }
@@ -350,6 +416,34 @@ impl Table<'_> {
 
     fn size(self) -> usize {
         self.comm.size() as usize
+    }
+}
+
+/// Longest broadcast that goes over boards.
+fn bcast_max_bytes(comm: &Comm) -> u64 {
+    if comm.size() >= BCAST_PIECES_RANKS_MIN && !comm.is_oversubscribed() { u64::MAX } else { BCAST_STEP_MAX_BYTES }
+}
+
+/// How a broadcast is cut into steps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Pieces {
+    len_bytes: usize,
+    piece_bytes: usize,
+    count: usize,
+}
+
+impl Pieces {
+    /// Of so many bytes, which are not 0.
+    fn of(len_bytes: usize) -> Self {
+        let (least, most) = BCAST_PIECE_BYTES;
+        let piece_bytes = (len_bytes / 8).clamp(least, most) & !63;
+        Self { len_bytes, piece_bytes, count: len_bytes.div_ceil(piece_bytes) }
+    }
+
+    /// Where a piece begins, and its length, in bytes.
+    fn range(&self, piece: usize) -> (usize, usize) {
+        let offset = piece * self.piece_bytes;
+        (offset, self.piece_bytes.min(self.len_bytes - offset))
     }
 }
 
@@ -381,5 +475,30 @@ impl Part {
     fn of(self, data: &Reduction) -> RecvBuf {
         let offset = self.first as i64 * data.datatype.extent();
         data.result.as_ref().map_or_else(RecvBuf::empty, |result| result.recv(offset, self.count, &data.datatype))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_step_of_a_broadcast_tells_whether_there_are_more() {
+        let one = BCAST_STEP_MAX_BYTES as usize;
+        for len_bytes in [1, 63, one - 1, one, one + 1, 2 * one, 100_000, 8 * one + 7, 1 << 20, (1 << 26) + 5] {
+            let pieces = Pieces::of(len_bytes);
+            let mut next = 0;
+            for piece in 0..pieces.count {
+                let (offset, len) = pieces.range(piece);
+                assert_eq!(offset, next);
+                assert!(len > 0);
+                next += len;
+            }
+            assert_eq!(next, len_bytes);
+            let told = if pieces.count > 1 { BCAST_LEN_BYTES } else { 0 };
+            let first = pieces.range(0).1 + told;
+            assert_eq!(first > one, pieces.count > 1, "{len_bytes}");
+            assert!(first <= BOARD_PIECE_BYTES, "several have room");
+        }
     }
 }
