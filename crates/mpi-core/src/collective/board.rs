@@ -333,12 +333,15 @@ impl Table<'_> {
             } else {
                 fetch(last, &mut value)?;
             }
+            // One buffer for the operands of all: of a few elements, making one costs more than reducing it.
+            let mut fetched = room.memory().recv(0, block.count, &data.datatype);
+            let operand = room.memory().send(0, block.count, &data.datatype);
             for rank in (0..last).rev() {
                 let reduced = if rank == self.me() {
                     data.op.reduce(&data.datatype, &own, &mut value)
                 } else {
-                    fetch(rank, &mut room.memory().recv(0, block.count, &data.datatype))?;
-                    data.op.reduce(&data.datatype, &room.memory().send(0, block.count, &data.datatype), &mut value)
+                    fetch(rank, &mut fetched)?;
+                    data.op.reduce(&data.datatype, &operand, &mut value)
                 };
                 reduced.map_err(|error| ErrorClass::Op.error(format!("MPI_Allreduce: {error}")))?;
             }
