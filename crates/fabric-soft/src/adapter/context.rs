@@ -430,13 +430,10 @@ impl<L: Link> Context for SoftContext<L> {
         if state == Error {
             self.core.enter_error(number);
         } else if state == ReadyToSend && queued {
-            self.core.more_follow = self.holds_posted(number, &requests[..count]);
             if self.core.start(&mut self.link, number) {
                 self.core.list(number);
             }
-            if !std::mem::take(&mut self.core.more_follow) {
-                self.link.flush();
-            }
+            self.link.flush();
             if !self.core.own_packets.is_empty() {
                 self.push();
             }
@@ -566,16 +563,6 @@ impl<L: Link> SoftContext<L> {
             direct.publish_queue_pair(&DirectQueuePair { number, peer, remote, access: object.access, domain, xrc });
             object.published = true;
         }
-    }
-
-    /// True if what was just posted leaves with what is posted next.
-    fn holds_posted(&mut self, number: u32, requests: &[SendRequest<'_>]) -> bool {
-        let is_behind = self.core.queue_pairs.get(number).is_some_and(|qp| qp.started > 0);
-        if !is_behind || !self.link.properties().answers_ride {
-            return false;
-        }
-        let bytes = requests.iter().map(|request| request.payload.len_bytes()).sum();
-        self.posting.holds(bytes, requests.len(), || self.link.now())
     }
 
     /// Tells peers that wait for receives, now.

@@ -104,8 +104,6 @@ pub(super) struct Core {
     pub(super) unpublish: Vec<u32>,
     /// Packets that were none, or not for us.
     pub(super) refused_packets: u64,
-    /// What is posted just now leaves with what is posted next.
-    pub(super) more_follow: bool,
     /// Packets of any kind that have come.
     pub(super) begun_packets: u64,
     /// Polls since then, or since held answers went alone.
@@ -147,7 +145,6 @@ impl Core {
             answering: Vec::new(),
             unpublish: Vec::new(),
             refused_packets: 0,
-            more_follow: false,
             begun_packets: 0,
             polls_in_vain: 0,
         }

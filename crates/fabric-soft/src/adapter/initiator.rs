@@ -95,7 +95,7 @@ impl Core {
             (None, false) => self.regions.sources(domain, &send.list),
         };
         let Some(sources) = sources else { return fail(self, WcStatus::LocalProtectionError) };
-        let more = self.more_follow || qp.sends.len() > qp.started + 1;
+        let more = qp.sends.len() > qp.started + 1;
         let outgoing = Outgoing { ranges: &sources, lent: send.inline.is_none(), is_answer: false, more };
         if let Destination::Datagram { address, qp: to, qkey } = send.destination {
             let mut packet = request(send, number, to.0, 0);

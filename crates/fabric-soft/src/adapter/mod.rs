@@ -10,7 +10,6 @@ mod context;
 mod core;
 mod initiator;
 mod lines;
-mod posting;
 mod queue_pair;
 mod receive;
 mod regions;
@@ -24,7 +23,6 @@ use fabric::{Capabilities, Context, Device, FabricError, Limits};
 
 use self::core::{Core, MULTI_QUEUE_MAX, OBJECTS_MAX, OWN, QUEUE_PAIRS_MAX};
 use self::initiator::Riders;
-use self::posting::Posting;
 pub use self::queue_pair::WINDOW_MAX;
 use self::queue_pair::{QueuePairObject, READS_MAX};
 use self::regions::REGIONS_MAX;
@@ -70,7 +68,6 @@ pub struct SoftContext<L: Link> {
     address: Vec<u8>,
     /// Rounds of work done.
     rounds: u64,
-    posting: Posting,
 }
 
 impl<L: Link> SoftContext<L> {
@@ -80,7 +77,7 @@ impl<L: Link> SoftContext<L> {
         let board = link.board();
         let capabilities = capabilities(&link);
         let address = link.address();
-        Self { link, core: Core::new(board), capabilities, address, rounds: 0, posting: Posting::default() }
+        Self { link, core: Core::new(board), capabilities, address, rounds: 0 }
     }
 
     /// Packets that were none, or not for us: what a broken or hostile peer sent.
@@ -96,14 +93,12 @@ impl<L: Link> SoftContext<L> {
     /// The next moment at which there may be something to do though nothing has come.
     pub(crate) fn deadline(&self) -> Option<Duration> {
         // Found only between two calls: who is about to sleep has sent what was held.
-        let holds = self.core.holds_answers() || self.posting.is_holding();
-        let held = holds.then(|| self.link.now().saturating_add(SOON));
+        let held = self.core.holds_answers().then(|| self.link.now().saturating_add(SOON));
         [self.core.next_deadline(), self.link.deadline(), held].into_iter().flatten().min()
     }
 
     /// Answers go that waited for a packet to ride with, and whatever the link holds back.
     fn send_held(&mut self) {
-        self.posting.forget();
         self.core.send_answers(&mut self.link, Riders::GoAlone);
         self.link.flush();
     }
@@ -122,9 +117,6 @@ impl<L: Link> SoftContext<L> {
     /// Moves what has come, answers it, and starts what may start.
     fn progress(&mut self) {
         self.rounds += 1;
-        if self.posting.polled(|| self.link.now()) {
-            self.link.flush();
-        }
         let begun = self.core.begun_packets;
         self.link.progress(&mut self.core);
         self.core.look_at_board();

@@ -12,7 +12,7 @@ use sha2::Sha256;
 use super::address::{Address, Identity};
 use super::peer::LANES_MAX;
 
-const MAGIC: [u8; 8] = *b"FRVTCP\x00\x02";
+const MAGIC: [u8; 8] = *b"FRVTCP\x00\x03";
 /// Bytes of a hello.
 pub(super) const HELLO_BYTES: usize = 73;
 /// Bytes of a challenge.

@@ -316,8 +316,9 @@ impl TcpLink {
         let hot = self.hot.map(|(slot, _)| slot);
         let is_other = |event: &epoll::Event| Some((event.data.u64() & 0xffff_ffff) as usize) != hot;
         let (first, most) = TURNS_HOT;
-        self.turns_between =
-            if events[..count].iter().any(is_other) { first } else { (2 * self.turns_between + 1).min(most) };
+        // Connections that are being made have deadlines, which a caller who seldom polls would miss.
+        let is_quiet = self.greeting_count == 0 && self.wanted.is_empty() && !events[..count].iter().any(is_other);
+        self.turns_between = if is_quiet { (2 * self.turns_between + 1).min(most) } else { first };
         self.turns_hot = self.turns_between;
         if count == 0 {
             return;

@@ -175,47 +175,31 @@ fn a_list_of_sends_is_one_write() {
     until(&mut sides, "all of them", |sides| sides.iter().all(|side| side.done.len() == 16));
 }
 
-/// Requests posted one by one leave together, too, once their owner is known to poll soon: a window costs a write for its
-/// first request, which waits for nobody, one for the others, and their acknowledgements as many. Without waiting this
-/// would be a write for each request, always; who is interrupted for long learns anew what is worth while, hence the margin
-/// and the further tries on a machine that is busy with other things.
+/// Who posts and then computes keeps nobody waiting: each request goes when it is posted, also behind others that are
+/// unanswered, and after a long time of posting and polling in turns.
 #[test]
-fn a_window_of_requests_is_few_writes() {
+fn what_is_posted_goes_at_once_whatever_its_owner_does_then() {
     const WINDOW: u64 = 16;
-    const WINDOWS: u64 = 60;
-    let tries = (0..5).map(|_| writes_of_windows(WINDOW, WINDOWS));
-    let mut seen = tries.inspect(|writes| println!("{writes:?} writes for {WINDOWS} windows of {WINDOW}"));
-    assert!(seen.any(|writes| writes.iter().all(|writes| *writes < WINDOW * WINDOWS / 2)));
-}
-
-fn writes_of_windows(window: u64, windows: u64) -> [u64; 2] {
     let mut sides = [Side::new(1, |_| {}), Side::new(1, |_| {})];
     join(&mut sides);
     message(&mut sides, 1);
-    let before = sides.each_mut().map(|side| side.adapter.link().writes());
-    for turn in 0..windows {
-        for id in 0..window {
+    for turn in 0..20 {
+        for id in 0..WINDOW {
             sides[1].receive(id, 64 * id as usize, 64);
         }
-        sides[0].fill(2048, 8 * window as usize, turn as u8);
-        for id in 0..window {
+        for id in 0..WINDOW {
             sides[0].post(id, Operation::Send, 2048 + 8 * id as usize, 8);
         }
+        // The sender does not poll until all of it is there.
         let start = Instant::now();
-        while sides.iter().any(|side| side.done.len() < window as usize) {
-            sides.iter_mut().for_each(Side::poll);
-            assert!(start.elapsed() < PATIENCE, "window {turn}");
+        while sides[1].done.len() < WINDOW as usize {
+            sides[1].poll();
+            assert!(start.elapsed() < PATIENCE, "window {turn}: {} of {WINDOW} are there", sides[1].done.len());
         }
-        for side in &mut sides {
-            let done = std::mem::take(&mut side.done);
-            let in_order = done.iter().zip(0..).all(|(one, id)| (one.id, one.status) == (id, WcStatus::Success));
-            assert!(in_order, "window {turn}: {done:?}");
-        }
-        for id in 0..window as usize {
-            assert_eq!(sides[1].word(64 * id), sides[0].word(2048 + 8 * id), "window {turn}: {id}");
-        }
+        sides[1].done.clear();
+        until(&mut sides, "the sender's completions", |sides| sides[0].done.len() == WINDOW as usize);
+        sides[0].done.clear();
     }
-    [0, 1].map(|at| sides[at].adapter.link().writes() - before[at])
 }
 
 /// A network that fails while nobody speaks costs nobody its peer, however often.
