@@ -304,11 +304,15 @@ impl Core {
     ) -> (DatatypeScheme, bool, Option<Judged>) {
         let asked = self.datatypes.scheme;
         let is_shared = facts.is_shared() && reach == Reach::Works;
-        if asked != DatatypeScheme::Auto || self.thresholds.is_crowded || reach != Reach::Works {
+        if asked != DatatypeScheme::Auto || self.thresholds.is_crowded || reach == Reach::Refused {
             return (facts.scheme(asked), is_shared, None);
         }
-        let kind = Kind::of(facts.len_bytes, Some(facts.block_bytes()));
-        match self.choose_way(peer, kind, facts.len_bytes, facts.ways(), is_near) {
+        let kind = Kind::of(facts.len_bytes, Some(facts.block_bytes()), facts.ways());
+        if reach == Reach::Unknown && kind.only_way().is_none() {
+            // To see whether the kernel allows it.
+            return (DatatypeScheme::Direct, false, None);
+        }
+        match self.choose_way(peer, kind, facts.len_bytes, is_near) {
             (CopyWay::Staged, judged) => (DatatypeScheme::BcSpup, false, judged),
             (way, judged) => (DatatypeScheme::Direct, way == CopyWay::Shared, judged),
         }
@@ -327,7 +331,7 @@ impl Core {
         let Envelope { peer, len_bytes, .. } = incoming.envelope;
         let possible = self.thresholds.ways(len_bytes, source.is_some(), reach);
         let (way, judged) = match scheme {
-            None => self.choose_way(peer, Kind::of(len_bytes, None), len_bytes, possible, is_near),
+            None => self.choose_way(peer, Kind::of(len_bytes, None, possible), len_bytes, is_near),
             // Packed into memory that is new each time: what it takes says nothing about others.
             Some(_) => (self.thresholds.plan(len_bytes, source.is_some(), reach).way(), None),
         };

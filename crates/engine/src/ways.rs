@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use protocol::experience::{CopyWay, CopyWays, Experience, Kind};
+use protocol::experience::{CopyWay, Experience, Kind};
 
 use crate::core::Core;
 use crate::request::PeerId;
@@ -30,14 +30,13 @@ impl Core {
         peer: PeerId,
         kind: Kind,
         len_bytes: u64,
-        possible: CopyWays,
         is_near: bool,
     ) -> (CopyWay, Option<Judged>) {
-        if let Some(way) = possible.single() {
+        if let Some(way) = kind.only_way() {
             return (way, None);
         }
         let Some(Some(peer)) = self.peers.get_mut(peer as usize) else { return (CopyWay::Staged, None) };
-        let way = peer.ways.get_or_insert_default().experience.choose(kind, len_bytes, possible, is_near);
+        let way = peer.ways.get_or_insert_default().experience.choose(kind, len_bytes, is_near);
         (way, Some(Judged { kind, start: Instant::now() }))
     }
 

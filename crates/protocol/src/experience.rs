@@ -60,12 +60,6 @@ impl CopyWays {
         self.0 & 1 << way as u8 != 0
     }
 
-    /// The only one, if there is only one.
-    pub fn single(self) -> Option<CopyWay> {
-        let mut ways = self.iter();
-        ways.next().filter(|_| ways.next().is_none())
-    }
-
     fn iter(self) -> impl Iterator<Item = CopyWay> {
         Self::ALL.into_iter().filter(move |way| self.has(*way))
     }
@@ -73,14 +67,23 @@ impl CopyWays {
 
 /// Messages that are compared with each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Kind(u8);
+pub struct Kind {
+    class: u8,
+    ways: CopyWays,
+}
 
 impl Kind {
-    /// Those of about `len_bytes`, in one piece on both sides or in blocks of about `block_bytes`.
-    pub fn of(len_bytes: u64, block_bytes: Option<u64>) -> Self {
+    /// Those of about `len_bytes`, in one piece on both sides or in blocks of about `block_bytes`, that can take `ways`.
+    pub fn of(len_bytes: u64, block_bytes: Option<u64>, ways: CopyWays) -> Self {
         let bits = len_bytes.max(1).ilog2().clamp(*LEN_BITS.start(), *LEN_BITS.end()) - LEN_BITS.start();
         let blocks = block_bytes.map_or(0, |bytes| 1 + BLOCK_BYTES.iter().filter(|least| bytes >= **least).count());
-        Self(bits as u8 * (BLOCK_BYTES.len() as u8 + 2) + blocks as u8)
+        Self { class: bits as u8 * (BLOCK_BYTES.len() as u8 + 2) + blocks as u8, ways }
+    }
+
+    /// The only way they can take, if there is only one.
+    pub fn only_way(&self) -> Option<CopyWay> {
+        let mut ways = self.ways.iter();
+        ways.next().filter(|_| ways.next().is_none())
     }
 }
 
@@ -88,7 +91,8 @@ impl Kind {
 #[derive(Debug, Default)]
 pub struct Experience {
     kinds: Vec<(Kind, Costs)>,
-    /// Bytes that went through the channel to warm it.
+    /// Bytes that were sent through the channel to warm it, and of those that came that way.
+    warming_bytes: u64,
     warmed_bytes: u64,
     /// What the sender last said of its channel: both processes share a cache.
     was_near: bool,
@@ -135,12 +139,12 @@ impl Experience {
     ///
     /// # Panics
     /// If none is possible.
-    pub fn choose(&mut self, kind: Kind, len_bytes: u64, possible: CopyWays, is_near: bool) -> CopyWay {
+    pub fn choose(&mut self, kind: Kind, len_bytes: u64, is_near: bool) -> CopyWay {
         let under_way = self.under_way;
         self.under_way += 1;
-        if possible.has(CopyWay::Staged) {
-            if self.warmed_bytes < CHANNEL_WARM_BYTES {
-                self.warmed_bytes += len_bytes;
+        if kind.ways.has(CopyWay::Staged) {
+            if self.warming_bytes < CHANNEL_WARM_BYTES {
+                self.warming_bytes += len_bytes;
                 return CopyWay::Staged;
             }
             if std::mem::replace(&mut self.was_near, is_near) != is_near {
@@ -148,7 +152,7 @@ impl Experience {
                 self.kinds.iter_mut().for_each(|(_, costs)| costs.try_soon(CopyWay::Staged));
             }
         }
-        self.costs(kind).choose(possible, under_way)
+        self.costs(kind).choose(kind.ways, under_way)
     }
 
     /// A message of `len_bytes` that went this way is there, or has failed. It took `ns`, or `None` if nothing can be
@@ -157,6 +161,7 @@ impl Experience {
         self.under_way = self.under_way.saturating_sub(1);
         let is_run = self.last.replace((kind, way)) == Some((kind, way));
         let is_warm = way != CopyWay::Staged || self.warmed_bytes >= CHANNEL_WARM_BYTES;
+        self.warmed_bytes += if is_warm { 0 } else { len_bytes };
         let Some(ns) = ns.filter(|_| is_warm && (is_run || was_alone)) else { return };
         self.costs(kind).see(way, ns, len_bytes);
     }
@@ -210,7 +215,7 @@ impl Costs {
             let at = way as usize;
             self.rest[at] = self.rest[at].saturating_sub(1);
             if self.rest[at] == 0 {
-                let is_much_slower = self.per_kib[at] > self.per_kib[best as usize] / 4 * 5;
+                let is_much_slower = self.per_kib[at] / 5 > self.per_kib[best as usize] / 4;
                 self.rest_next[at] =
                     if is_much_slower { self.rest_next[at].saturating_mul(2).min(REST_MAX) } else { REST };
                 self.rest[at] = self.rest_next[at];
@@ -220,8 +225,13 @@ impl Costs {
         best
     }
 
+    /// The fastest as far as is known; where nothing is, because none of them ever came alone, that which is most often.
     fn best(&self, possible: CopyWays) -> CopyWay {
-        let cost = |way: &CopyWay| Some(self.per_kib[*way as usize]).filter(|cost| *cost > 0).unwrap_or(u32::MAX);
+        let usual = |way: &CopyWay| [CopyWay::Shared, CopyWay::Read, CopyWay::Staged].iter().position(|one| one == way);
+        let cost = |way: &CopyWay| match self.per_kib[*way as usize] {
+            0 => (u32::MAX, usual(way)),
+            known => (known, usual(way)),
+        };
         possible.iter().min_by_key(cost).expect("some are possible")
     }
 
@@ -231,6 +241,8 @@ impl Costs {
         let known = self.per_kib[at];
         self.per_kib[at] = match known {
             0 => per_kib,
+            // What was far off was not the way's doing.
+            known if per_kib < known / 2 => per_kib,
             known if per_kib < known => known - (known - per_kib).div_ceil(2),
             known => known.saturating_add(((per_kib - known).min(known) / 8).max(1)),
         };
@@ -261,8 +273,8 @@ mod tests {
     ) -> [usize; 3] {
         let mut taken = [0; 3];
         for message in 0..count {
-            let kind = Kind::of(LEN, None);
-            let way = experience.choose(kind, LEN, all(), is_near);
+            let kind = Kind::of(LEN, None, all());
+            let way = experience.choose(kind, LEN, is_near);
             taken[way as usize] += 1;
             experience.end(kind, LEN, way, true, Some(cost(way, message)));
         }
@@ -272,10 +284,10 @@ mod tests {
     #[test]
     fn of_many_under_way_together_all_go_the_same_way() {
         let mut experience = Experience::default();
-        let kind = Kind::of(LEN, None);
+        let kind = Kind::of(LEN, None, all());
         let mut taken = [0; 3];
         for _ in 0..1000 {
-            let ways: Vec<CopyWay> = (0..64).map(|_| experience.choose(kind, LEN, all(), true)).collect();
+            let ways: Vec<CopyWay> = (0..64).map(|_| experience.choose(kind, LEN, true)).collect();
             let warm = taken.iter().sum::<usize>() > 64;
             assert!(!warm || ways.iter().all(|way| *way == ways[0]), "{ways:?}");
             for (message, way) in ways.into_iter().enumerate() {
@@ -294,13 +306,40 @@ mod tests {
     }
 
     #[test]
+    fn what_never_comes_alone_goes_the_usual_way() {
+        let mut experience = Experience::default();
+        let (first, second) = (Kind::of(LEN, None, all()), Kind::of(8 * LEN, None, all()));
+        let mut taken = [0; 3];
+        for _ in 0..10_000 {
+            let ways = [experience.choose(first, LEN, true), experience.choose(second, 8 * LEN, true)];
+            taken[ways[1] as usize] += 1;
+            experience.end(first, LEN, ways[0], true, Some(5000));
+            experience.end(second, 8 * LEN, ways[1], false, Some(5000));
+        }
+        assert!(taken[1] > 6000, "{taken:?}");
+    }
+
+    #[test]
+    fn a_first_message_that_was_delayed_is_soon_forgiven() {
+        let mut experience = Experience::default();
+        let delayed = |way, message| match way {
+            Shared if message < 64 => 50_000_000,
+            Shared => 4000,
+            _ => 6000,
+        };
+        run(&mut experience, 64, false, delayed);
+        let taken = run(&mut experience, 3000, false, |way, message| delayed(way, message + 64));
+        assert!(taken[1] > 2000, "{taken:?}");
+    }
+
+    #[test]
     fn where_there_is_always_one_under_way_others_are_tried_all_the_same() {
         let mut experience = Experience::default();
-        let kind = Kind::of(LEN, None);
-        let mut last = experience.choose(kind, LEN, all(), true);
+        let kind = Kind::of(LEN, None, all());
+        let mut last = experience.choose(kind, LEN, true);
         let mut taken = [0; 3];
         for _ in 0..100_000 {
-            let way = experience.choose(kind, LEN, all(), true);
+            let way = experience.choose(kind, LEN, true);
             taken[way as usize] += 1;
             experience.end(kind, LEN, last, false, Some(if last == Shared { 4000 } else { 6000 }));
             last = way;
@@ -355,7 +394,7 @@ mod tests {
     fn the_channel_is_warmed_before_it_is_judged() {
         let mut experience = Experience::default();
         let warm = (CHANNEL_WARM_BYTES / LEN) as usize;
-        assert_eq!(run(&mut experience, warm - 1, true, |_, _| 1_000_000), [0, 0, warm - 1]);
+        assert_eq!(run(&mut experience, warm, true, |_, _| 1_000_000), [0, 0, warm]);
         let taken = run(&mut experience, 1000, true, |way, _| if way == Staged { 4000 } else { 6000 });
         assert!(taken[2] > 900, "{taken:?}");
     }
@@ -364,13 +403,14 @@ mod tests {
     fn what_is_the_only_way_is_taken_and_kinds_do_not_mix() {
         let mut experience = Experience::default();
         for way in [Read, Shared, Staged] {
-            assert_eq!(experience.choose(Kind::of(LEN, None), LEN, CopyWays::only(way), true), way);
-            assert_eq!(CopyWays::only(way).single(), Some(way));
+            let kind = Kind::of(LEN, None, CopyWays::only(way));
+            assert_eq!(experience.choose(kind, LEN, true), way);
+            assert_eq!(kind.only_way(), Some(way));
         }
-        assert_eq!(all().single(), None);
+        assert_eq!(Kind::of(LEN, None, all()).only_way(), None);
         let kinds: Vec<Kind> = [None, Some(8), Some(16), Some(100), Some(600), Some(9000)]
             .into_iter()
-            .flat_map(|block| [1, 20_000, 40_000, 1 << 23, u64::MAX].map(|len| Kind::of(len, block)))
+            .flat_map(|block| [1, 20_000, 40_000, 1 << 23, u64::MAX].map(|len| Kind::of(len, block, all())))
             .collect();
         for (at, kind) in kinds.iter().enumerate() {
             assert_eq!(kinds.iter().position(|other| other == kind), Some(at - at % 5 + [0, 1, 2, 3, 3][at % 5]));

@@ -35,6 +35,8 @@ const BCAST_STEP_MAX_BYTES: u64 = 32 << 10;
 const BCAST_PIECES_RANKS_MIN: u32 = 3;
 /// The length of a broadcast, behind the first of its pieces.
 const BCAST_LEN_BYTES: usize = 8;
+/// Steps of a piece's length that have room at a time.
+const PIECES_AT_ONCE: usize = 8;
 /// Bytes of a piece. With the length it is longer than a broadcast in one step, and several have room.
 const BCAST_PIECE_BYTES: (usize, usize) = (BCAST_STEP_MAX_BYTES as usize, BOARD_PIECE_BYTES - BCAST_LEN_BYTES);
 /// Longest block of an allgather.
@@ -184,11 +186,12 @@ impl Table<'_> {
                     into.unpack_at(offset as u64, bytes);
                 });
                 if !whole {
-                    outcome = Err(self.shorter(root, self.group.len_bytes(root, step), "MPI_Bcast"));
+                    outcome = Err(self.shorter(root, pieces.len_bytes, "MPI_Bcast"));
                 }
             }
-            // Only the root waits for that before it shows more; at the end anybody may.
-            let only = Some(root).filter(|_| piece + 1 < pieces.count);
+            // For the room of a piece only the root waits, until all is shown; for that of the last ones whoever shows
+            // something next.
+            let only = Some(root).filter(|_| piece + PIECES_AT_ONCE < pieces.count);
             self.group.finish_lone(&self.world.engine.borrow(), step, only);
             piece += 1;
         }
