@@ -14,8 +14,8 @@ use engine::{
     TupleSetup, WaitPolicy,
 };
 use fabric::{Context, MappedArea, MappedPeers, PeerIndex, QueuePairAttributes, Transport};
-use fabric_soft::SoftContext;
 use fabric_soft::shm::{Segment, Shape, ShmLink, ShmPeers, probe_cross_memory};
+use fabric_soft::{SimNetwork, SimPlan, SoftContext};
 use lockfree::{Announcements, BlockSender};
 use protocol::fastpath::Geometry;
 use protocol::tupleq::TupleMessage;
@@ -376,6 +376,45 @@ fn a_cancelled_send_that_was_received_is_forgotten() {
     sender.progress();
     assert_eq!(sender.take(send).expect("it is over").outcome, Outcome::Done);
     assert_eq!(sender.holdings().cancellations, 0);
+}
+
+/// The answer to a cancellation, and the news that the device is done with the message, come in any order. Who cancels
+/// again meanwhile, and again, waits for no second answer.
+#[test]
+fn a_send_that_is_cancelled_again_and_again_ends() {
+    let mut cancelled = 0;
+    for seed in 0..40 {
+        let plan = SimPlan { jitter_ns: 100_000, ..SimPlan::new(seed) };
+        let network = SimNetwork::new(plan);
+        let open = |_| Box::new(SoftContext::new(network.link().expect("room"))) as Box<dyn Context>;
+        let engines = boot::engines_over((0..2).map(open).collect(), &config(Rendezvous::TupleQueue), None);
+        let mut pair: [Engine; 2] = engines.expect("a world").try_into().unwrap_or_else(|_| panic!("two"));
+        let send = |pair: &mut [Engine; 2]| {
+            let buf = SendBuf::from_owned(bytes(0, 1, 300));
+            pair[0].send(SendMode::Synchronous, 1, CONTEXT, 0, buf).expect("a peer")
+        };
+        while pair[0].stats().tuple_sent == 0 {
+            send(&mut pair);
+            let buf = RecvBuf::from_owned(vec![0; 300].into());
+            pair[1].recv(Source::Peer(0), CONTEXT, TagPattern::Exact(0), buf).expect("a peer");
+            turns(&mut pair);
+        }
+        let request = send(&mut pair);
+        turns(&mut pair);
+        let standing = pair[0].standing(1);
+        assert!(standing.contains("1 messages on the device") && standing.contains("send(tag 0, 300 bytes)"));
+        for _ in 0..10_000 {
+            pair[0].cancel(request);
+            pair.iter_mut().for_each(|engine| _ = engine.progress());
+        }
+        let ended = pair[0].take(request).unwrap_or_else(|| panic!("seed {seed}: {}", pair[0].standing(1)));
+        cancelled += u32::from(ended.outcome == Outcome::Cancelled);
+    }
+    assert!(cancelled > 30, "{cancelled} were cancelled in time");
+}
+
+fn turns(pair: &mut [Engine; 2]) {
+    (0..10_000).for_each(|_| pair.iter_mut().for_each(|engine| _ = engine.progress()));
 }
 
 /// Longer than any machine keeps a runnable thread waiting, and shorter than so many sleeps that nobody ends.

@@ -10,6 +10,8 @@
 //! before sleeping, see [`lockfree::doorbell`]), and the channel is polled until the next look. A record pushed before
 //! the sender could know is found by those polls.
 
+use std::fmt::Write;
+
 use fabric::MappedArea;
 use fabric::{PeerIndex, SharedMemory};
 use lockfree::fastpath::RecordReceiver;
@@ -72,8 +74,15 @@ impl<R: RecordReceiver> Polls<R> {
         moved
     }
 
-    /// Polls the channel from `peer` again; false if it has none here that is cold.
+    /// Polls the channel from `peer` from now on, of which its sender is told; false if it has none here. What announced
+    /// it may have been under way for long: one that is about to become cold would become so behind its sender's back.
     fn warm(&mut self, peer: PeerId, hint: u64) -> bool {
+        if let Some(polled) = self.hot.iter_mut().find(|polled| polled.peer == peer) {
+            if std::mem::replace(&mut polled.cooling, false) {
+                polled.channel.set_hint(hint);
+            }
+            return true;
+        }
         let Some(index) = self.cold.iter().position(|polled| polled.peer == peer) else { return false };
         let mut polled = self.cold.swap_remove(index);
         polled.channel.set_hint(hint);
@@ -146,6 +155,15 @@ impl<R: RecordReceiver> Polls<R> {
             });
         }
         removed
+    }
+
+    fn write_standing(&self, text: &mut String, peer: PeerId) -> std::fmt::Result {
+        for (list, what) in [(&self.hot, "polled"), (&self.cold, "not polled")] {
+            for Polled { channel, cooling, .. } in list.iter().filter(|polled| polled.peer == peer) {
+                write!(text, "\n  its channel is {what}, cooling {cooling}, {} taken", channel.consumed())?;
+            }
+        }
+        Ok(())
     }
 
     fn count(&self) -> usize {
@@ -421,6 +439,12 @@ impl Inbound {
         ((self.blocks.count() + self.others.count()) as u64, (block_bytes + other_bytes) as u64)
     }
 
+    /// Whether the channel from a peer is polled, and what was taken from it.
+    pub(crate) fn write_standing(&self, text: &mut String, peer: PeerId) -> std::fmt::Result {
+        self.blocks.write_standing(text, peer)?;
+        self.others.write_standing(text, peer)
+    }
+
     /// Bytes of the channel from one peer.
     pub(crate) fn held_from(&self, peer: PeerId) -> u64 {
         let block = self.blocks.hot.iter().chain(&self.blocks.cold).find(|polled| polled.peer == peer);
@@ -434,5 +458,36 @@ impl Inbound {
     /// Channels polled in every turn.
     pub(crate) fn polled(&self) -> usize {
         self.blocks.hot.len() + self.others.hot.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Config;
+    use lockfree::BlockSender;
+    use lockfree::fastpath::{self, HINT};
+
+    use super::*;
+
+    /// An announcement may have been under way since before the channel was polled last. Its sender is told that somebody
+    /// looks, so somebody does, until it has been told otherwise.
+    #[test]
+    fn a_channel_that_is_announced_while_it_cools_is_polled_until_its_sender_is_told_anew() {
+        let geometry = Geometry::new(&Config::default());
+        let memory = SharedMemory::private(BlockSender::footprint(geometry.channel_bytes().0));
+        let Some(Receiver::Block(channel)) = geometry.receiver(memory.clone(), &Allowance::new(0)) else {
+            panic!("blocks are the ordinary design")
+        };
+        let shown = || fastpath::shown(&memory)[HINT / 8];
+        let mut polls = Polls::new();
+        polls.add(3, channel, 0);
+        assert!(polls.cool(0, 0));
+        assert_eq!(shown(), COLD);
+        assert!(polls.warm(3, 0));
+        assert_eq!(shown(), 0);
+        assert!(polls.cool(0, 0), "nothing came since the last look, of which the sender hears");
+        assert_eq!((polls.hot.len(), shown()), (1, COLD));
+        assert!(!polls.cool(0, 0));
+        assert_eq!((polls.hot.len(), polls.cold.len()), (0, 1));
     }
 }

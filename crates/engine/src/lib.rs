@@ -31,6 +31,7 @@ mod port;
 mod progress;
 mod request;
 mod scattered;
+mod standing;
 mod stats;
 mod transfer;
 mod tuples;

@@ -191,6 +191,20 @@ pub(crate) enum IncomingWay {
 }
 
 impl IncomingWay {
+    /// What it is called where a person reads it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Read { .. } => "read",
+            Self::Shared { .. } => "copied by both",
+            Self::Get { .. } => "read over verbs",
+            Self::Put { .. } => "written over verbs",
+            Self::GetBlocks { .. } => "read into blocks",
+            Self::PutBlocks { .. } => "written to blocks",
+            Self::Segments(_) => "written to segments",
+            Self::Staged { .. } => "by pieces",
+        }
+    }
+
     /// How the bytes get here, if processors copy them.
     pub(crate) fn copied(&self) -> Option<CopyWay> {
         match self {

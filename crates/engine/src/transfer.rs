@@ -44,7 +44,7 @@ const SEGMENTS: usize = 64;
 
 /// Bytes of a long message that this side moves.
 pub(crate) struct Transfer {
-    peer: PeerId,
+    pub(crate) peer: PeerId,
     /// The send's request, or the receive's.
     request: SlabKey,
     near: Near,

@@ -135,6 +135,11 @@ impl Link {
         matches!(&self.way, Way::Block(block) if block.is_near())
     }
 
+    /// Records that wait for room.
+    pub fn waiting_count(&self) -> usize {
+        self.waiting.len()
+    }
+
     fn hint(&self) -> u64 {
         match &self.way {
             Way::Block(block) => block.hint(),

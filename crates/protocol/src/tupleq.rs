@@ -42,6 +42,7 @@
 //! Everything here is bookkeeping: no device, no clock, no data.
 
 use std::collections::VecDeque;
+use std::fmt::{self, Debug, Display, Formatter};
 
 use fabric::SrqNumber;
 use lockfree::Record;
@@ -197,7 +198,7 @@ pub enum Route {
     Queue(SrqNumber),
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Sending {
     /// So many messages until the sender asks; `u32::MAX`: never.
     Classic {
@@ -268,6 +269,11 @@ impl SendTuples {
         true
     }
 
+    /// Those of one receiver, for people to read.
+    pub fn of(&self, peer: u32) -> impl Iterator<Item = (Tuple, impl Debug)> {
+        self.table.iter().filter(move |(tuple, _)| tuple.0 == peer).map(|(tuple, sending)| (*tuple, *sending))
+    }
+
     /// The number of the message that goes to the queue now.
     pub fn number(&mut self, tuple: Tuple) -> u64 {
         match self.table.get_mut(&tuple) {
@@ -307,6 +313,18 @@ struct Receiving<Q> {
     /// Receives that a message came to, by whatever way they got there.
     filled: u32,
     fallbacks: u32,
+}
+
+impl<Q> Display for Receiving<Q> {
+    fn fmt(&self, to: &mut Formatter<'_>) -> fmt::Result {
+        let Self { entered, revoked, left, failed, posted, waiting, filled, fallbacks, .. } = self;
+        write!(
+            to,
+            "{posted} receives posted, {filled} filled, {} there, {waiting} messages wait",
+            self.in_queue.len()
+        )?;
+        write!(to, ", {fallbacks} fell back, entered {entered}, revoked {revoked}, left {left}, failed {failed}")
+    }
 }
 
 /// The receiver's tuples.
@@ -432,6 +450,11 @@ impl<Q: Copy> ReceiveTuples<Q> {
         }
         let behind = (it.posted - number) as usize;
         Some(it.in_queue.len().checked_sub(behind).map_or(Announced::Fetched, Announced::Met))
+    }
+
+    /// Those of one sender, for people to read.
+    pub fn of(&self, peer: u32) -> impl Iterator<Item = (Tuple, impl Display)> {
+        self.table.iter().filter(move |(tuple, _)| tuple.0 == peer).map(|(tuple, receiving)| (*tuple, receiving))
     }
 
     /// Receives in the queue, in order.

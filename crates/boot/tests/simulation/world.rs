@@ -390,7 +390,8 @@ impl Simulation {
             if self.fates[number] == Fate::Unknown {
                 let (from, to) = (message.from, message.to);
                 let knows = |a: u32, b: u32| self.engines[a as usize].lost(b).is_some();
-                assert!(knows(from, to) && knows(to, from), "message {number} never came: {message:?}");
+                let standing = || self.standing(from, to);
+                assert!(knows(from, to) && knows(to, from), "message {number} never came: {message:?}\n{}", standing());
                 self.fates[number] = if self.doubtful.contains(&number) { Fate::Cancelled } else { Fate::Lost };
                 self.totals.lost += 1;
             }
@@ -407,6 +408,11 @@ impl Simulation {
                 }
             }
         }
+    }
+
+    /// What each of two has for the other.
+    fn standing(&self, a: u32, b: u32) -> String {
+        format!("{}\n{}", self.engines[a as usize].standing(b), self.engines[b as usize].standing(a))
     }
 
     /// Calls that need a lost process say so at once.

@@ -21,6 +21,7 @@ mod pool;
 mod posting;
 mod segments;
 mod shrinking;
+mod standing;
 mod work;
 
 use std::sync::Arc;

@@ -125,6 +125,17 @@ impl Pool {
         self.emptied.push(slot);
     }
 
+    /// What became of its slots, in words.
+    pub(super) fn standing(&self) -> String {
+        let (free, count) = (self.buffers.slots.free_count(), self.buffers.slots.count());
+        let Self { receiving_count, retiring_count, emptied, slots_max, .. } = self;
+        format!(
+            "{free} of {count} buffers free (at most {slots_max}), {receiving_count} to receive ({} emptied, \
+             {retiring_count} to be kept back)",
+            emptied.len()
+        )
+    }
+
     /// `count` receives are not needed any more; those that are emptied next are not posted again.
     pub(super) fn retire(&mut self, count: u32) {
         self.retiring_count += count;

@@ -11,6 +11,7 @@
 //! A message that the device has no room for holds back those behind it to the same receiver, so that none is overtaken.
 
 mod device;
+mod standing;
 mod talk;
 
 use std::collections::VecDeque;

@@ -1,6 +1,7 @@
 //! What peers say about tuples, and cancellation, which is said to them.
 
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 
 use base::SlabKey;
 use datatype::RecvBuf;
@@ -38,7 +39,9 @@ impl Core {
             return false;
         }
         let (to, key) = (send.envelope.peer, send.key);
-        if tuples.cancelling.insert(id, None).is_none() {
+        // Who was asked may have answered already, and says nothing more.
+        if let Entry::Vacant(asked) = tuples.cancelling.entry(id) {
+            asked.insert(None);
             self.say(to, TupleMessage::Cancel { key, send: id.to_bits() });
         }
         true

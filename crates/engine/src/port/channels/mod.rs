@@ -24,6 +24,7 @@
 //! Paper: veloblock §4.1, §5, §8.
 
 mod showing;
+mod standing;
 
 use std::time::Duration;
 
