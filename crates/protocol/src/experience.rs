@@ -9,6 +9,10 @@
 //! later. Where several are under way together that is true only if all go the same way, so a way is taken for a run of
 //! messages, which ends when none is under way. Messages are compared with those of like lengths, and of like
 //! blocks where their data is in pieces.
+//!
+//! A channel that was not used for long messages is short, and its memory in no cache. So a run through it begins with
+//! messages that only warm it, and is the longer for them. What trials cost is kept small: the longer one took, the more
+//! goes the best way before the next.
 
 /// Shortest and longest lengths that are told apart, as powers of two.
 const LEN_BITS: std::ops::RangeInclusive<u32> = 13..=23;
@@ -19,12 +23,16 @@ const RUN: u32 = 4;
 const RUN_MAX: u32 = 512;
 /// Runs that a way gets at first to show what it takes.
 const FIRST_TRIES: u8 = 2;
-/// Runs from one trial of a slower way to the next, if it is not much slower, and at most.
-const REST: u8 = 32;
-const REST_MAX: u8 = 128;
-/// So many bytes go through the channel first, where that is possible: enough for it to grow, and to find out with which
-/// stores it is fastest.
+/// From one trial of a way to the next, so many times as many bytes as it had, for each time the best way's that it took
+/// longer: what trials cost is one part in so many,
+const REST: u64 = 64;
+/// and at least and at most so many times as many.
+const REST_BOUNDS: std::ops::RangeInclusive<u64> = 24..=128;
+/// So many bytes go through a cold channel before it is judged: enough for it to grow, and to find out with which stores
+/// it is fastest.
 const CHANNEL_WARM_BYTES: u64 = 1 << 20;
+/// It is cold again when so many went other ways.
+const CHANNEL_COLD_BYTES: u64 = 8 << 20;
 
 /// How the bytes of a long message get from memory to memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,7 +50,8 @@ pub enum CopyWay {
 pub struct CopyWays(u8);
 
 impl CopyWays {
-    const ALL: [CopyWay; 3] = [CopyWay::Read, CopyWay::Shared, CopyWay::Staged];
+    /// That which is fastest most often comes first.
+    const ALL: [CopyWay; 3] = [CopyWay::Shared, CopyWay::Read, CopyWay::Staged];
 
     /// This one alone.
     pub fn only(way: CopyWay) -> Self {
@@ -91,9 +100,7 @@ impl Kind {
 #[derive(Debug, Default)]
 pub struct Experience {
     kinds: Vec<(Kind, Costs)>,
-    /// Bytes that were sent through the channel to warm it, and of those that came that way.
-    warming_bytes: u64,
-    warmed_bytes: u64,
+    channel: Warmth,
     /// What the sender last said of its channel: both processes share a cache.
     was_near: bool,
     /// Messages whose way was chosen and that are not there yet.
@@ -102,21 +109,39 @@ pub struct Experience {
     last: Option<(Kind, CopyWay)>,
 }
 
+/// Whether the channel is as it would be if all messages went through it.
+#[derive(Debug, Default)]
+struct Warmth {
+    /// Bytes that were to go through it since it was cold, of which so many did.
+    chosen_bytes: u64,
+    there_bytes: u64,
+    /// Bytes that went other ways since the last message that went this one.
+    elsewhere_bytes: u64,
+}
+
 /// What messages of one kind took, by way.
 #[derive(Clone, Copy, Debug)]
 struct Costs {
     /// ns per KiB; 0 if nothing is known.
     per_kib: [u32; 3],
     tries: [u8; 3],
-    /// Runs until the next trial.
-    rest: [u8; 3],
-    /// And from that to the one after it.
-    rest_next: [u8; 3],
-    /// The way of this run, and messages it had so far.
+    /// Bytes until the next trial.
+    rest_bytes: [u64; 3],
+    /// The way of this run, and messages it had so far, without those that only warmed the channel.
     current: CopyWay,
     run: u32,
-    /// A way, what messages that went it took since that was last summed up, in ns, and how many bytes they had.
-    seen: (CopyWay, u64, u64),
+    /// Bytes of all messages of this run.
+    run_bytes: u64,
+    /// What is known of those that are there: of all, and of those the way is judged by.
+    spent: Taken,
+    judged: Taken,
+}
+
+/// What messages took.
+#[derive(Clone, Copy, Default, Debug)]
+struct Taken {
+    ns: u64,
+    bytes: u64,
 }
 
 impl Default for Costs {
@@ -124,11 +149,12 @@ impl Default for Costs {
         Self {
             per_kib: [0; 3],
             tries: [0; 3],
-            rest: [REST; 3],
-            rest_next: [REST; 3],
+            rest_bytes: [0; 3],
             current: CopyWay::Read,
             run: RUN_MAX,
-            seen: (CopyWay::Read, 0, 0),
+            run_bytes: 0,
+            spent: Taken::default(),
+            judged: Taken::default(),
         }
     }
 }
@@ -142,17 +168,15 @@ impl Experience {
     pub fn choose(&mut self, kind: Kind, len_bytes: u64, is_near: bool) -> CopyWay {
         let under_way = self.under_way;
         self.under_way += 1;
-        if kind.ways.has(CopyWay::Staged) {
-            if self.warming_bytes < CHANNEL_WARM_BYTES {
-                self.warming_bytes += len_bytes;
-                return CopyWay::Staged;
-            }
-            if std::mem::replace(&mut self.was_near, is_near) != is_near {
-                // The channel's pace is another one: what was known of it does not hold.
-                self.kinds.iter_mut().for_each(|(_, costs)| costs.try_soon(CopyWay::Staged));
-            }
+        if kind.ways.has(CopyWay::Staged) && std::mem::replace(&mut self.was_near, is_near) != is_near {
+            // The channel's pace is another one: what was known of it does not hold.
+            self.kinds.iter_mut().for_each(|(_, costs)| costs.forget(CopyWay::Staged));
         }
-        self.costs(kind).choose(kind.ways, under_way)
+        let way = self.costs(kind).choose(kind.ways, under_way, len_bytes);
+        if !self.channel.warms(way, len_bytes) {
+            self.costs(kind).run += 1;
+        }
+        way
     }
 
     /// A message of `len_bytes` that went this way is there, or has failed. It took `ns`, or `None` if nothing can be
@@ -160,10 +184,9 @@ impl Experience {
     pub fn end(&mut self, kind: Kind, len_bytes: u64, way: CopyWay, was_alone: bool, ns: Option<u64>) {
         self.under_way = self.under_way.saturating_sub(1);
         let is_run = self.last.replace((kind, way)) == Some((kind, way));
-        let is_warm = way != CopyWay::Staged || self.warmed_bytes >= CHANNEL_WARM_BYTES;
-        self.warmed_bytes += if is_warm { 0 } else { len_bytes };
-        let Some(ns) = ns.filter(|_| is_warm && (is_run || was_alone)) else { return };
-        self.costs(kind).see(way, ns, len_bytes);
+        let only_warms = way == CopyWay::Staged && self.channel.there(len_bytes);
+        let Some(ns) = ns.filter(|_| is_run || was_alone) else { return };
+        self.costs(kind).see(way, Taken { ns, bytes: len_bytes }, only_warms);
     }
 
     fn costs(&mut self, kind: Kind) -> &mut Costs {
@@ -176,31 +199,84 @@ impl Experience {
     }
 }
 
+impl Warmth {
+    /// A message of `len_bytes` is to go this `way`; true if that only warms the channel.
+    fn warms(&mut self, way: CopyWay, len_bytes: u64) -> bool {
+        if way != CopyWay::Staged {
+            self.elsewhere_bytes = self.elsewhere_bytes.saturating_add(len_bytes);
+            return false;
+        }
+        if self.elsewhere_bytes >= CHANNEL_COLD_BYTES {
+            *self = Self::default();
+        }
+        self.elsewhere_bytes = 0;
+        let is_cold = self.chosen_bytes < CHANNEL_WARM_BYTES;
+        self.chosen_bytes = self.chosen_bytes.saturating_add(len_bytes);
+        is_cold
+    }
+
+    /// A message of `len_bytes` came through the channel; true if that only warmed it.
+    fn there(&mut self, len_bytes: u64) -> bool {
+        let was_cold = self.there_bytes < CHANNEL_WARM_BYTES;
+        self.there_bytes = self.there_bytes.saturating_add(len_bytes);
+        was_cold
+    }
+}
+
+impl Taken {
+    fn add(&mut self, more: Taken) {
+        (self.ns, self.bytes) = (self.ns.saturating_add(more.ns), self.bytes.saturating_add(more.bytes));
+    }
+
+    /// ns per KiB; `None` of nothing.
+    fn per_kib(&self) -> Option<u32> {
+        let per_kib = self.ns.saturating_mul(1024).checked_div(self.bytes)?;
+        Some(u32::try_from(per_kib).unwrap_or(u32::MAX).max(1))
+    }
+}
+
 impl Costs {
-    fn choose(&mut self, possible: CopyWays, under_way: u32) -> CopyWay {
+    fn choose(&mut self, possible: CopyWays, under_way: u32, len_bytes: u64) -> CopyWay {
         let is_over = self.run >= if under_way == 0 { RUN } else { RUN_MAX };
         if is_over || !possible.has(self.current) {
-            self.sum_up();
+            self.sum_up(possible);
             self.current = self.next(possible);
             self.run = 0;
         }
-        self.run += 1;
+        self.run_bytes = self.run_bytes.saturating_add(len_bytes);
+        for rest in &mut self.rest_bytes {
+            *rest = rest.saturating_sub(len_bytes);
+        }
         self.current
     }
 
     /// Adds what a message took: of several that are under way together, all may be there at once, in the end.
-    fn see(&mut self, way: CopyWay, ns: u64, len_bytes: u64) {
-        let (seen, seen_ns, seen_bytes) = self.seen;
-        let (ns_before, bytes_before) = if seen == way { (seen_ns, seen_bytes) } else { (0, 0) };
-        self.seen = (way, ns_before.saturating_add(ns), bytes_before.saturating_add(len_bytes));
+    fn see(&mut self, way: CopyWay, taken: Taken, only_warms: bool) {
+        if way == self.current {
+            self.spent.add(taken);
+            self.judged.add(if only_warms { Taken::default() } else { taken });
+        }
     }
 
-    fn sum_up(&mut self) {
-        let (way, ns, bytes) = self.seen;
-        if let Some(per_kib) = ns.saturating_mul(1024).checked_div(bytes) {
-            self.seen = (way, 0, 0);
-            self.note(way, u32::try_from(per_kib).unwrap_or(u32::MAX).max(1));
+    /// The run is over.
+    fn sum_up(&mut self, possible: CopyWays) {
+        let (way, run_bytes) = (self.current, std::mem::take(&mut self.run_bytes));
+        let (spent, judged) = (std::mem::take(&mut self.spent), std::mem::take(&mut self.judged));
+        if let Some(per_kib) = judged.per_kib() {
+            self.note(way, per_kib);
         }
+        let best = self.best(possible);
+        if way != best {
+            let least = u64::from(self.per_kib[best as usize]).max(1);
+            let longer = u64::from(spent.per_kib().unwrap_or(u32::MAX)).saturating_sub(least);
+            let times = (REST * longer / least).clamp(*REST_BOUNDS.start(), *REST_BOUNDS.end());
+            self.rest_bytes[way as usize] = run_bytes.saturating_mul(times);
+        }
+    }
+
+    /// Nothing is known of a way any more.
+    fn forget(&mut self, way: CopyWay) {
+        (self.per_kib[way as usize], self.tries[way as usize]) = (0, 0);
     }
 
     /// The way of the next run.
@@ -211,26 +287,15 @@ impl Costs {
             return way;
         }
         let best = self.best(possible);
-        for way in possible.iter().filter(|way| *way != best) {
-            let at = way as usize;
-            self.rest[at] = self.rest[at].saturating_sub(1);
-            if self.rest[at] == 0 {
-                let is_much_slower = self.per_kib[at] / 5 > self.per_kib[best as usize] / 4;
-                self.rest_next[at] =
-                    if is_much_slower { self.rest_next[at].saturating_mul(2).min(REST_MAX) } else { REST };
-                self.rest[at] = self.rest_next[at];
-                return way;
-            }
-        }
-        best
+        let mut others = possible.iter().filter(|way| *way != best);
+        others.find(|way| self.rest_bytes[*way as usize] == 0).unwrap_or(best)
     }
 
     /// The fastest as far as is known; where nothing is, because none of them ever came alone, that which is most often.
     fn best(&self, possible: CopyWays) -> CopyWay {
-        let usual = |way: &CopyWay| [CopyWay::Shared, CopyWay::Read, CopyWay::Staged].iter().position(|one| one == way);
         let cost = |way: &CopyWay| match self.per_kib[*way as usize] {
-            0 => (u32::MAX, usual(way)),
-            known => (known, usual(way)),
+            0 => u32::MAX,
+            known => known,
         };
         possible.iter().min_by_key(cost).expect("some are possible")
     }
@@ -247,14 +312,12 @@ impl Costs {
             known => known.saturating_add(((per_kib - known).min(known) / 8).max(1)),
         };
     }
-
-    fn try_soon(&mut self, way: CopyWay) {
-        (self.rest[way as usize], self.rest_next[way as usize]) = (1, REST);
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use CopyWay::{Read, Shared, Staged};
 
@@ -394,9 +457,48 @@ mod tests {
     fn the_channel_is_warmed_before_it_is_judged() {
         let mut experience = Experience::default();
         let warm = (CHANNEL_WARM_BYTES / LEN) as usize;
-        assert_eq!(run(&mut experience, warm, true, |_, _| 1_000_000), [0, 0, warm]);
-        let taken = run(&mut experience, 1000, true, |way, _| if way == Staged { 4000 } else { 6000 });
-        assert!(taken[2] > 900, "{taken:?}");
+        let staged = Cell::new(0);
+        let taken = run(&mut experience, 2000, true, |way, _| {
+            staged.set(staged.get() + usize::from(way == Staged));
+            match way {
+                Staged if staged.get() <= warm => 1_000_000,
+                Staged => 4000,
+                _ => 6000,
+            }
+        });
+        assert!(taken[2] > 1800, "{taken:?}");
+    }
+
+    #[test]
+    fn a_channel_that_has_become_cold_is_warmed_before_it_is_judged_again() {
+        let mut experience = Experience::default();
+        run(&mut experience, 1000, true, |way, _| if way == Staged { 8000 } else { 6000 });
+        // It is faster now, but not at once.
+        let staged = Cell::new((0, 0));
+        let taken = run(&mut experience, 4000, true, |way, message| {
+            let (last, count) = staged.get();
+            let count = if message - last > 100 { 0 } else { count };
+            staged.set(if way == Staged { (message, count + 1) } else { (last, count) });
+            match way {
+                Staged if count < 16 => 20_000,
+                Staged => 4000,
+                _ => 6000,
+            }
+        });
+        assert!(taken[2] > 2000, "{taken:?}");
+    }
+
+    #[test]
+    fn trials_of_a_channel_that_is_slow_cost_little() {
+        let mut experience = Experience::default();
+        let cost = |way, _| if way == Staged { 13_000 } else { 5500 };
+        run(&mut experience, 2000, true, cost);
+        let total = Cell::new(0);
+        run(&mut experience, 20_000, true, |way, message| {
+            total.set(total.get() + cost(way, message));
+            cost(way, message)
+        });
+        assert!(total.get() < 20_000 * 5500 / 100 * 103, "{}", total.get());
     }
 
     #[test]
