@@ -8,6 +8,9 @@ use base::config::{DeviceChoice, FastPath, TcpChoice};
 use boot::local_engines;
 use datatype::{RecvBuf, SendBuf};
 use engine::{ContextId, Engine, PeerStats, SendMode, Source, Stats, TagPattern};
+use fabric::Context;
+use fabric_soft::sim::SimClock;
+use fabric_soft::{SimNetwork, SimPlan, SoftContext};
 
 const CONTEXT: ContextId = ContextId(3);
 
@@ -322,6 +325,38 @@ fn unused_channels_over_verbs_are_given_up_and_made_again() {
 }
 
 /// A block over verbs is followed by a longer one while it is full, as far as its receiver may spend memory.
+/// Where none is granted a sender asks for one now and then, which costs a credit. While records wait for the only one
+/// there is they try again and again, in the time that a credit needs to come back: that is no reason to ask.
+#[test]
+fn who_is_granted_no_channel_spends_its_credits_on_records() {
+    let config = Config {
+        fastpath: FastPath::Veloblock,
+        channels_max: 0,
+        credits_initial: 1,
+        pool_max_bytes: 0,
+        ..Config::default()
+    };
+    let network = SimNetwork::new(SimPlan { clock: SimClock::Driven, ..SimPlan::new(1) });
+    let open = |_| Box::new(SoftContext::new(network.link().expect("room"))) as Box<dyn Context>;
+    let mut engines = boot::engines_over((0..2).map(open).collect(), &config, None).expect("a network");
+    let count = 100;
+    for number in 0..count {
+        let buf = SendBuf::from_owned(message(0, 1, number).into());
+        let send = engines[0].send(SendMode::Standard, 1, CONTEXT, 1, buf).expect("a peer");
+        engines[0].detach(send);
+    }
+    let mut steps = 0;
+    while engines[1].unexpected_count() < count as usize {
+        for _ in 0..200 {
+            engines.iter_mut().for_each(|engine| _ = engine.progress());
+        }
+        network.step();
+        steps += 1;
+        assert!(steps < 40 * count, "{}\n{}", engines[0].standing(1), engines[1].standing(0));
+    }
+    println!("{count} messages in {steps} steps");
+}
+
 #[test]
 fn blocks_over_verbs_grow_with_their_traffic() {
     for device in [DeviceChoice::Tcp, DeviceChoice::ShmVerbs] {

@@ -27,6 +27,8 @@ const ROUND_TIME: Duration = Duration::from_millis(1);
 const NETWORK_ROUNDS: u32 = 50;
 /// Rounds of a rest, at most.
 const RESTING_ROUNDS: u32 = 1000;
+/// Rounds after the last operation, of which a message takes a hundred or so where credits are scarce.
+const DRAIN_ROUNDS_MAX: u32 = 500_000;
 /// Rounds in which nothing moves while something is still to come; far longer than anything is repeated after.
 const PATIENCE_ROUNDS: u32 = 20_000;
 /// Such rounds after which a run counts as one that does not end, though something is repeated now and then.
@@ -311,9 +313,11 @@ impl Simulation {
 
     /// Everybody goes on until every message has met its fate and nothing moves any more.
     fn drain(&mut self) {
-        let (mut idle_rounds, mut pauses) = (0, 0);
+        let (mut idle_rounds, mut pauses, mut rounds) = (0, 0, 0);
         while idle_rounds < QUIET_ROUNDS || (idle_rounds < PATIENCE_ROUNDS && !self.is_settled()) {
             let mut moved = false;
+            rounds += 1;
+            assert!(rounds < DRAIN_ROUNDS_MAX, "messages come too slowly\n{}", self.standing_of_missing());
             for rank in 0..self.engines.len() {
                 while let Some(taken) = self.ranks[rank].taken.pop() {
                     self.receive_taken(rank, taken);
@@ -329,7 +333,7 @@ impl Simulation {
                 idle_rounds += 1;
                 if idle_rounds > NETWORK_ROUNDS {
                     pauses += 1;
-                    assert!(pauses < PAUSES_MAX, "something moves for ever, and messages do not come");
+                    assert!(pauses < PAUSES_MAX, "messages do not come\n{}", self.standing_of_missing());
                     // Greetings that are lost are said again by the clock, and losses told of.
                     pass(ROUND_TIME);
                 }
@@ -413,6 +417,12 @@ impl Simulation {
     /// What each of two has for the other.
     fn standing(&self, a: u32, b: u32) -> String {
         format!("{}\n{}", self.engines[a as usize].standing(b), self.engines[b as usize].standing(a))
+    }
+
+    /// The same for the first message that nothing is known of.
+    fn standing_of_missing(&self) -> String {
+        let missing = self.fates.iter().position(|fate| *fate == Fate::Unknown).map(|at| &self.program.messages[at]);
+        missing.map_or_else(String::new, |message| format!("{message:?}\n{}", self.standing(message.from, message.to)))
     }
 
     /// Calls that need a lost process say so at once.

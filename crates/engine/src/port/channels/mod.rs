@@ -74,7 +74,7 @@ pub(super) struct Pair {
     inward: Option<Inward>,
     /// Granted, and not used yet.
     inward_next: Option<Inward>,
-    /// Records by the queue pair until a channel is asked for.
+    /// Records that leave by the queue pair until a channel is asked for.
     ask_in: u64,
     /// Credits to go along with the next record.
     credits: Option<u64>,
@@ -210,8 +210,10 @@ impl Pair {
         self.credits.is_none() && !self.owes_closed
     }
 
-    /// A record has left for the peer.
+    /// A record has left for the peer. What was tried in vain brings the next request for a channel no nearer: that costs
+    /// a credit, too, and would take each one that comes back before the record does.
     fn note_pushed(&mut self, record: Record) {
+        self.ask_in -= u64::from(self.ask_in > 0 && self.open.is_none());
         self.owes_closed &= !wire::says_closed(record);
     }
 
@@ -276,11 +278,7 @@ impl Port {
         }
         let wanted = match &pair.open {
             Some(written) => written.sender.wanted_bytes().map(|len| first.with_block(len)),
-            None if pair.ask_in > 0 => {
-                pair.ask_in -= 1;
-                None
-            }
-            None if wire::is_about_channels(record) => None,
+            None if pair.ask_in > 0 || wire::is_about_channels(record) => None,
             None => Some(first),
         };
         self.drop_before(to);
