@@ -19,7 +19,7 @@ pub fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
 

@@ -430,6 +430,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "reads a file")]
     fn handles_agree_with_the_standard_as_data() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../standard/abi.json");
         let text = std::fs::read_to_string(path).expect("the standard stands in the repository");

@@ -150,6 +150,7 @@ fn what_does_not_fit_64_bits_is_refused() -> Result<(), TypeError> {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "hundreds of levels, and no pointer into memory")]
 fn nesting_has_a_limit_and_long_chains_are_freed() -> Result<(), TypeError> {
     let mut chain = int();
     for _ in 0..100_000 {

@@ -189,7 +189,7 @@ impl VerbsContext {
         let (memory, start, length) = match len_bytes {
             0 => {
                 let line = SharedMemory::private(64);
-                let start = std::ptr::from_ref(line.word(0)) as usize;
+                let start = line.start().as_ptr().expose_provenance();
                 (Some(line), start, 1)
             }
             _ => (memory, address, len_bytes),
@@ -371,7 +371,7 @@ impl Context for VerbsContext {
         access: Access,
     ) -> Result<(MemoryRegion, SharedMemory), FabricError> {
         let memory = SharedMemory::private(len_bytes.max(1));
-        let address = std::ptr::from_ref(memory.word(0)) as usize;
+        let address = memory.start().as_ptr().expose_provenance();
         let flags = access::LOCAL_WRITE | self.remote_access(access);
         let region = self.register_bytes(domain, address, len_bytes, flags, Some(memory.clone()))?;
         Ok((region, memory))

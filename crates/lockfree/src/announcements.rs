@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn everybody_is_found_once() {
-        for places in [1, 64, 65, 500, 5000] {
+        for places in [1, 64, 65, 500, 5000].into_iter().take(if cfg!(miri) { 4 } else { 5 }) {
             let all = Announcements::new(SharedMemory::private(Announcements::footprint(places)), places);
             assert!(all.are_none());
             let some: Vec<u32> =

@@ -23,14 +23,14 @@ use crate::{CACHE_LINE_BYTES, SharedMemory};
 /// Longest content that travels in one line with its number, in bytes.
 pub const SHORT_MAX_BYTES: usize = CACHE_LINE_BYTES - 16;
 /// Longest content of which eight steps have room at a time, in bytes.
-pub const MEDIUM_MAX_BYTES: usize = if cfg!(loom) { 64 } else { 64 << 10 };
+pub const MEDIUM_MAX_BYTES: usize = if cfg!(any(loom, miri)) { 64 } else { 64 << 10 };
 /// Longest content, in bytes.
-pub const LONG_MAX_BYTES: usize = if cfg!(loom) { 128 } else { 256 << 10 };
+pub const LONG_MAX_BYTES: usize = if cfg!(any(loom, miri)) { 128 } else { 256 << 10 };
 
 const SLOTS: u64 = 8;
 const LONG_SLOTS: u64 = 2;
 const FINISHED: usize = 0;
-const MEDIUM: usize = if cfg!(loom) { 1024 } else { 4096 };
+const MEDIUM: usize = if cfg!(any(loom, miri)) { 1024 } else { 4096 };
 const LONG: usize = MEDIUM + SLOTS as usize * MEDIUM_MAX_BYTES;
 
 /// The board of one process, as its owner or a reader holds it.

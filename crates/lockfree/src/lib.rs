@@ -52,5 +52,11 @@ pub use shared::SharedMemory;
 pub use slots::{Slot, SlotMemory, SlotStore};
 pub use streaming::{STREAMING_MIN_BYTES, Stores, copy_to_rotating, copy_to_shared};
 
+/// How often a test repeats itself: `count` times, or `few` times under miri, which takes a thousand times as long.
+#[cfg(all(test, not(loom)))]
+pub(crate) const fn times(count: u64, few: u64) -> u64 {
+    if cfg!(miri) { few } else { count }
+}
+
 /// Bytes of a cache line: what one transfer between two cores carries.
 pub const CACHE_LINE_BYTES: usize = 64;

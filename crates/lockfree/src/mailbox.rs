@@ -159,6 +159,7 @@ impl MailboxReceiver {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::times;
 
     #[test]
     fn a_full_mailbox_says_so_and_recovers() {
@@ -187,7 +188,7 @@ mod tests {
     fn many_threads_keep_their_own_order() {
         let memory = SharedMemory::private(FOOTPRINT);
         let mut receiver = MailboxReceiver::new(memory.clone());
-        let total = 3000u64;
+        let total = times(3000, 6);
         std::thread::scope(|scope| {
             for from in 0..4 {
                 let mut sender = MailboxSender::new(memory.clone(), from);

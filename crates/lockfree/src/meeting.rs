@@ -569,6 +569,7 @@ mod tests {
     use std::collections::VecDeque;
 
     use super::*;
+    use crate::times;
 
     fn meetings(count: u32) -> Vec<Meeting> {
         let parts: Vec<_> = (0..count).map(|_| SharedMemory::private(Meeting::FOOTPRINT)).collect();
@@ -594,7 +595,7 @@ mod tests {
         assert_eq!(sides[0].open(5, 3, 9), Ok(true));
         let (mut shown, mut waiting) = (VecDeque::new(), VecDeque::new());
         let mut free: Vec<Vec<u32>> = (0..3).map(|_| (0..12).collect()).collect();
-        for step in 0..20_000u64 {
+        for step in 0..times(20_000, 200) {
             match random(6) {
                 0..2 if !free[0].is_empty() => {
                     let slot = free[0].pop().expect("looked");
@@ -721,7 +722,7 @@ mod tests {
 
     #[test]
     fn whoever_dies_at_any_moment_leaves_each_slot_listed_or_its_own() {
-        for accesses in 0..60 {
+        for accesses in (0..60).step_by(if cfg!(miri) { 11 } else { 1 }) {
             let sides = meetings(2);
             sides[0].open(5, 3, 9).expect("nobody else");
             for slot in 0..2 {
@@ -739,7 +740,7 @@ mod tests {
 
     #[test]
     fn an_owner_that_dies_at_any_moment_leaves_each_send_listed_or_its_own() {
-        for accesses in 0..60 {
+        for accesses in (0..60).step_by(if cfg!(miri) { 11 } else { 1 }) {
             for closes in [false, true] {
                 let sides = meetings(3);
                 sides[0].open(5, 3, 9).expect("nobody else");

@@ -35,6 +35,7 @@ pub(crate) mod dying {
 
 #[cfg(not(loom))]
 mod real {
+    use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
     use std::any::Any;
     use std::ptr::NonNull;
     use std::sync::Arc;
@@ -70,15 +71,19 @@ mod real {
 
         /// Zeroed memory of this process alone, for tests and for worlds inside one process.
         pub fn private(len_bytes: usize) -> Self {
-            let mut lines = vec![Line([0; 64]); len_bytes.div_ceil(64).max(1)].into_boxed_slice();
-            let start = NonNull::new(lines.as_mut_ptr().cast::<u8>()).expect("a box is not null");
-            // SAFETY: the box is moved into `keep`, is aligned by `Line`, and nothing else refers to it.
-            unsafe { Self::new(start, len_bytes, Arc::new(Owned(lines))) }
+            let owned = Owned::zeroed(len_bytes);
+            // SAFETY: as long and as aligned as asked for; nothing but `keep` refers to it, which only frees it.
+            unsafe { Self::new(owned.start, len_bytes, Arc::new(owned)) }
         }
 
         /// Its length in bytes.
         pub fn len_bytes(&self) -> usize {
             self.len_bytes
+        }
+
+        /// Its first byte in this process: a pointer that reaches all of it, as one made of a word's address does not.
+        pub fn start(&self) -> NonNull<u8> {
+            self.start
         }
 
         /// The part of `len_bytes` bytes at `offset`, or `None` if it is not inside or not on a cache line.
@@ -119,13 +124,13 @@ mod real {
         }
 
         /// Has the system provide the whole pages of a range in one go, which are met one by one otherwise, at the cost of
-        /// a fault each; nothing else happens, and nothing at all where the system knows no such wish.
+        /// a fault each; nothing else happens, and nothing at all where the system knows no such wish (miri has no pages).
         pub(crate) fn populate(&self, offset: usize, len_bytes: usize) {
             let len_bytes = len_bytes.min(self.len_bytes.saturating_sub(offset));
             let page_bytes = rustix::param::page_size();
             let skipped = (self.start.as_ptr() as usize + offset).wrapping_neg() % page_bytes;
             let len_bytes = len_bytes.saturating_sub(skipped) / page_bytes * page_bytes;
-            if len_bytes == 0 {
+            if len_bytes == 0 || cfg!(miri) {
                 return;
             }
             let advice = rustix::mm::Advice::LinuxPopulateWrite;
@@ -139,14 +144,14 @@ mod real {
         #[inline]
         pub(crate) fn prefetch_to_write(&self, offset: usize) {
             debug_assert!(offset < self.len_bytes, "the line is inside the memory");
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
             // SAFETY: a hint that touches neither registers nor memory and faults at no address. Written out, because
             // the compiler's own form asks for a shared line unless it is told of a newer processor.
             unsafe {
                 let line = self.start.as_ptr().wrapping_add(offset);
                 std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
             }
-            #[cfg(not(target_arch = "x86_64"))]
+            #[cfg(not(all(target_arch = "x86_64", not(miri))))]
             let _ = offset;
         }
 
@@ -177,12 +182,33 @@ mod real {
         }
     }
 
-    #[repr(C, align(64))]
-    #[derive(Clone, Copy)]
-    struct Line([u8; 64]);
+    /// Memory from the allocator. It is no box: whoever moves a box says that no other pointer reaches what is in it.
+    struct Owned {
+        start: NonNull<u8>,
+        layout: Layout,
+    }
 
-    /// Keeps the lines alive; they are only reached through the pointer taken before.
-    struct Owned(#[expect(dead_code, reason = "held for its memory")] Box<[Line]>);
+    // SAFETY: bytes of the allocator, which any thread may free.
+    unsafe impl Send for Owned {}
+    // SAFETY: a reference to it gives no access to the bytes.
+    unsafe impl Sync for Owned {}
+
+    impl Owned {
+        fn zeroed(len_bytes: usize) -> Self {
+            let layout = Layout::from_size_align(len_bytes.max(1), crate::CACHE_LINE_BYTES)
+                .expect("a length that the address space has room for");
+            // SAFETY: the length is not zero.
+            let start = unsafe { alloc_zeroed(layout) };
+            Self { start: NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout)), layout }
+        }
+    }
+
+    impl Drop for Owned {
+        fn drop(&mut self) {
+            // SAFETY: allocated with this layout when this was made, and freed here alone.
+            unsafe { dealloc(self.start.as_ptr(), self.layout) };
+        }
+    }
 }
 
 /// The same memory under loom: atomics that loom schedules, and bytes whose every access loom checks for races.

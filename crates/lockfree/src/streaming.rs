@@ -85,7 +85,12 @@ fn store(into: &mut [u8], from: &[u8]) {
 
 #[cfg(target_arch = "x86_64")]
 fn stream(into: &mut [u8], from: &[u8]) {
-    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128};
+    // Miri knows no streaming stores: ordinary ones to the same aligned places stand for them.
+    #[cfg(miri)]
+    use std::arch::x86_64::_mm_store_si128 as _mm_stream_si128;
+    #[cfg(not(miri))]
+    use std::arch::x86_64::{_mm_sfence, _mm_stream_si128};
     assert_eq!(into.len(), from.len(), "a copy has one length");
     // Bytes before the first whole line of the target.
     let head = into.as_ptr().align_offset(crate::CACHE_LINE_BYTES).min(into.len());
@@ -102,8 +107,11 @@ fn stream(into: &mut [u8], from: &[u8]) {
     }
     into[body..].copy_from_slice(&from[body..]);
     // Streaming stores are not ordered with later ones: the flag that follows must not overtake them.
+    #[cfg(not(miri))]
     // SAFETY: every x86-64 processor has the instruction.
-    unsafe { _mm_sfence() };
+    unsafe {
+        _mm_sfence()
+    };
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -118,8 +126,12 @@ mod tests {
     #[test]
     fn every_length_and_alignment_is_copied_whole_and_nothing_beside_it() {
         let source: Vec<u8> = (0..5000u32).map(|n| (n * 7 + n / 256) as u8).collect();
-        for start in [0, 1, 15, 63, 64] {
-            for len in [0, 1, 2047, 2048, 2049, 2111, 2112, 3000, 4096, 4097] {
+        let (starts, lens): (&[usize], &[usize]) = match cfg!(miri) {
+            true => (&[0, 15], &[2047, 2048, 2111]),
+            false => (&[0, 1, 15, 63, 64], &[0, 1, 2047, 2048, 2049, 2111, 2112, 3000, 4096, 4097]),
+        };
+        for start in starts.iter().copied() {
+            for len in lens.iter().copied() {
                 let mut target = vec![0xaa; 5000];
                 for copy in [copy_to_shared, copy_to_rotating] {
                     target.fill(0xaa);

@@ -12,7 +12,8 @@ use crate::status::Error;
 
 /// Registered words of this process, with a shadow segment (way 2); taken back when dropped.
 pub struct OwnedMemory {
-    words: Box<[AtomicU64]>,
+    /// No box: whoever moves a box says that no other pointer reaches what is in it, and transfers write to these words.
+    words: Vec<AtomicU64>,
     handle: MemoryHandle,
     nic: Nic,
 }
@@ -23,11 +24,11 @@ impl Nic {
     /// # Errors
     /// As [`Nic::register`].
     pub fn register_owned(&self, words: usize, attributes: MemoryAttributes) -> Result<OwnedMemory, Error> {
-        let words: Box<[AtomicU64]> = (0..words).map(|_| AtomicU64::new(0)).collect();
+        let mut words: Vec<AtomicU64> = (0..words).map(|_| AtomicU64::new(0)).collect();
         // SAFETY: atomics may be written behind a shared reference, and live until they are deregistered: `drop` gives them up
         // rather than freeing them before. Who loads a word while a transfer writes it may see it half written, as with any
         // memory that a device writes; each word of it is whole or still old where the transfer is aligned.
-        let range = unsafe { WriteRange::new(words.as_ptr().cast_mut().cast(), size_of_val(&*words)) };
+        let range = unsafe { WriteRange::new(words.as_mut_ptr().cast(), size_of_val(&*words)) };
         let handle = self.register(range, attributes)?;
         Ok(OwnedMemory { words, handle, nic: self.clone() })
     }

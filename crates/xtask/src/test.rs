@@ -10,6 +10,7 @@ mod hpcc;
 pub mod interoperation;
 mod launch;
 pub mod list;
+mod miri;
 mod mpi;
 mod profiling;
 mod programs;

@@ -65,7 +65,7 @@ fn pack_all(buffer: &SendBuf) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 3 } else { 2000 }, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn sizes_and_bounds(recipe in recipe()) {
@@ -196,13 +196,14 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 300 }, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Long enough for every loop to take its longest stride, and cut anywhere.
     #[test]
     fn many_elements_in_random_splits(
         recipe in short_recipe(), count in 100u64..600, cuts in prop::collection::vec(0.0..1.0, 1..6)
     ) {
+        let count = if cfg!(miri) { count / 8 } else { count };
         let (datatype, model) = built(&recipe);
         let mut arena = Arena::new(&model, count).numbered();
         let expected = arena.packed(&model, count);

@@ -71,10 +71,9 @@ impl<L: Link> Context for SoftContext<L> {
         }
         let mapped = self.link.allocate(len_bytes)?;
         let memory = mapped.unwrap_or_else(|| SharedMemory::private(len_bytes));
-        let start = std::ptr::from_ref(memory.word(0)).cast_mut().cast::<u8>();
         // SAFETY: the table keeps the memory alive as long as the region; it is shared memory, whose users expect it to
         // change at any moment.
-        let range = unsafe { WriteRange::new(start, len_bytes) };
+        let range = unsafe { WriteRange::new(memory.start().as_ptr(), len_bytes) };
         let region = self.core.regions.register(domain, LocalMemory::Target(range), access, Some(memory.clone()))?;
         if let Some(direct) = self.link.direct() {
             direct.publish_region(&region, access, domain);

@@ -1,6 +1,5 @@
 //! The part of a segment from which a process gives out memory that its peers map.
 
-use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::sync::Ordering;
@@ -35,7 +34,7 @@ struct Block {
 impl Drop for Block {
     fn drop(&mut self) {
         if self.len_bytes >= GIVEN_BACK_MIN_BYTES {
-            let start = NonNull::from(self.memory.word(0)).cast::<u8>().as_ptr();
+            let start = self.memory.start().as_ptr();
             // The system's pages may be longer than the arena's, and belong to a neighbour in part.
             let page_bytes = rustix::param::page_size();
             let skipped = (start as usize).wrapping_neg() % page_bytes;
@@ -64,7 +63,7 @@ impl Arena {
         for at in (0..whole).step_by(8) {
             part.word(at).store(0, Ordering::Relaxed);
         }
-        let start = NonNull::from(part.word(0)).cast::<u8>();
+        let start = part.start();
         let block = Block { free: Arc::clone(&self.free), offset, len_bytes: whole, memory: part };
         // SAFETY: the block lies in the mapping that `memory` keeps, on a page, and belongs to nobody else until it
         // is dropped.
@@ -121,7 +120,7 @@ mod tests {
         fn blocks_never_overlap_and_all_of_it_comes_back(steps in prop::collection::vec((any::<bool>(), 0usize..5), 1..60)) {
             const PAGES: usize = 12;
             let memory = SharedMemory::private(PAGES * PAGE_BYTES);
-            let base = std::ptr::from_ref(memory.word(0)) as usize;
+            let base = memory.start().addr().get();
             let arena = Arena::new(memory);
             let mut held: Vec<(SharedMemory, u64)> = Vec::new();
             for (number, (gives, size)) in (1u64..).zip(steps) {
@@ -129,7 +128,7 @@ mod tests {
                     held.swap_remove(size % held.len());
                 } else if let Some(block) = arena.allocate(size * PAGE_BYTES) {
                     if size > 0 {
-                        let at = std::ptr::from_ref(block.word(0)) as usize - base;
+                        let at = block.start().addr().get() - base;
                         prop_assert!(at.is_multiple_of(PAGE_BYTES) && at + size * PAGE_BYTES <= PAGES * PAGE_BYTES);
                     }
                     for word in (0..block.len_bytes()).step_by(8) {

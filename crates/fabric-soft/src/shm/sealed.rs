@@ -15,6 +15,9 @@ use rustix::mm::{MapFlags, ProtFlags};
 /// # Errors
 /// When the system has no memory or no descriptor for it.
 pub fn create(len_bytes: usize) -> Result<(OwnedFd, SharedMemory), FabricError> {
+    if cfg!(miri) {
+        return alone(len_bytes);
+    }
     let fd = rustix::fs::memfd_create("ferrovia", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
         .map_err(|error| system("creating the shared segment (memfd_create)", error))?;
     rustix::fs::ftruncate(&fd, len_bytes as u64)
@@ -23,6 +26,13 @@ pub fn create(len_bytes: usize) -> Result<(OwnedFd, SharedMemory), FabricError> 
         .map_err(|error| system("sealing the shared segment", error))?;
     let memory = map(fd.as_fd(), len_bytes)?;
     Ok((fd, memory))
+}
+
+/// The same for miri, which maps nothing: memory of the allocator, and a descriptor that stands for nothing.
+fn alone(len_bytes: usize) -> Result<(OwnedFd, SharedMemory), FabricError> {
+    let fd = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)
+        .map_err(|error| system("making a descriptor (eventfd)", error))?;
+    Ok((fd, SharedMemory::private(len_bytes)))
 }
 
 /// Maps memory that another process made.

@@ -1,7 +1,6 @@
 //! The segment: a sealed memfd, mapped once, and where things are in it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use fabric::{FabricError, MappedArea, PeerIndex, SharedMemory};
@@ -185,7 +184,7 @@ impl Segment {
     /// Where the arena of `process` is mapped here; `None` if it has none.
     pub(super) fn arena_address(&self, process: u32) -> Option<usize> {
         let part = self.part(process, 0, CACHE_LINE_BYTES).filter(|_| self.shape.arena_bytes > 0)?;
-        Some(std::ptr::from_ref(part.word(0)) as usize + self.shape.arena())
+        Some(part.start().as_ptr().expose_provenance() + self.shape.arena())
     }
 
     /// What `process` found out about reaching others: a word each.
@@ -261,7 +260,7 @@ impl Segment {
         let memory = self.area(area).filter(|_| matches!(area, MappedArea::Channel { .. }))?;
         let from = offset.next_multiple_of(PAGE_BYTES).max(PAGE_BYTES);
         let len = self.shape.channel_stride().checked_sub(from).filter(|len| *len > 0)?;
-        let start = NonNull::from(memory.word(0)).cast::<u8>().as_ptr();
+        let start = memory.start().as_ptr();
         // SAFETY: channels begin on pages of the mapping and are a whole number of them apart.
         let start = unsafe { start.add(from) };
         // SAFETY: whole pages of this mapping that belong to this channel alone and are reached through atomics only.

@@ -81,7 +81,7 @@ impl Substitute {
         completions: &Arc<Completions>,
     ) -> Result<(Self, Pair), FabricError> {
         let buffer = SharedMemory::private(BUFFER_BYTES);
-        let start = std::ptr::from_ref(buffer.word(0)) as usize;
+        let start = buffer.start().as_ptr().expose_provenance();
         let region = Region::new(domain, start, BUFFER_BYTES, crate::ffi::numbers::access::LOCAL_WRITE)?;
         let cap = IbvQpCap {
             max_send_wr: CONTROL_DEPTH,
@@ -119,7 +119,7 @@ impl Substitute {
     /// Entry of a scatter/gather list for slot `slot` of the buffer.
     fn entry(&self, slot: u32) -> IbvSge {
         let offset = slot as usize * CONTROL_BYTES;
-        let addr = std::ptr::from_ref(self.buffer.word(offset)) as u64;
+        let addr = (self.buffer.start().addr().get() + offset) as u64;
         IbvSge { addr, length: CONTROL_BYTES as u32, lkey: self.region.keys().0 }
     }
 

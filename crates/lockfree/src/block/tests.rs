@@ -1,6 +1,7 @@
 //! The block alone, between one sender and one receiver.
 
 use super::*;
+use crate::times;
 use std::collections::VecDeque;
 
 fn pair(block_bytes: usize) -> (BlockSender, BlockReceiver) {
@@ -19,12 +20,12 @@ impl Random {
 
 #[test]
 fn records_arrive_whole_in_order_and_nothing_else_does() {
-    for seed in 0..200 {
+    for seed in 0..times(200, 2) {
         let (mut sender, mut receiver) = pair(1024 << (seed % 3));
         let mut random = Random(seed);
         let mut sent: VecDeque<(Record, Vec<u8>)> = VecDeque::new();
         let mut number = 0u32;
-        for _ in 0..2000 {
+        for _ in 0..times(2000, 300) {
             if random.below(2) == 0 {
                 let len = random.below(sender.payload_max_bytes() + 1);
                 // Payload that looks like flags, to catch a stale one being taken for an arrival.
@@ -45,7 +46,7 @@ fn records_arrive_whole_in_order_and_nothing_else_does() {
                 receiver.return_credits(false);
             }
         }
-        assert!(number > 100, "seed {seed}: the channel moved on");
+        assert!(u64::from(number) > times(100, 20), "seed {seed}: the channel moved on");
     }
 }
 
@@ -99,6 +100,7 @@ fn length_after(bursts: usize, burst: usize, len: usize) -> usize {
     sender.block_bytes()
 }
 
+#[cfg_attr(miri, ignore = "growth takes thousands of records, with no access that other tests do not make")]
 #[test]
 fn a_block_is_as_long_as_its_traffic_needs() {
     assert_eq!(length_after(2000, 1, 40), 32 << 10, "too little was sent to tell");
@@ -136,6 +138,7 @@ fn one_by_one((sender, receiver): &mut (BlockSender, BlockReceiver), count: u32,
     assert_eq!(sender.block_bytes(), receiver.block_bytes());
 }
 
+#[cfg_attr(miri, ignore = "growth takes thousands of records, with no access that other tests do not make")]
 #[test]
 fn long_records_get_a_long_block_as_far_as_memory_is_granted() {
     let allowance = Allowance::new(300 << 10);
@@ -156,6 +159,7 @@ fn long_records_get_a_long_block_as_far_as_memory_is_granted() {
     assert_eq!(allowance.left_bytes(), 300 << 10);
 }
 
+#[cfg_attr(miri, ignore = "growth takes thousands of records, with no access that other tests do not make")]
 #[test]
 fn short_records_do_not_get_a_long_block() {
     let mut pair = pair_for_long(&Allowance::new(1 << 20));
@@ -178,7 +182,7 @@ fn a_length_beyond_the_memory_is_not_granted() {
 #[test]
 fn two_threads_pass_a_stream() {
     let (mut sender, mut receiver) = pair(4096);
-    let total = 20_000u64;
+    let total = times(20_000, 60);
     let writer = std::thread::spawn(move || {
         for number in 0..total {
             let len = 8 + (number as usize * 37) % 900;
@@ -243,7 +247,8 @@ fn push_too_long(sender: &mut BlockSender) -> bool {
 #[test]
 fn a_sender_that_dies_while_its_block_grows_leaves_nothing_half_seen() {
     let mut asked = 0;
-    for accesses in 0..40 {
+    let step = if cfg!(miri) { 13 } else { 1 };
+    for accesses in (0..40).step_by(step) {
         for turns_before in 0..3 {
             until_it_grows(|sender, receiver| {
                 for _ in 0..turns_before {
@@ -266,13 +271,13 @@ fn a_sender_that_dies_while_its_block_grows_leaves_nothing_half_seen() {
             });
         }
     }
-    assert!(asked > 10, "some lived long enough to ask");
+    assert!(asked > if cfg!(miri) { 0 } else { 10 }, "some lived long enough to ask");
 }
 
 #[test]
 fn a_receiver_that_dies_while_a_block_grows_holds_its_sender_back_and_nothing_else() {
     let (mut answered, mut unanswered) = (0, 0);
-    for accesses in 0..12 {
+    for accesses in (0..12).step_by(if cfg!(miri) { 3 } else { 1 }) {
         until_it_grows(|sender, receiver| {
             assert!(!push_too_long(sender));
             killed(accesses, || receiver.pop(|_, _| panic!("a resize shows no record")));

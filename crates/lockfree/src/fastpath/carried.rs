@@ -346,6 +346,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "this adapter moves thousands of single words, each an atomic")]
     fn adapters_carry_fixed_slots() {
         for (fill, slot_count) in [(Fill::Top, 1), (Fill::Top, 2), (Fill::Bottom, 1), (Fill::Bottom, 3)] {
             for seed in 0..20 {
@@ -365,6 +366,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "this adapter moves thousands of single words, each an atomic")]
     fn adapters_carry_blocks_filled_from_either_end() {
         for block_bytes in [1024, 4096, 16 << 10] {
             for seed in 0..40 {

@@ -339,7 +339,7 @@ impl Mapping {
 
     /// Where it lies in this process.
     pub fn address(&self) -> usize {
-        std::ptr::from_ref(self.memory.half(0)) as usize
+        self.memory.start().as_ptr().expose_provenance()
     }
 
     /// The memory, for what is laid out in it.

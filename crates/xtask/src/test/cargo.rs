@@ -1,6 +1,6 @@
 //! The workspace's own unit, property and documentation tests.
 
-use super::Case;
+use super::{Case, miri};
 use crate::command::{Program, exists};
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ pub fn cases() -> Vec<Case> {
                 .env("RUSTFLAGS", "--cfg loom")
                 .run_openly()
         }),
+        Case::that_may_skip("cargo/miri", |_| miri::run()),
         Case::new("cargo/doc", move |_| cargo().args(["test", "--workspace", "--doc"]).run_openly()),
     ]
 }

@@ -1,0 +1,201 @@
+//! Undefined behaviour, looked for by miri in the unit tests of all crates that share memory or point into the user's.
+//!
+//! Which of Rust's rules are promised (`ARCHITECTURE.md`, unsafe): Stacked Borrows everywhere, and strict provenance where
+//! no address arrives as a number. What miri cannot do (mapping, sockets, forks, assembly) its tests leave out by
+//! themselves, with `#[cfg_attr(miri, ignore = "why")]`.
+
+use super::Verdict;
+use crate::command::{Finished, Program, exists};
+use crate::paths;
+use anyhow::{Result, bail};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Tests of one crate that are run by one interpreter, one after the other.
+struct Suite {
+    package: &'static str,
+    /// What of it, as cargo's words.
+    words: &'static [&'static str],
+    flags: &'static [&'static str],
+}
+
+/// Payloads end anywhere in words that were flags before, and this interpreter cannot follow a part of an atomic word that
+/// was overwritten through its stores' buffers. Races are found all the same, and orders of memory are loom's business.
+const MIXED: &str = "-Zmiri-disable-weak-memory-emulation";
+const STRICT: &str = "-Zmiri-strict-provenance";
+/// Addresses travel as numbers between processes, in descriptors, on top of `MPI_BOTTOM`.
+const EXPOSED: &str = "-Zmiri-permissive-provenance";
+
+/// No file of the system is read: who asks is told that it may not.
+const CLOSED: &str = "-Zmiri-isolation-error=hide";
+/// Some memory is never freed: what a device may still write to, or a process that a test has let die.
+const KEPT: &str = "-Zmiri-ignore-leaks";
+
+/// The longest first. Where not all of a crate can be run, the words are parts of its tests' names.
+const SUITES: &[Suite] = &[
+    Suite { package: "lockfree", words: &["--lib"], flags: &[STRICT, MIXED, KEPT] },
+    // Those that reach user memory; what is proved of types and their wire form is proved in safe code.
+    Suite {
+        package: "datatype",
+        words: &[
+            "--lib",
+            "--test=constructors",
+            "--test=oracle",
+            "--",
+            "kernel::",
+            "range::",
+            "packing_from",
+            "addresses",
+        ],
+        flags: &[EXPOSED],
+    },
+    // The rules of `fabric`, on the adapter in software and over shared memory.
+    Suite {
+        package: "fabric-soft",
+        words: &["--test", "conformance", "--", "loopback", "shm_staged"],
+        flags: &[EXPOSED, MIXED, CLOSED, KEPT],
+    },
+    Suite { package: "fabric-soft", words: &["--lib", "--", "copying", "adapter::"], flags: &[EXPOSED, MIXED, CLOSED] },
+    Suite {
+        package: "vipl",
+        words: &[
+            "--lib",
+            "--",
+            "channel::",
+            "directory::",
+            "nothing_outside",
+            "dma::",
+            "shapes::",
+            "link::",
+            "objects::",
+        ],
+        flags: &[EXPOSED, MIXED, CLOSED],
+    },
+    Suite { package: "base", words: &["--lib"], flags: &[EXPOSED] },
+];
+
+/// Cases of each property that does not say how many; a full run takes them in their hundreds.
+const PROPERTY_CASES: &str = "4";
+
+/// Runs them all, several at a time.
+pub fn run() -> Result<Verdict> {
+    if let Err(error) = prepare() {
+        let why = format!("{error:#}");
+        return Ok(Verdict::Skipped(format!("no miri: {}", why.lines().next().unwrap_or_default())));
+    }
+    let (next, ends) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let worker = || {
+        while let Some(suite) = SUITES.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let began = Instant::now();
+            let end = suite.program().run().map(|finished| End::of(&finished));
+            let (words, seconds) = (suite.words.join(" "), began.elapsed().as_secs_f64());
+            println!("  {seconds:5.0} s  {}  {} {words}", End::word(&end), suite.package);
+            ends.lock().expect("no worker panics").push(end);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from).min(SUITES.len()) {
+            scope.spawn(worker);
+        }
+    });
+    verdict(ends.into_inner().expect("no worker panicked").into_iter().collect::<Result<Vec<_>>>()?)
+}
+
+impl Suite {
+    fn program(&self) -> Program {
+        let flags = [self.flags, &["-Zmiri-env-forward=PROPTEST_CASES"]].concat().join(" ");
+        let program = miri(&["test", "--package", self.package]).args(self.words);
+        program.env("MIRIFLAGS", flags).env("PROPTEST_CASES", PROPERTY_CASES)
+    }
+}
+
+/// What the tests of one crate came to.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    Passed,
+    /// The compiler or the interpreter gave up on something that is not known to be wrong.
+    NotTried(String),
+    Failed(String),
+}
+
+impl End {
+    fn of(finished: &Finished) -> Self {
+        match (finished.success(), reason_not_to_try(&finished.said())) {
+            (true, _) => Self::Passed,
+            (false, Some(why)) => Self::NotTried(why),
+            // It works a thousand times as long as the tests themselves, and longer on a busy machine.
+            (false, None) if finished.outlived_its_limit() => Self::NotTried(finished.report()),
+            (false, None) => Self::Failed(finished.report()),
+        }
+    }
+
+    fn word(end: &Result<Self>) -> &'static str {
+        match end {
+            Ok(Self::Passed) => "passed",
+            Ok(Self::NotTried(_)) => "not tried",
+            Ok(Self::Failed(_)) | Err(_) => "failed",
+        }
+    }
+}
+
+/// A nightly that is older or newer than what this was written for may not know our code, or break: its line says so.
+fn reason_not_to_try(said: &str) -> Option<String> {
+    let tells = ["could not compile", "error[E", "the compiler unexpectedly panicked", "requires rustc"];
+    said.lines().find(|line| tells.iter().any(|tell| line.contains(tell))).map(|line| line.trim().to_owned())
+}
+
+fn verdict(ends: Vec<End>) -> Result<Verdict> {
+    let failed: Vec<&str> =
+        ends.iter().filter_map(|end| if let End::Failed(why) = end { Some(&**why) } else { None }).collect();
+    if !failed.is_empty() {
+        bail!("{}", failed.join("\n"));
+    }
+    let not_tried = ends.into_iter().find_map(|end| if let End::NotTried(why) = end { Some(why) } else { None });
+    Ok(not_tried.map_or(Verdict::Passed, |why| Verdict::Skipped(format!("not all of it was run: {why}"))))
+}
+
+/// Sees to a nightly with miri, the standard library as miri wants it, and the tests, built.
+fn prepare() -> Result<()> {
+    if !exists("rustup") {
+        bail!("there is no rustup to ask for a nightly toolchain");
+    }
+    let version = || nightly(&["cargo", "miri", "--version"]).run_successfully();
+    if version().is_err() {
+        let rustup = || Program::new("rustup").limit(Duration::from_secs(300));
+        let add = ["component", "add", "--toolchain", "nightly", "miri", "rust-src"];
+        let install = ["toolchain", "install", "nightly", "--profile", "minimal", "--component", "miri,rust-src"];
+        let is_there = nightly(&["rustc", "--version"]).run()?.success();
+        rustup().args(if is_there { &add[..] } else { &install[..] }).run_successfully()?;
+        version()?;
+    }
+    miri(&["setup"]).run_successfully()?;
+    Ok(())
+}
+
+fn nightly(words: &[&str]) -> Program {
+    Program::new("rustup").args(["run", "nightly"]).args(words)
+}
+
+fn miri(words: &[&str]) -> Program {
+    let program = nightly(&["cargo", "miri"]).args(words).limit(Duration::from_secs(900));
+    program.env("CARGO_TARGET_DIR", paths::target().join("miri"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn undefined_behaviour_fails_and_a_miri_that_breaks_does_not() {
+        let end = |script: &str| End::of(&Program::new("sh").args(["-c", script]).run().unwrap());
+        let found = || end("echo 'error: Undefined Behavior: out-of-bounds' >&2; exit 1");
+        let broken = || end("echo 'error: the compiler unexpectedly panicked. This is a bug' >&2; exit 1");
+        assert!(matches!(found(), End::Failed(why) if why.contains("out-of-bounds")));
+        assert!(matches!(broken(), End::NotTried(why) if why.contains("panicked")));
+        assert_eq!(end("echo error[E0433] in a test that prints it"), End::Passed);
+        assert!(verdict(vec![End::Passed, broken(), found()]).is_err());
+        assert!(matches!(verdict(vec![End::Passed, broken()]), Ok(Verdict::Skipped(_))));
+        assert!(matches!(verdict(vec![End::Passed]), Ok(Verdict::Passed)));
+    }
+}
