@@ -58,6 +58,8 @@ pub struct Config {
     pub cross_memory_min_bytes: usize,
     /// Longest message that goes through the channel all the same while the processes share a cache, in bytes.
     pub staged_near_max_bytes: usize,
+    /// Most bytes of a long message that follow its request before there is an answer.
+    pub ahead_bytes: usize,
     /// Shortest message that both sides copy, in bytes.
     pub shared_copy_min_bytes: usize,
     /// Whether cross-memory attach may be used.
@@ -130,6 +132,7 @@ impl Default for Config {
             large_copy: LargeCopy::Auto,
             cross_memory_min_bytes: 32 << 10,
             staged_near_max_bytes: 512 << 10,
+            ahead_bytes: 32 << 10,
             shared_copy_min_bytes: 64 << 10,
             cross_memory: CrossMemory::Auto,
             datatypes: DatatypeSettings::default(),

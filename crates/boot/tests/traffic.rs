@@ -458,7 +458,7 @@ fn now_and_then_a_long_message_tries_the_channel() {
     }
     let staged = |staged_near_max_bytes| {
         let config = Config { staged_near_max_bytes, ..Config::default() };
-        sum(&run(2, &config, 300, 12), |stats| stats.staged_received)
+        sum(&run(2, &config, 1000, 12), |stats| stats.staged_received)
     };
     // Of data in pieces some is staged in any case.
     let (with, without) = (staged(1 << 20), staged(0));
@@ -471,6 +471,100 @@ fn long_messages_go_through_the_channel_when_nothing_else_is_allowed() {
     let stats = run(3, &config, 60, 21);
     assert!(sum(&stats, |stats| stats.staged_received) > 0);
     assert_eq!(sum(&stats, |stats| stats.read_received + stats.shared_received), 0);
+}
+
+/// Messages of 64 KiB to a receive that `waits` for them or comes later, the first of them, which says that the receiver
+/// is ready, included; what both sides counted.
+fn send_ahead(config: &Config, count: u64, waits: bool) -> (Stats, Stats) {
+    let mut engines = local_engines(2, config).expect("a segment");
+    let (mut receiver, mut sender) = (engines.pop().expect("two"), engines.pop().expect("two"));
+    let len = 64 << 10;
+    for number in 0..count {
+        let data = payload(0, 1, number, len);
+        let mut buf = RecvBuf::from_owned(vec![0; len].into());
+        let mut receive = waits.then(|| {
+            receiver.recv(Source::Peer(0), CONTEXT, TagPattern::Exact(7), buf.slice(0, len as u64)).expect("a peer")
+        });
+        let send = sender.send(SendMode::Standard, 1, CONTEXT, 7, SendBuf::from_owned(data.clone())).expect("a peer");
+        for _ in 0..10 {
+            progress_all(std::slice::from_mut(&mut sender));
+            progress_all(std::slice::from_mut(&mut receiver));
+        }
+        let receive = *receive.get_or_insert_with(|| {
+            receiver.recv(Source::Peer(0), CONTEXT, TagPattern::Exact(7), buf.slice(0, len as u64)).expect("a peer")
+        });
+        while !receiver.is_complete(receive) || !sender.is_complete(send) {
+            sender.progress();
+            receiver.progress();
+        }
+        assert_eq!(receiver.take(receive).expect("complete").outcome, Outcome::Done);
+        assert_eq!(sender.take(send).expect("complete").outcome, Outcome::Done);
+        assert!(buf.contiguous_mut().is_some_and(|space| *space == *data), "message {number}");
+    }
+    (sender.stats(), receiver.stats())
+}
+
+#[test]
+fn the_first_part_of_a_message_goes_ahead_where_the_last_one_was_waited_for() {
+    let config = Config { large_copy: LargeCopy::Staged, ..Config::default() };
+    let (sender, receiver) = send_ahead(&config, 20, true);
+    // The first tells that the receiver is ready; now and then the channel is about to change its length.
+    assert!((16..20).contains(&sender.ahead_sent), "{}", sender.ahead_sent);
+    assert!(receiver.ahead_taken_bytes > 15 * config.ahead_bytes as u64, "{}", receiver.ahead_taken_bytes);
+    assert_eq!((receiver.ahead_dropped_bytes, receiver.refused_records), (0, 0));
+    let (sender, receiver) = send_ahead(&config, 20, false);
+    assert_eq!((sender.ahead_sent, receiver.ahead_taken_bytes, receiver.ahead_dropped_bytes), (0, 0, 0));
+    let none = Config { ahead_bytes: 0, ..config.clone() };
+    assert_eq!(send_ahead(&none, 5, true).0.ahead_sent, 0);
+    // As much as there is room for.
+    let (channel_bytes, ahead_bytes) = (8 << 10, 1 << 20);
+    let (channel_max_bytes, channel_long_bytes) = (channel_bytes, channel_bytes);
+    let narrow = Config { channel_bytes, channel_max_bytes, channel_long_bytes, ahead_bytes, ..config };
+    let (sender, receiver) = send_ahead(&narrow, 20, true);
+    assert!(sender.ahead_sent > 10 && receiver.ahead_taken_bytes < 10 * 64 << 10, "{sender:?}");
+    assert_eq!(receiver.ahead_dropped_bytes, 0);
+}
+
+#[test]
+fn what_went_ahead_of_a_receive_comes_again() {
+    let config = Config { large_copy: LargeCopy::Staged, ..Config::default() };
+    let mut engines = local_engines(2, &config).expect("a segment");
+    let (mut receiver, mut sender) = (engines.pop().expect("two"), engines.pop().expect("two"));
+    let len = 40_000;
+    let mut dropped = 0;
+    for number in 0..30 {
+        // Every other one finds no receive, some are truncated.
+        let (waits, room) = (number % 2 == 0, if number % 5 == 4 { 100 } else { len });
+        let data = payload(0, 1, number, len);
+        let mut buf = RecvBuf::from_owned(vec![0; room].into());
+        let post = |receiver: &mut Engine, buf: &mut RecvBuf| {
+            receiver.recv(Source::Peer(0), CONTEXT, TagPattern::Any, buf.slice(0, room as u64)).expect("a peer")
+        };
+        let posted = waits.then(|| post(&mut receiver, &mut buf));
+        let send = sender.send(SendMode::Standard, 1, CONTEXT, 7, SendBuf::from_owned(data.clone())).expect("a peer");
+        if !waits {
+            for _ in 0..10 {
+                sender.progress();
+                receiver.progress();
+            }
+        }
+        let receive = posted.unwrap_or_else(|| post(&mut receiver, &mut buf));
+        while !receiver.is_complete(receive) || !sender.is_complete(send) {
+            sender.progress();
+            receiver.progress();
+        }
+        let outcome = receiver.take(receive).expect("complete").outcome;
+        assert_eq!(sender.take(send).expect("complete").outcome, Outcome::Done);
+        if room == len {
+            assert_eq!(outcome, Outcome::Done);
+            assert!(buf.contiguous_mut().is_some_and(|space| *space == *data), "message {number}");
+        } else {
+            assert!(matches!(outcome, Outcome::Truncated { .. }), "message {number}: {outcome:?}");
+        }
+        dropped = receiver.stats().ahead_dropped_bytes;
+    }
+    assert!(dropped > 0);
+    assert_eq!(receiver.stats().refused_records + sender.stats().refused_records, 0);
 }
 
 #[test]

@@ -104,8 +104,15 @@ impl Core {
         offer: RendezvousOffer,
     ) {
         let facts = self.port_facts(&buf, offer);
-        let incoming =
-            Incoming { buf, unpack_into: None, envelope, send, way: IncomingWay::Staged { received: 0 }, judged: None };
+        let incoming = Incoming {
+            buf,
+            unpack_into: None,
+            envelope,
+            send,
+            waited: false,
+            way: IncomingWay::Staged { received: 0 },
+            judged: None,
+        };
         let Some(scheme) = facts.scheme(self.datatypes.scheme) else {
             return self.begin(receive, incoming, Some(DatatypeScheme::BcSpup));
         };

@@ -666,6 +666,7 @@ impl Core {
         let memory = region.map(|held| held.remote());
         let offer = RendezvousOffer { len_bytes: envelope.len_bytes, memory, layout, is_near };
         self.send_control(to, Message::Request { key, send: id.to_bits(), offer });
+        self.push_ahead(to, id);
     }
 
     fn push_or_queue_eager(&mut self, to: PeerId, id: SlabKey) {

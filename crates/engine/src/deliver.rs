@@ -74,7 +74,8 @@ impl Core {
             Some(Message::EagerSync { key, send, data }) => self.arrive_eager(peer, key, data, Some(send)),
             Some(Message::Request { key, send, offer }) => self.arrive_request(peer, key, send, offer),
             Some(Message::Data { receive, offset, last, data }) => self.arrive_data(peer, receive, offset, last, data),
-            Some(Message::Clear { send, receive }) => self.arrive_clear(peer, send, receive),
+            Some(Message::Clear { send, receive, took_ahead }) => self.arrive_clear(peer, send, receive, took_ahead),
+            Some(Message::Ahead { offset, data }) => self.arrive_ahead(peer, offset, data),
             Some(Message::ClearShared { send, receive, copy }) => self.arrive_clear_shared(peer, send, receive, copy),
             Some(Message::ClearWrite { send, number, target, packed }) => {
                 self.arrive_clear_write(peer, send, number, target, (None, packed));
@@ -136,10 +137,13 @@ impl Core {
     fn arrive_request(&mut self, peer: PeerId, key: u64, send: u64, offer: RendezvousOffer) {
         let (context, tag) = split(key);
         let envelope = Envelope { peer, tag, len_bytes: offer.len_bytes };
+        if let Some(Some(peer)) = self.peers.get_mut(peer as usize) {
+            peer.ahead = None;
+        }
         match self.posted.arrive(context, peer, tag) {
             Some(receive) => {
                 if let Some(buf) = self.take_posted_buf(receive) {
-                    self.start_incoming(receive, buf, envelope, send, offer);
+                    self.start_incoming(receive, buf, envelope, (send, true), offer);
                 }
             }
             None => self.store(context, Unexpected { envelope, content: Content::Rendezvous { send, offer } }),
@@ -212,7 +216,7 @@ impl Core {
             }
             Content::Rendezvous { send, offer } => {
                 let envelope_done = self.completed(envelope);
-                self.start_incoming(envelope_done.0, buf, envelope, send, offer);
+                self.start_incoming(envelope_done.0, buf, envelope, (send, false), offer);
                 self.fail_if_lost(envelope_done.0, envelope);
                 return envelope_done;
             }
@@ -232,13 +236,13 @@ impl Core {
         RequestId(self.requests.insert(Request { state: State::Complete(completion), detached: false }))
     }
 
-    /// A long message has met its receive: decides who moves the bytes.
+    /// A long message has met its receive, which `waited` for it or came later: decides who moves the bytes.
     fn start_incoming(
         &mut self,
         receive: SlabKey,
         mut buf: RecvBuf,
         envelope: Envelope,
-        send: u64,
+        (send, waited): (u64, bool),
         offer: RendezvousOffer,
     ) {
         let capacity_bytes = buf.len_bytes();
@@ -255,21 +259,21 @@ impl Core {
         if offer.layout != SourceLayout::InOnePiece || buf.as_contiguous().is_none() {
             return match is_port {
                 true => self.start_blocks(receive, buf, envelope, send, offer),
-                false => self.start_scattered(receive, buf, envelope, send, offer, reach),
+                false => self.start_scattered(receive, buf, envelope, (send, waited), offer, reach),
             };
         }
         let range = buf.range().and_then(|range| range.part(0, offer.len_bytes as usize));
         let has_range = range.is_some();
         if is_port && let Some(way) = self.start_rdma(envelope.peer, receive, send, range, offer.memory) {
             if let Some(request) = self.requests.get_mut(receive) {
-                request.state =
-                    State::Incoming(Box::new(Incoming { buf, unpack_into: None, envelope, send, way, judged: None }));
+                let incoming = Incoming { buf, unpack_into: None, envelope, send, waited, way, judged: None };
+                request.state = State::Incoming(Box::new(incoming));
             }
             return;
         }
         let source = offer.memory.filter(|_| has_range).map(Place::Flat);
         let way = IncomingWay::Staged { received: 0 };
-        let incoming = Incoming { buf, unpack_into: None, envelope, send, way, judged: None };
+        let incoming = Incoming { buf, unpack_into: None, envelope, send, waited, way, judged: None };
         self.begin_whole(receive, incoming, source, reach, offer.is_near, None);
     }
 
@@ -294,6 +298,18 @@ impl Core {
     /// The claim cell `cell` of `owner`.
     pub(crate) fn claim_cell(&self, owner: PeerId, cell: u32) -> Option<ClaimCell> {
         self.context.mapped(MappedArea::ClaimCell { owner: PeerIndex(owner), cell }).map(ClaimCell::new)
+    }
+
+    /// A piece of a long message that came before its sender was answered: of use if its receive was there.
+    fn arrive_ahead(&mut self, peer: PeerId, offset: u64, data: &[u8]) {
+        let Some(Some(entry)) = self.peers.get(peer as usize) else { return };
+        match entry.ahead {
+            Some(receive) => {
+                self.stats.ahead_taken_bytes += data.len() as u64;
+                self.arrive_data(peer, receive.to_bits(), offset, false, data);
+            }
+            None => self.stats.ahead_dropped_bytes += data.len() as u64,
+        }
     }
 
     /// A piece of a long message.
@@ -335,20 +351,30 @@ impl Core {
         }
     }
 
-    /// The receiver wants a message through the channel.
-    fn arrive_clear(&mut self, peer: PeerId, send: u64, receive: u64) {
+    /// The receiver wants a message through the channel, what went ahead once more unless it `took_ahead`.
+    fn arrive_clear(&mut self, peer: PeerId, send: u64, receive: u64, took_ahead: bool) {
         let key = SlabKey::from_bits(send);
         let Some(send) = self.outgoing_to(peer, key) else {
             self.refuse();
             return;
         };
         let end = send.envelope.len_bytes;
-        self.streams.push_back(Stream { to: peer, send: key, receive, next: 0, end, chunk_bytes: end, whole: true });
+        let next = if took_ahead { send.ahead_bytes } else { 0 };
+        self.takes_ahead(peer, took_ahead);
+        self.streams.push_back(Stream { to: peer, send: key, receive, next, end, chunk_bytes: end, whole: true });
+    }
+
+    /// A long message was answered: whether what goes ahead of the next one is likely to be taken.
+    fn takes_ahead(&mut self, peer: PeerId, takes: bool) {
+        if let Some(Some(peer)) = self.peers.get_mut(peer as usize) {
+            peer.takes_ahead = takes;
+        }
     }
 
     /// The receiver lets us copy along.
     fn arrive_clear_shared(&mut self, peer: PeerId, send: u64, receive: u64, copy: SharedCopy) {
         let key = SlabKey::from_bits(send);
+        self.takes_ahead(peer, false);
         let len_bytes = self.outgoing_to(peer, key).map(|send| send.envelope.len_bytes);
         let chunks = len_bytes.and_then(|len_bytes| Chunks::new(len_bytes, copy.chunk_bytes));
         let (Some(len_bytes), Some(chunks), Some(cell)) = (len_bytes, chunks, self.claim_cell(peer, copy.cell)) else {
@@ -379,7 +405,10 @@ impl Core {
             self.refuse();
             return;
         };
-        let envelope = send.envelope;
+        let (envelope, went_ahead) = (send.envelope, send.ahead_bytes > 0);
+        if went_ahead {
+            self.takes_ahead(peer, false);
+        }
         self.helping.retain(|helping| helping.send != key);
         if self.ends_now(key, &Outcome::Done) {
             self.finish_send(key, Completion { envelope, outcome: Outcome::Done });

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use base::SlabKey;
 use fabric::{
     Access, DirectCopy, DirectCopyError, FabricError, LocalMemory, MappedArea, MappedPeers, MemoryRegion, PeerIndex,
     SharedMemory, Translation, Wakeup,
@@ -21,6 +22,10 @@ pub(crate) struct Peer {
     pub(crate) reach: Reach,
     /// What long messages from it took, once there were some.
     pub(crate) ways: Option<Box<Ways>>,
+    /// It took what went ahead of its answer to the last long message, and is sent that of the next one, too.
+    pub(crate) takes_ahead: bool,
+    /// The receive that takes what comes ahead from it.
+    pub(crate) ahead: Option<SlabKey>,
     /// It stands in the list of peers whose records wait for room.
     pub(crate) listed: bool,
     pub(crate) traffic: PeerStats,
@@ -33,13 +38,18 @@ impl Peer {
     /// A process whose memory is mapped; whether copying between the processes may work.
     pub(crate) fn mapped(link: Link, copies: bool) -> Self {
         let reach = if copies { Reach::Unknown } else { Reach::Refused };
-        Self { link, reach, ways: None, listed: false, traffic: PeerStats::default() }
+        Self::new(link, reach)
     }
 
     /// The way to a process that is reached through the port.
     pub(crate) fn over_port(payload_max_bytes: usize) -> Self {
         let link = Link::over_port(payload_max_bytes);
-        Self { link, reach: Reach::Refused, ways: None, listed: false, traffic: PeerStats::default() }
+        Self::new(link, Reach::Refused)
+    }
+
+    fn new(link: Link, reach: Reach) -> Self {
+        let traffic = PeerStats::default();
+        Self { link, reach, ways: None, takes_ahead: false, ahead: None, listed: false, traffic }
     }
 }
 

@@ -157,6 +157,8 @@ pub(crate) struct Incoming {
     pub(crate) envelope: Envelope,
     /// The sender's request.
     pub(crate) send: u64,
+    /// The receive was there before the message.
+    pub(crate) waited: bool,
     pub(crate) way: IncomingWay,
     /// What this way takes is to be noted.
     pub(crate) judged: Option<Judged>,
@@ -224,6 +226,8 @@ pub(crate) struct OutgoingSend {
     pub(crate) region: Option<Held>,
     /// The blocks it consists of, registered at the port.
     pub(crate) blocks: Option<Arc<BlockRegions>>,
+    /// Bytes that have followed the request, before an answer.
+    pub(crate) ahead_bytes: u64,
     /// Bytes that the receiver wants written over verbs, and those that are.
     pub(crate) cleared: u64,
     pub(crate) written: u64,
@@ -236,6 +240,7 @@ pub(crate) struct OutgoingSend {
 impl OutgoingSend {
     /// A send of which nothing has been said or moved.
     pub(crate) fn new(buf: SendBuf, envelope: Envelope, key: u64, synchronous: bool) -> Self {
-        Self { buf, envelope, key, region: None, blocks: None, cleared: 0, written: 0, room: None, synchronous }
+        let (region, blocks, room) = (None, None, None);
+        Self { buf, envelope, key, region, blocks, ahead_bytes: 0, cleared: 0, written: 0, room, synchronous }
     }
 }

@@ -226,7 +226,7 @@ impl Core {
         receive: SlabKey,
         buf: RecvBuf,
         envelope: Envelope,
-        send: u64,
+        (send, waited): (u64, bool),
         offer: RendezvousOffer,
         reach: Reach,
     ) {
@@ -241,7 +241,7 @@ impl Core {
         let facts = self.facts(&buf, offer, source.as_ref(), reach);
         let (scheme, is_shared, judged) = self.choose_scheme(peer, &facts, reach, offer.is_near);
         let way = IncomingWay::Staged { received: 0 };
-        let incoming = Incoming { buf, unpack_into: None, envelope, send, way, judged };
+        let incoming = Incoming { buf, unpack_into: None, envelope, send, waited, way, judged };
         match (scheme, source) {
             (DatatypeScheme::Direct, Some(source)) if is_shared => {
                 let chunk = Chunks::bytes_for(offer.len_bytes);
@@ -403,7 +403,13 @@ impl Core {
             *self.stats.schemes.of(scheme) += 1;
         }
         if matches!(incoming.way, IncomingWay::Staged { .. }) {
-            self.send_control(peer, Message::Clear { send, receive: receive.to_bits() });
+            if let Some(Some(peer)) = self.peers.get_mut(peer as usize)
+                && incoming.waited
+            {
+                peer.ahead = Some(receive);
+            }
+            let (receive, took_ahead) = (receive.to_bits(), incoming.waited);
+            self.send_control(peer, Message::Clear { send, receive, took_ahead });
         } else {
             self.copying.push(receive);
         }

@@ -26,6 +26,12 @@ pub struct Stats {
     pub chunks_written: u64,
     /// Messages taken through the channel piece by piece.
     pub staged_received: u64,
+    /// Long messages whose first part followed their request before there was an answer.
+    pub ahead_sent: u64,
+    /// Bytes of first parts that found their receive waiting.
+    pub ahead_taken_bytes: u64,
+    /// Bytes of those that did not, which come again.
+    pub ahead_dropped_bytes: u64,
     /// Messages that came before their receive.
     pub unexpected: u64,
     /// Most bytes of unexpected data held at once.
@@ -315,6 +321,15 @@ impl Stats {
         }),
         total("receives staged", "Long messages taken through the channel piece by piece.", |stats| {
             stats.staged_received
+        }),
+        total("sends ahead of the answer", "Long messages whose first part followed their request.", |stats| {
+            stats.ahead_sent
+        }),
+        total("bytes ahead, taken", "Bytes of first parts that found their receive waiting.", |stats| {
+            stats.ahead_taken_bytes
+        }),
+        total("bytes ahead, dropped", "Bytes of first parts that did not, and came again.", |stats| {
+            stats.ahead_dropped_bytes
         }),
         total("unexpected messages", "Messages that came before their receive.", |stats| stats.unexpected),
         peak("unexpected bytes, peak", "Most bytes of unexpected data held at once.", |stats| {

@@ -26,6 +26,8 @@ pub struct Thresholds {
     pub cross_memory_min_bytes: u64,
     /// Longest message that may be staged all the same where that is the faster way.
     pub staged_near_max_bytes: u64,
+    /// Bytes of a long message that follow its request before there is an answer, at most.
+    pub ahead_bytes: u64,
     /// Shortest message that both sides copy.
     pub shared_min_bytes: u64,
     /// Most that a receiver reads before it looks at its channels again.
@@ -102,6 +104,7 @@ impl Thresholds {
             eager_max_bytes: config.eager_max_bytes.min(record_max_bytes),
             cross_memory_min_bytes: config.cross_memory_min_bytes as u64,
             staged_near_max_bytes: config.staged_near_max_bytes as u64,
+            ahead_bytes: config.ahead_bytes as u64,
             shared_min_bytes: config.shared_copy_min_bytes as u64,
             read_step_bytes: 256 << 10,
             large_copy: config.large_copy,
@@ -205,6 +208,7 @@ mod tests {
         eager_max_bytes: 8 << 10,
         cross_memory_min_bytes: 16 << 10,
         staged_near_max_bytes: 0,
+        ahead_bytes: 0,
         shared_min_bytes: 128 << 10,
         read_step_bytes: 256 << 10,
         large_copy: LargeCopy::Auto,

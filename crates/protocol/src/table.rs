@@ -161,6 +161,7 @@ mod tests {
                 eager_max_bytes: eager as usize,
                 cross_memory_min_bytes: cross,
                 staged_near_max_bytes: 0,
+                ahead_bytes: 0,
                 shared_min_bytes: shared,
                 read_step_bytes: 1,
                 large_copy: copy,

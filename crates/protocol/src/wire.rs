@@ -6,7 +6,9 @@
 //!   eager-sync     match key, send id         data                               answered by acknowledge
 //!   request        match key, send id         length, address, rkey, kind of layout [, scattered]
 //!                                                                                "request to send"
-//!   clear          send id, receive id        —                                  send it through the channel
+//!   ahead          0, offset                  data                               of the message of the request before it
+//!   clear          send id, receive id        —                                  send it through the channel;
+//!                                                                                short bit 0: what went ahead was taken
 //!   clear-shared   send id, receive id        address, rkey, cell, generation, chunk length [, scattered]
 //!                                                                                short bit 0: the sender copies alone
 //!   data           receive id, offset         data                               short bit 0: last of its range
@@ -44,6 +46,7 @@ const WITHDRAWN: u8 = 10;
 const CLEAR_WRITE: u8 = 11;
 const CLEAR_SEGMENT: u8 = 12;
 const CLEAR_BLOCKS: u8 = 13;
+const AHEAD: u8 = 14;
 const OPEN: u8 = 48;
 const CLOSE: u8 = 49;
 const WANT: u8 = 50;
@@ -160,6 +163,15 @@ pub enum Message<'a> {
         send: u64,
         /// The receiver's request.
         receive: u64,
+        /// The receive waited for the request, so that what followed it was taken.
+        took_ahead: bool,
+    },
+    /// A piece of the message whose request was the last one to come from this peer, sent before the answer.
+    Ahead {
+        /// Where in the message the piece begins, in bytes.
+        offset: u64,
+        /// Its bytes.
+        data: &'a [u8],
     },
     /// Clear to send: both sides copy.
     ClearShared {
@@ -308,6 +320,11 @@ pub fn data(receive: u64, offset: u64, last: bool) -> Record {
     Record { short: last.into(), ..record(DATA, receive, offset) }
 }
 
+/// Header of a piece of a message that follows its request.
+pub fn ahead(offset: u64) -> Record {
+    record(AHEAD, 0, offset)
+}
+
 /// The record whose payload is longer by [`CREDITS_BYTES`], in which credits go along. [`parse`] does not know such
 /// records.
 pub fn with_credits(record: Record) -> Record {
@@ -354,7 +371,9 @@ pub fn control(message: Message<'_>) -> Control {
             };
             (record(REQUEST, key, send), len)
         }
-        Message::Clear { send, receive } => (record(CLEAR, send, receive), 0),
+        Message::Clear { send, receive, took_ahead } => {
+            (Record { short: took_ahead.into(), ..record(CLEAR, send, receive) }, 0)
+        }
         Message::ClearShared { send, receive, copy } => {
             payload[..8].copy_from_slice(&copy.target.address.to_ne_bytes());
             for (at, value) in [copy.target.rkey.0, copy.cell, copy.generation, copy.chunk_bytes].iter().enumerate() {
@@ -386,9 +405,11 @@ pub fn control(message: Message<'_>) -> Control {
         Message::Want { geometry, control } => (record(WANT, geometry, 0), put_memory(&mut payload, control)),
         Message::Grant(memory) => (record(GRANT, 0, 0), memory.map_or(0, |memory| put_memory(&mut payload, memory))),
         Message::Closed => (record(CLOSED, 0, 0), 0),
-        Message::Eager { .. } | Message::EagerSync { .. } | Message::Data { .. } | Message::ClearBlocks { .. } => {
-            unreachable!("user data and lists of blocks are not control records")
-        }
+        Message::Eager { .. }
+        | Message::EagerSync { .. }
+        | Message::Data { .. }
+        | Message::Ahead { .. }
+        | Message::ClearBlocks { .. } => unreachable!("user data and lists of blocks are not control records"),
     };
     Control { record, payload, len: len as u8 }
 }
@@ -414,7 +435,8 @@ pub fn parse<'a>(record: Record, payload: &'a [u8]) -> Option<Message<'a>> {
             let offer = RendezvousOffer { len_bytes: word(payload, 0)?, memory, layout, is_near: flags & 8 != 0 };
             Message::Request { key: first, send: second, offer }
         }
-        CLEAR => Message::Clear { send: first, receive: second },
+        CLEAR => Message::Clear { send: first, receive: second, took_ahead: record.short & 1 != 0 },
+        AHEAD => Message::Ahead { offset: second, data: payload },
         CLEAR_SHARED => {
             let copy = SharedCopy {
                 target: RemoteMemory { address: word(payload, 0)?, rkey: Rkey(half(payload, 8)?) },
@@ -520,7 +542,8 @@ mod tests {
             Message::Request { key: 1, send: 2, offer: offer(None, layouts[1]) },
             Message::Request { key: 1, send: 2, offer: offer(Some(memory), layouts[2]) },
             Message::ClearShared { send: 5, receive: 6, copy: written },
-            Message::Clear { send: 5, receive: u64::MAX },
+            Message::Clear { send: 5, receive: u64::MAX, took_ahead: false },
+            Message::Clear { send: 5, receive: 6, took_ahead: true },
             Message::ClearShared { send: 5, receive: 6, copy },
             Message::ClearWrite { send: 5, number: u32::MAX, target: memory, packed: false },
             Message::ClearWrite { send: 5, number: 1, target: memory, packed: true },
@@ -558,6 +581,7 @@ mod tests {
         assert_eq!(parse(eager(4, Some(5)), b""), Some(Message::EagerSync { key: 4, send: 5, data: b"" }));
         let piece = Message::Data { receive: 9, offset: 10, last: true, data: b"yz" };
         assert_eq!(parse(data(9, 10, true), b"yz"), Some(piece));
+        assert_eq!(parse(ahead(10), b"yz"), Some(Message::Ahead { offset: 10, data: b"yz" }));
     }
 
     #[test]
@@ -577,6 +601,7 @@ mod tests {
                     Message::Eager { .. }
                     | Message::EagerSync { .. }
                     | Message::Data { .. }
+                    | Message::Ahead { .. }
                     | Message::ClearBlocks { .. },
                 ) => {}
                 Some(message) => {
@@ -589,7 +614,7 @@ mod tests {
 
     #[test]
     fn unknown_and_short_records_are_refused() {
-        for kind in [0, 14, 200] {
+        for kind in [0, 15, 200] {
             assert_eq!(parse(Record { kind, ..Record::default() }, &[0; 64]), None);
         }
         for len in 0..21 {

@@ -301,6 +301,13 @@ pub const VARIABLES: &[Variable] = &[
         "Longest message that goes through the channel all the same where that is the fastest way, which messages find out; 0: none. Only for FERROVIA_LARGE_COPY=auto."
     ),
     size!(
+        "FERROVIA_AHEAD",
+        ahead_bytes,
+        "bytes",
+        0..,
+        "Bytes of a long message that follow its request through the channel before it is answered, while the receiver is ready for its messages and takes them that way; 0: none."
+    ),
+    size!(
         "FERROVIA_SHARED_COPY_MIN",
         shared_copy_min_bytes,
         "bytes",

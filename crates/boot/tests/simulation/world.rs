@@ -94,6 +94,9 @@ pub struct Totals {
     waited_for_room: u64,
     held_back: u64,
     staged: u64,
+    /// Of worlds in which memory is mapped.
+    ahead_taken: u64,
+    ahead_dropped: u64,
     /// Of worlds in which the kernel lets processes copy from each other.
     read: u64,
     shared: u64,
@@ -177,7 +180,11 @@ impl Totals {
         }
         // Where only some are mapped, few buffers are used twice.
         if self.read + self.shared > 0 && self.connections == 0 {
-            rows.push(("a registration found", self.registrations_found));
+            rows.extend([
+                ("a registration found", self.registrations_found),
+                ("a byte that went ahead and was taken", self.ahead_taken),
+                ("a byte that went ahead in vain", self.ahead_dropped),
+            ]);
         }
         rows
     }
@@ -195,6 +202,8 @@ impl Totals {
         self.waited_for_room += other.waited_for_room;
         self.held_back += other.held_back;
         self.staged += other.staged;
+        self.ahead_taken += other.ahead_taken;
+        self.ahead_dropped += other.ahead_dropped;
         self.read += other.read;
         self.shared += other.shared;
         self.registrations_found += other.registrations_found;
@@ -447,6 +456,8 @@ impl Simulation {
             self.totals.waited_for_room += stats.eager_waited;
             self.totals.held_back += stats.held_back;
             self.totals.staged += stats.staged_received;
+            self.totals.ahead_taken += stats.ahead_taken_bytes;
+            self.totals.ahead_dropped += stats.ahead_dropped_bytes;
             self.totals.read += stats.read_received;
             self.totals.shared += stats.shared_received;
             self.totals.registrations_found += stats.registrations.hits;
