@@ -1,17 +1,20 @@
-//! What is left of a peer on this host that is given up while it shares a copy.
+//! What is left of a peer that is lost: on this host, given up while it shares a copy; over a network, by a failure.
 
+use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::Config;
-use base::config::LargeCopy;
+use base::config::{FastPath, LargeCopy, Rendezvous};
 use datatype::{RecvBuf, SendBuf};
-use engine::{ContextId, Engine, Outcome, SendMode, Source, TagPattern, WaitPolicy};
+use engine::{ContextId, Engine, Holdings, Outcome, SendMode, Source, TagPattern, WaitPolicy};
 use fabric::{
-    Access, DirectCopy, DirectCopyError, FabricError, LocalMemory, MappedArea, MappedPeers, MemoryRegion, PeerIndex,
-    PieceCopy, SharedMemory, Translation, Wakeup,
+    Access, Context, DirectCopy, DirectCopyError, FabricError, LocalMemory, MappedArea, MappedPeers, MemoryRegion,
+    PeerIndex, PieceCopy, SharedMemory, Translation, Wakeup,
 };
 use fabric_soft::shm::{Segment, Shape, ShmPeers, probe_cross_memory};
+use fabric_soft::sim::{Fault, SimClock};
+use fabric_soft::{SimNetwork, SimPlan, SoftContext};
 use protocol::fastpath::Geometry;
 
 const CONTEXT: ContextId = ContextId(3);
@@ -151,4 +154,95 @@ fn a_cell_of_a_lost_sender_is_not_used_again() {
     assert_eq!(engines[0].take(receive).expect("complete").outcome, Outcome::Done);
     assert_eq!(buf.as_contiguous().expect("in one piece"), payload(2));
     assert_eq!((cells_max, engines[0].holdings().claim_cells), (2, 1), "one rests, and one was used");
+}
+
+/// When the connection between the first two processes fails.
+const FAILURE: Duration = Duration::from_secs(1);
+
+thread_local! {
+    static TIME: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// Engines over a network in which the connection between the first two fails.
+struct Failing {
+    network: SimNetwork,
+    engines: Vec<Engine>,
+}
+
+impl Failing {
+    fn new(count: u32, config: &Config) -> Self {
+        let at_ns = FAILURE.as_nanos() as u64;
+        let faults = vec![Fault::QueuePairError { node: 0, peer: 1, at_ns }];
+        let network = SimNetwork::new(SimPlan { clock: SimClock::Driven, faults, ..SimPlan::new(1) });
+        let open = |_| Box::new(SoftContext::new(network.link().expect("room"))) as Box<dyn Context>;
+        let engines = boot::engines_over((0..count).map(open).collect(), config, Some(|| TIME.get()));
+        Self { engines: engines.expect("a network"), network }
+    }
+
+    /// Turns of everybody, longer than anything takes.
+    fn go_on(&mut self) {
+        for _ in 0..300 {
+            self.engines.iter_mut().for_each(|engine| _ = engine.progress());
+            self.network.pass(Duration::from_micros(2));
+        }
+    }
+
+    /// The failure, until everybody is told.
+    fn fail(&mut self) {
+        self.network.pass(FAILURE);
+        for _ in 0..4 {
+            TIME.set(TIME.get() + FAILURE);
+            self.go_on();
+        }
+        assert!(self.engines[0].lost(1).is_some() && self.engines[1].lost(0).is_some());
+    }
+
+    fn send(&mut self, from: usize, to: u32, len: usize) {
+        let buf = SendBuf::from_owned(vec![7; len].into());
+        let send = self.engines[from].send(SendMode::Standard, to, CONTEXT, 1, buf).expect("a peer");
+        self.engines[from].detach(send);
+    }
+}
+
+/// Its receiver would have asked for the data, and nobody is there to ask: nothing waits for that.
+#[test]
+fn nothing_waits_to_be_said_to_a_lost_peer() {
+    for rendezvous in [Rendezvous::Rput, Rendezvous::Rget] {
+        let config = Config { rendezvous, fastpath: FastPath::Off, ..Config::default() };
+        let mut world = Failing::new(2, &config);
+        world.send(0, 1, LEN);
+        world.go_on();
+        assert_eq!(world.engines[1].unexpected_count(), 1);
+        world.fail();
+        let buf = RecvBuf::from_owned(vec![0; LEN].into());
+        let receive = world.engines[1].recv(Source::Peer(0), CONTEXT, TAG, buf).expect("it has come");
+        world.go_on();
+        let outcome = world.engines[1].take(receive).expect("it is over").outcome;
+        assert!(matches!(&outcome, Outcome::Failed(fault) if fault.is_loss), "{outcome:?}");
+        for engine in &mut world.engines {
+            engine.release_registrations();
+            assert_eq!(engine.holdings(), Holdings::default(), "{rendezvous:?}, rank {}", engine.rank());
+        }
+    }
+}
+
+/// Queues are few: those of a lost peer serve others.
+#[test]
+fn queues_of_a_lost_peer_are_given_to_others() {
+    let config = Config { rendezvous: Rendezvous::TupleQueue, tuple_queues_max: 1, ..Config::default() };
+    let mut world = Failing::new(3, &config);
+    while world.engines[0].stats().tuple_sent < 3 {
+        world.send(0, 1, 1000);
+        world.go_on();
+    }
+    assert_eq!(world.engines[1].stats().tuple_queues, 1);
+    assert!(world.engines[0].holdings().pending_sends > 0, "nobody receives them");
+    world.fail();
+    assert_eq!(world.engines[0].holdings(), Holdings::default(), "the device has nothing for a lost peer");
+    for _ in 0..200 {
+        world.send(2, 1, 1000);
+        world.go_on();
+    }
+    assert_eq!((world.engines[1].stats().tuple_queues, world.engines[1].holdings().lost_remembered), (2, 0));
+    assert!(world.engines[2].stats().tuple_sent > 0);
 }

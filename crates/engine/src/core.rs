@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use base::config::{DatatypeSettings, FastPath};
 use base::{Config, Slab, SlabKey};
@@ -28,7 +28,7 @@ use crate::request::{
     Completion, ContextId, Envelope, MessageId, Outcome, OutgoingSend, PeerId, Request, RequestId, SendMode, Source,
     State, Tag, TagPattern,
 };
-use crate::stats::{Holdings, PeerStats, Stats};
+use crate::stats::{PeerStats, Stats};
 use crate::transfer::Transfer;
 use crate::tuples::{TupleSetup, Tuples, device_of};
 use crate::wait::{WaitPolicy, Waiter};
@@ -282,24 +282,6 @@ impl Engine {
             let held_bytes = self.inbound.held_from(id) + self.core.copy_bytes_to(id);
             Some((id, PeerStats { held_bytes, ..peer.as_ref()?.traffic }))
         })
-    }
-
-    /// What is held at this moment.
-    pub fn holdings(&self) -> Holdings {
-        let core = &self.core;
-        Holdings {
-            requests: core.requests.len(),
-            unexpected_messages: core.unexpected.len(),
-            unexpected_bytes: core.unexpected_bytes,
-            matched_messages: core.matched.len(),
-            pending_sends: self.pending_sends(),
-            copies: core.copying.len() + core.helping.len(),
-            claim_cells: MappedArea::CLAIM_CELLS_MAX as usize - core.free_cells.len(),
-            packed_bytes: core.packed_held.load(Ordering::Relaxed)
-                + core.port.as_ref().map_or(0, |port| port.segment_bytes_in_use()),
-            registered_bytes: core.registrations.stats().bytes,
-            cancellations: core.tuples.as_ref().map_or(0, |tuples| tuples.cancelling()),
-        }
     }
 
     /// Gives up registered memory that is only kept for later messages.
@@ -755,7 +737,12 @@ impl Core {
         self.list_crowded(to);
     }
 
+    /// Something waits for room on the way to a peer. To one that is lost nothing ever leaves, and nobody waits for that.
     pub(crate) fn list_crowded(&mut self, to: PeerId) {
+        if self.sources_end == 0 && self.lost(to).is_some() {
+            self.peers[to as usize].iter_mut().for_each(|peer| peer.link.clear());
+            return;
+        }
         if let Some(Some(peer)) = self.peers.get_mut(to as usize)
             && !std::mem::replace(&mut peer.listed, true)
         {

@@ -47,6 +47,7 @@ pub use port::Port;
 pub use request::{
     Completion, ContextId, Envelope, Fault, MessageId, Outcome, PeerId, RequestId, SendMode, Source, Tag, TagPattern,
 };
+pub use standing::CreditBalance;
 pub use stats::{Counter, CounterKind, Holdings, PeerStats, Stats};
 pub use tuples::TupleSetup;
 pub use wait::{Backoff, Pause, Ticket, WaitPolicy, Waiter};

@@ -152,6 +152,11 @@ pub struct Holdings {
     pub packed_bytes: u64,
     /// Sends whose receivers were asked to throw a message out of a queue of its tuple and have not answered.
     pub cancellations: usize,
+    /// Buffers posted for messages beyond those that peers have credits for or are reserved for them, less those that are
+    /// to leave the queue of the device; below 0 there are too few.
+    pub receives_astray: i64,
+    /// Peers that are lost and for which channels, queues of tuples or the ways to them are kept.
+    pub lost_remembered: usize,
 }
 
 /// A type of counts, and the row of numbers as which they travel.

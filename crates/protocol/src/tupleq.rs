@@ -269,6 +269,11 @@ impl SendTuples {
         true
     }
 
+    /// A receiver is lost: nothing goes to its queues any more.
+    pub fn forget(&mut self, peer: u32) {
+        self.table.retain(|tuple, _| tuple.0 != peer);
+    }
+
     /// Those of one receiver, for people to read.
     pub fn of(&self, peer: u32) -> impl Iterator<Item = (Tuple, impl Debug)> {
         self.table.iter().filter(move |(tuple, _)| tuple.0 == peer).map(|(tuple, sending)| (*tuple, *sending))
@@ -452,6 +457,28 @@ impl<Q: Copy> ReceiveTuples<Q> {
         Some(it.in_queue.len().checked_sub(behind).map_or(Announced::Fetched, Announced::Met))
     }
 
+    /// A sender is lost: nothing more is fetched from its queues. Those in which no receive is left, which make room for
+    /// others; the rest follow as their receives end, see [`ReceiveTuples::close_if_over`].
+    pub fn forget(&mut self, peer: u32) -> Vec<Q> {
+        let mut over = Vec::new();
+        self.table.retain(|tuple, it| {
+            let stays = tuple.0 != peer || !it.in_queue.is_empty();
+            if tuple.0 == peer {
+                (it.revoked, it.left, it.failed, it.waiting) = (true, true, true, 0);
+            }
+            if !stays {
+                over.push(it.queue);
+            }
+            stays
+        });
+        over
+    }
+
+    /// True if there are queues for messages of this sender.
+    pub fn has(&self, peer: u32) -> bool {
+        self.table.keys().any(|tuple| tuple.0 == peer)
+    }
+
     /// Those of one sender, for people to read.
     pub fn of(&self, peer: u32) -> impl Iterator<Item = (Tuple, impl Display)> {
         self.table.iter().filter(move |(tuple, _)| tuple.0 == peer).map(|(tuple, receiving)| (*tuple, receiving))
@@ -632,6 +659,29 @@ mod tests {
         assert_eq!((tuples.queue_for_receive(TUPLE), tuples.queue(TUPLE)), (None, None));
         tuples.sender_left(TUPLE, 0);
         assert_eq!(tuples.close_if_over(TUPLE), Some('a'));
+    }
+
+    #[test]
+    fn queues_of_a_lost_sender_make_room_for_others_once_they_are_empty() {
+        let mut tuples = ReceiveTuples::new(3, 0);
+        let (idle, busy, other) = ((3, 1), (3, 2), (4, 1));
+        for (tuple, queue) in [(idle, 'a'), (busy, 'b'), (other, 'c')] {
+            tuples.open(tuple, queue);
+            tuples.entered(tuple);
+        }
+        tuples.announced(idle, 0);
+        tuples.posted(busy, 7);
+        assert_eq!(tuples.forget(3), ['a'], "what is announced there is not fetched any more");
+        assert_eq!((tuples.queue(busy), tuples.queue_for_receive(busy)), (None, None));
+        assert!(tuples.has(3) && tuples.may_open((5, 1)), "the receive is being filled");
+        tuples.filled(busy, 7);
+        assert_eq!(tuples.close_if_over(busy), Some('b'));
+        assert_eq!((tuples.has(3), tuples.has(4), tuples.len(), tuples.in_queues), (false, true, 1, 0));
+        let mut sending = SendTuples::default();
+        while sending.route(TUPLE) != Route::ClassicThenAsk {}
+        sending.asked(TUPLE, true);
+        sending.forget(TUPLE.0);
+        assert!(!sending.answered(TUPLE, Some(SrqNumber(1))), "nobody asked");
     }
 
     #[test]

@@ -173,6 +173,11 @@ impl Credits {
         self.granted
     }
 
+    /// Of the buffers posted for the peer, those that are free again and not told of.
+    pub fn owed(&self) -> u32 {
+        self.owed
+    }
+
     /// Takes a credit for a record; false, and remembered, if there is none.
     #[inline]
     pub fn spend(&mut self) -> bool {

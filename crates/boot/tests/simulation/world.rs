@@ -29,6 +29,8 @@ const NETWORK_ROUNDS: u32 = 50;
 const RESTING_ROUNDS: u32 = 1000;
 /// Rounds after the last operation, of which a message takes a hundred or so where credits are scarce.
 const DRAIN_ROUNDS_MAX: u32 = 500_000;
+/// Rests until credits that are under way have come.
+const BALANCE_RESTS_MAX: u32 = 100;
 /// Rounds in which nothing moves while something is still to come; far longer than anything is repeated after.
 const PATIENCE_ROUNDS: u32 = 20_000;
 /// Such rounds after which a run counts as one that does not end, though something is repeated now and then.
@@ -301,6 +303,7 @@ impl Simulation {
             }
         }
         self.drain();
+        self.balance();
         self.finish()
     }
 
@@ -432,6 +435,29 @@ impl Simulation {
     fn standing_of_missing(&self) -> String {
         let missing = self.fates.iter().position(|fate| *fate == Fate::Unknown).map(|at| &self.program.messages[at]);
         missing.map_or_else(String::new, |message| format!("{message:?}\n{}", self.standing(message.from, message.to)))
+    }
+
+    /// What each grants is what the other has, or is owed, as soon as nothing is under way.
+    fn balance(&mut self) {
+        for _ in 0..BALANCE_RESTS_MAX {
+            if self.unbalanced().is_none() {
+                return;
+            }
+            self.rest();
+        }
+        let (a, b) = self.unbalanced().expect("looked at above");
+        panic!("credits were lost between {a} and {b}\n{}", self.standing(a, b));
+    }
+
+    /// Two whose credits do not add up.
+    fn unbalanced(&self) -> Option<(u32, u32)> {
+        let count = self.engines.len() as u32;
+        let mut pairs = (0..count).flat_map(|a| (0..count).map(move |b| (a, b)));
+        pairs.find(|(a, b)| {
+            let balances = [(*a, *b), (*b, *a)].map(|(a, b)| self.engines[a as usize].credit_balance(b));
+            let [Some(here), Some(there)] = balances else { return false };
+            here.granted != here.owed + there.available + there.set_aside
+        })
     }
 
     /// Calls that need a lost process say so at once.

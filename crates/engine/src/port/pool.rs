@@ -125,6 +125,11 @@ impl Pool {
         self.emptied.push(slot);
     }
 
+    /// Slots that are with the shared receive queue, or will be at once, and not to leave it.
+    pub(super) fn receives_kept(&self) -> i64 {
+        i64::from(self.receiving_count) - i64::from(self.retiring_count)
+    }
+
     /// What became of its slots, in words.
     pub(super) fn standing(&self) -> String {
         let (free, count) = (self.buffers.slots.free_count(), self.buffers.slots.count());

@@ -2,10 +2,42 @@
 
 use std::fmt::Write;
 
-use super::{Connection, Port};
+use protocol::verbs_channel::RESERVED;
+
+use super::{Connection, Port, Stage};
+use crate::CreditBalance;
 use crate::request::PeerId;
 
 impl Port {
+    /// Credits between this process and a peer that is not lost.
+    pub(crate) fn credit_balance(&self, peer: PeerId) -> Option<CreditBalance> {
+        let connection = self.connections.get(peer as usize)?.as_deref()?;
+        let Connection { credits, giving_back, .. } = connection;
+        (connection.stage == Stage::Open).then(|| CreditBalance {
+            granted: credits.granted(),
+            owed: credits.owed(),
+            available: credits.available(),
+            set_aside: u32::from(*giving_back),
+        })
+    }
+
+    /// Buffers posted beyond those that connections are to have; below 0, too few.
+    pub(crate) fn receives_astray(&self) -> i64 {
+        let is_live = |one: &&Connection| one.qp.is_some() && !matches!(one.stage, Stage::Lost { .. });
+        let live = self.connections.iter().flatten().map(Box::as_ref).filter(is_live);
+        let promised: i64 = live.map(|one| i64::from(one.credits.granted() + RESERVED)).sum();
+        self.pool.receives_kept() - promised
+    }
+
+    /// True if there is memory of channels to or from a peer.
+    pub(crate) fn has_channels(&self, peer: PeerId) -> bool {
+        self.connections
+            .get(peer as usize)
+            .and_then(Option::as_ref)
+            .and_then(|one| one.channels.as_deref())
+            .is_some_and(|pair| pair.holds_memory())
+    }
+
     /// The connection to a peer and the buffers of all: credits in both directions, what waits to be told.
     pub(crate) fn write_standing(&self, text: &mut String, peer: PeerId) -> std::fmt::Result {
         let Some(Some(connection)) = self.connections.get(peer as usize) else {

@@ -10,7 +10,7 @@ use datatype::{RecvBuf, SendBuf};
 use fabric::{
     Access, ConnectOptions, Context, Destination, Endpoint, FabricError, LocalMemory, MemoryRegion, MultiQueueReceive,
     NotifyOn, Operation, Payload, QueuePairAttributes, ReceiveRequest, SendFlags, SendRequest, SharedReceiveQueue,
-    SharedReceiveQueueAttributes, SrqNumber, Transport,
+    SharedReceiveQueueAttributes, SrqNumber, Transition, Transport,
 };
 use protocol::tupleq::{ReceiveTuples, SendTuples, Tuple};
 use rustc_hash::FxHashMap;
@@ -185,6 +185,39 @@ impl Tuples {
             // Nothing is in it, and nobody sends to it.
             let _ = device.destroy_shared_receive_queue(queue);
         }
+    }
+
+    /// A peer is lost: its queues and the ways to and from it are given back, now or when what is under way there has
+    /// ended. `flush`: what the device has for it is to end now.
+    #[cold]
+    pub(super) fn forget(&mut self, device: &mut dyn Context, peer: PeerId, flush: bool) {
+        self.sending.forget(peer);
+        for queue in self.receiving.forget(peer) {
+            // Nothing is in it.
+            let _ = device.destroy_shared_receive_queue(queue);
+        }
+        if let Some(way) = self.ways.get(&peer).filter(|_| flush) {
+            // It may be in that state already, or was never connected.
+            let _ = device.modify(way.qp, &Transition::Error);
+        }
+        self.drop_ways(device, peer);
+    }
+
+    /// Gives the queue pairs of a lost peer back that nothing is under way in.
+    #[cold]
+    pub(super) fn drop_ways(&mut self, device: &mut dyn Context, peer: PeerId) {
+        let is_used = self.flights.iter().any(|(_, flight)| flight.to == peer);
+        let way = if is_used { None } else { self.ways.remove(&peer).map(|way| way.qp) };
+        let target = if self.receiving.has(peer) { None } else { self.targets.remove(&peer) };
+        for qp in [way, target].into_iter().flatten() {
+            // It was there, and nothing else can be wrong with it.
+            let _ = device.destroy_queue_pair(qp);
+        }
+    }
+
+    /// True if queues or queue pairs are kept for a peer.
+    pub(crate) fn knows(&self, peer: PeerId) -> bool {
+        self.ways.contains_key(&peer) || self.targets.contains_key(&peer) || self.receiving.has(peer)
     }
 
     /// Puts a message on the device; `None` if there is no room, `Err` if it can not be sent so. Also true if its bytes

@@ -439,6 +439,7 @@ impl Core {
         }
         // Its receiver may sleep while this side has filled its receive.
         self.context.notify(fabric::PeerIndex(flight.to));
+        self.drop_ways_if_lost(flight.to);
         if done.status != WcStatus::Success && self.lose_with(flight.to, done.status) {
             // It ends with the others when the loss is told.
             return;
@@ -497,6 +498,7 @@ impl Core {
             let _ = device.deregister(region);
         }
         tuples.close_if_over(device, in_queue.tuple);
+        self.drop_ways_if_lost(peer);
         if done.status != WcStatus::Success && self.lose_with(peer, done.status) {
             (in_queue.is_met, in_queue.has_failed) = (true, true);
             return self.end_failed(id, in_queue);

@@ -125,12 +125,32 @@ impl Core {
                 self.complete(id, Completion { envelope, outcome: Outcome::Failed(fault.clone()) });
             }
         }
+        // Beside channels the device finds out by itself who is gone; and whoever is only given up may be in the middle of
+        // taking a message.
+        let flush = self.tuple_device.is_none();
+        if let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) {
+            tuples.forget(device, peer, flush);
+        }
+    }
+
+    /// Something ended that was under way in a queue of a peer: should that one be lost, the last gives its ways back.
+    pub(super) fn drop_ways_if_lost(&mut self, peer: PeerId) {
+        if self.sources_end == 0
+            && self.lost(peer).is_some()
+            && let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port)
+        {
+            tuples.drop_ways(device, peer);
+        }
     }
 
     /// A record about tuples from `peer`; false if it makes no sense.
     pub(crate) fn arrive_about_tuples(&mut self, peer: PeerId, record: Record, payload: &[u8]) -> bool {
         if self.tuples.is_none() {
             return false;
+        }
+        if self.sources_end == 0 && self.lost(peer).is_some() {
+            // It was under way for long: its queues are gone, and what lies in them can not be had.
+            return true;
         }
         match tupleq::parse(record, payload) {
             Some(TupleMessage::Ask { key, endpoint }) => self.arrive_ask(peer, key, endpoint),

@@ -445,6 +445,10 @@ impl Port {
     pub(crate) fn grant(&mut self, to: PeerId, number: u64, control: RemoteMemory) -> Option<RemoteMemory> {
         let channels = self.channels.as_ref()?;
         let connection = self.connections.get_mut(to as usize)?.as_deref_mut()?;
+        if matches!(connection.stage, Stage::Lost { .. }) {
+            // It had asked before, and nothing comes through it any more.
+            return None;
+        }
         let pair = connection.channels.get_or_insert_default();
         if pair.inward_next.is_some() {
             return None;

@@ -7,6 +7,13 @@ use lockfree::fastpath::RecordSender;
 use super::{Inward, Next, Pair, Written};
 
 impl Pair {
+    /// True if memory is spent on one of these channels, at either end.
+    pub(in crate::port) fn holds_memory(&self) -> bool {
+        let has_next = !matches!(self.next, Next::Nothing);
+        let Self { open, before, inward, inward_next, .. } = self;
+        open.is_some() || before.is_some() || has_next || inward.is_some() || inward_next.is_some()
+    }
+
     /// Which channels there are, what was written into them, and what waits to be said about them.
     pub(in crate::port) fn write_standing(&self, text: &mut String) -> std::fmt::Result {
         for (written, what) in [(&self.open, "open"), (&self.before, "before")] {
