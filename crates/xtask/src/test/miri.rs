@@ -18,6 +18,8 @@ struct Suite {
     /// What of it, as cargo's words.
     words: &'static [&'static str],
     flags: &'static [&'static str],
+    /// Tests that this comes to at least: names that match none would pass.
+    least: usize,
 }
 
 /// Payloads end anywhere in words that were flags before, and this interpreter cannot follow a part of an atomic word that
@@ -34,7 +36,7 @@ const KEPT: &str = "-Zmiri-ignore-leaks";
 
 /// The longest first. Where not all of a crate can be run, the words are parts of its tests' names.
 const SUITES: &[Suite] = &[
-    Suite { package: "lockfree", words: &["--lib"], flags: &[STRICT, MIXED, KEPT] },
+    Suite { package: "lockfree", words: &["--lib"], flags: &[STRICT, MIXED, KEPT], least: 25 },
     // Those that reach user memory; what is proved of types and their wire form is proved in safe code.
     Suite {
         package: "datatype",
@@ -49,14 +51,21 @@ const SUITES: &[Suite] = &[
             "addresses",
         ],
         flags: &[EXPOSED],
+        least: 3,
     },
     // The rules of `fabric`, on the adapter in software and over shared memory.
     Suite {
         package: "fabric-soft",
         words: &["--test", "conformance", "--", "loopback", "shm_staged"],
         flags: &[EXPOSED, MIXED, CLOSED, KEPT],
+        least: 2,
     },
-    Suite { package: "fabric-soft", words: &["--lib", "--", "copying", "adapter::"], flags: &[EXPOSED, MIXED, CLOSED] },
+    Suite {
+        package: "fabric-soft",
+        words: &["--lib", "--", "copying", "adapter::"],
+        flags: &[EXPOSED, MIXED, CLOSED],
+        least: 4,
+    },
     Suite {
         package: "vipl",
         words: &[
@@ -71,8 +80,9 @@ const SUITES: &[Suite] = &[
             "objects::",
         ],
         flags: &[EXPOSED, MIXED, CLOSED],
+        least: 6,
     },
-    Suite { package: "base", words: &["--lib"], flags: &[EXPOSED] },
+    Suite { package: "base", words: &["--lib"], flags: &[EXPOSED], least: 6 },
 ];
 
 /// Cases of each property that does not say how many; a full run takes them in their hundreds.
@@ -88,7 +98,7 @@ pub fn run() -> Result<Verdict> {
     let worker = || {
         while let Some(suite) = SUITES.get(next.fetch_add(1, Ordering::Relaxed)) {
             let began = Instant::now();
-            let end = suite.program().run().map(|finished| End::of(&finished));
+            let end = suite.program().run().map(|finished| End::of(&finished, suite.least));
             let (words, seconds) = (suite.words.join(" "), began.elapsed().as_secs_f64());
             println!("  {seconds:5.0} s  {}  {} {words}", End::word(&end), suite.package);
             ends.lock().expect("no worker panics").push(end);
@@ -120,13 +130,20 @@ enum End {
 }
 
 impl End {
-    fn of(finished: &Finished) -> Self {
-        match (finished.success(), reason_not_to_try(&finished.said())) {
+    /// Of a run of at least so many tests.
+    fn of(finished: &Finished, least: usize) -> Self {
+        let said = finished.said();
+        let passed = passed_count(&said);
+        let is_wrong = ["Undefined Behavior", "test result: FAILED"].iter().any(|tell| said.contains(tell));
+        match (finished.success(), reason_not_to_try(&said)) {
+            (true, _) if passed < least => {
+                Self::Failed(format!("{passed} tests passed where there were {least} before\n{}", finished.report()))
+            }
             (true, _) => Self::Passed,
-            (false, Some(why)) => Self::NotTried(why),
+            (false, Some(why)) if !is_wrong => Self::NotTried(why),
             // It works a thousand times as long as the tests themselves, and longer on a busy machine.
-            (false, None) if finished.outlived_its_limit() => Self::NotTried(finished.report()),
-            (false, None) => Self::Failed(finished.report()),
+            (false, _) if !is_wrong && finished.outlived_its_limit() => Self::NotTried(finished.report()),
+            (false, _) => Self::Failed(finished.report()),
         }
     }
 
@@ -139,10 +156,21 @@ impl End {
     }
 }
 
-/// A nightly that is older or newer than what this was written for may not know our code, or break: its line says so.
+/// What the harnesses of several test programs counted.
+fn passed_count(said: &str) -> usize {
+    said.lines()
+        .filter_map(|line| line.trim().strip_prefix("test result: ok. ")?.split_once(" passed"))
+        .filter_map(|(count, _)| count.parse::<usize>().ok())
+        .sum()
+}
+
+/// A nightly that is older or newer than what this was written for may break, or not know a library we use: its line says
+/// so. Our own crates have to compile.
 fn reason_not_to_try(said: &str) -> Option<String> {
-    let tells = ["could not compile", "error[E", "the compiler unexpectedly panicked", "requires rustc"];
-    said.lines().find(|line| tells.iter().any(|tell| line.contains(tell))).map(|line| line.trim().to_owned())
+    let ours = |line: &str| SUITES.iter().any(|suite| line.contains(&format!("could not compile `{}`", suite.package)));
+    let tells = ["could not compile", "the compiler unexpectedly panicked", "requires rustc"];
+    let mut lines = said.lines().filter(|line| !ours(line));
+    lines.find(|line| tells.iter().any(|tell| line.contains(tell))).map(|line| line.trim().to_owned())
 }
 
 fn verdict(ends: Vec<End>) -> Result<Verdict> {
@@ -155,19 +183,13 @@ fn verdict(ends: Vec<End>) -> Result<Verdict> {
     Ok(not_tried.map_or(Verdict::Passed, |why| Verdict::Skipped(format!("not all of it was run: {why}"))))
 }
 
-/// Sees to a nightly with miri, the standard library as miri wants it, and the tests, built.
+/// Sees to the standard library as miri wants it. What toolchains there are is the user's business.
 fn prepare() -> Result<()> {
     if !exists("rustup") {
         bail!("there is no rustup to ask for a nightly toolchain");
     }
-    let version = || nightly(&["cargo", "miri", "--version"]).run_successfully();
-    if version().is_err() {
-        let rustup = || Program::new("rustup").limit(Duration::from_secs(300));
-        let add = ["component", "add", "--toolchain", "nightly", "miri", "rust-src"];
-        let install = ["toolchain", "install", "nightly", "--profile", "minimal", "--component", "miri,rust-src"];
-        let is_there = nightly(&["rustc", "--version"]).run()?.success();
-        rustup().args(if is_there { &add[..] } else { &install[..] }).run_successfully()?;
-        version()?;
+    if !nightly(&["cargo", "miri", "--version"]).run()?.success() {
+        bail!("`rustup toolchain install nightly --component miri,rust-src` brings it");
     }
     miri(&["setup"]).run_successfully()?;
     Ok(())
@@ -188,12 +210,20 @@ mod tests {
 
     #[test]
     fn undefined_behaviour_fails_and_a_miri_that_breaks_does_not() {
-        let end = |script: &str| End::of(&Program::new("sh").args(["-c", script]).run().unwrap());
+        let end_of = |least, script: &str| End::of(&Program::new("sh").args(["-c", script]).run().unwrap(), least);
+        let end = |script: &str| end_of(0, script);
         let found = || end("echo 'error: Undefined Behavior: out-of-bounds' >&2; exit 1");
         let broken = || end("echo 'error: the compiler unexpectedly panicked. This is a bug' >&2; exit 1");
         assert!(matches!(found(), End::Failed(why) if why.contains("out-of-bounds")));
         assert!(matches!(broken(), End::NotTried(why) if why.contains("panicked")));
         assert_eq!(end("echo error[E0433] in a test that prints it"), End::Passed);
+        assert!(matches!(end("echo 'error: could not compile `libc`' >&2; exit 1"), End::NotTried(_)));
+        assert!(matches!(end("echo 'error: could not compile `lockfree` (lib)' >&2; exit 1"), End::Failed(_)));
+        let both = "echo 'the compiler unexpectedly panicked'; echo 'error: Undefined Behavior: x' >&2; exit 1";
+        assert!(matches!(end(both), End::Failed(_)));
+        let counted = "echo 'test result: ok. 3 passed; 0 failed'; echo 'test result: ok. 1 passed; 0 failed'";
+        assert_eq!(end_of(4, counted), End::Passed);
+        assert!(matches!(end_of(5, counted), End::Failed(_)));
         assert!(verdict(vec![End::Passed, broken(), found()]).is_err());
         assert!(matches!(verdict(vec![End::Passed, broken()]), Ok(Verdict::Skipped(_))));
         assert!(matches!(verdict(vec![End::Passed]), Ok(Verdict::Passed)));
