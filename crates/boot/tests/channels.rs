@@ -324,7 +324,6 @@ fn unused_channels_over_verbs_are_given_up_and_made_again() {
     }
 }
 
-/// A block over verbs is followed by a longer one while it is full, as far as its receiver may spend memory.
 /// Where none is granted a sender asks for one now and then, which costs a credit. While records wait for the only one
 /// there is they try again and again, in the time that a credit needs to come back: that is no reason to ask.
 #[test]
@@ -357,6 +356,7 @@ fn who_is_granted_no_channel_spends_its_credits_on_records() {
     println!("{count} messages in {steps} steps");
 }
 
+/// A block over verbs is followed by a longer one while it is full, as far as its receiver may spend memory.
 #[test]
 fn blocks_over_verbs_grow_with_their_traffic() {
     for device in [DeviceChoice::Tcp, DeviceChoice::ShmVerbs] {

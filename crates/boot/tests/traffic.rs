@@ -521,7 +521,7 @@ fn the_first_part_of_a_message_goes_ahead_where_the_last_one_was_waited_for() {
     let (channel_max_bytes, channel_long_bytes) = (channel_bytes, channel_bytes);
     let narrow = Config { channel_bytes, channel_max_bytes, channel_long_bytes, ahead_bytes, ..config };
     let (sender, receiver) = send_ahead(&narrow, 20, true);
-    assert!(sender.ahead_sent > 10 && receiver.ahead_taken_bytes < 10 * 64 << 10, "{sender:?}");
+    assert!(sender.ahead_sent > 10 && receiver.ahead_taken_bytes < 10 * (64 << 10), "{sender:?}");
     assert_eq!(receiver.ahead_dropped_bytes, 0);
 }
 

@@ -75,7 +75,7 @@ impl Core {
             Some(Message::Request { key, send, offer }) => self.arrive_request(peer, key, send, offer),
             Some(Message::Data { receive, offset, last, data }) => self.arrive_data(peer, receive, offset, last, data),
             Some(Message::Clear { send, receive, took_ahead }) => self.arrive_clear(peer, send, receive, took_ahead),
-            Some(Message::Ahead { offset, data }) => self.arrive_ahead(peer, offset, data),
+            Some(Message::Ahead { send, offset, data }) => self.arrive_ahead(peer, send, offset, data),
             Some(Message::ClearShared { send, receive, copy }) => self.arrive_clear_shared(peer, send, receive, copy),
             Some(Message::ClearWrite { send, number, target, packed }) => {
                 self.arrive_clear_write(peer, send, number, target, (None, packed));
@@ -138,7 +138,7 @@ impl Core {
         let (context, tag) = split(key);
         let envelope = Envelope { peer, tag, len_bytes: offer.len_bytes };
         if let Some(Some(peer)) = self.peers.get_mut(peer as usize) {
-            peer.ahead = None;
+            peer.ahead_into = None;
         }
         match self.posted.arrive(context, peer, tag) {
             Some(receive) => {
@@ -301,14 +301,15 @@ impl Core {
     }
 
     /// A piece of a long message that came before its sender was answered: of use if its receive was there.
-    fn arrive_ahead(&mut self, peer: PeerId, offset: u64, data: &[u8]) {
+    fn arrive_ahead(&mut self, peer: PeerId, send: u64, offset: u64, data: &[u8]) {
         let Some(Some(entry)) = self.peers.get(peer as usize) else { return };
-        match entry.ahead {
-            Some(receive) => {
+        let into = entry.ahead_into.and_then(|receive| Some((receive, self.requests.get(receive)?)));
+        match into {
+            Some((receive, Request { state: State::Incoming(incoming), .. })) if incoming.send == send => {
                 self.stats.ahead_taken_bytes += data.len() as u64;
                 self.arrive_data(peer, receive.to_bits(), offset, false, data);
             }
-            None => self.stats.ahead_dropped_bytes += data.len() as u64,
+            _ => self.stats.ahead_dropped_bytes += data.len() as u64,
         }
     }
 
@@ -360,21 +361,15 @@ impl Core {
         };
         let end = send.envelope.len_bytes;
         let next = if took_ahead { send.ahead_bytes } else { 0 };
-        self.takes_ahead(peer, took_ahead);
-        self.streams.push_back(Stream { to: peer, send: key, receive, next, end, chunk_bytes: end, whole: true });
-    }
-
-    /// A long message was answered: whether what goes ahead of the next one is likely to be taken.
-    fn takes_ahead(&mut self, peer: PeerId, takes: bool) {
         if let Some(Some(peer)) = self.peers.get_mut(peer as usize) {
-            peer.takes_ahead = takes;
+            peer.takes_ahead = took_ahead;
         }
+        self.streams.push_back(Stream { to: peer, send: key, receive, next, end, chunk_bytes: end, whole: true });
     }
 
     /// The receiver lets us copy along.
     fn arrive_clear_shared(&mut self, peer: PeerId, send: u64, receive: u64, copy: SharedCopy) {
         let key = SlabKey::from_bits(send);
-        self.takes_ahead(peer, false);
         let len_bytes = self.outgoing_to(peer, key).map(|send| send.envelope.len_bytes);
         let chunks = len_bytes.and_then(|len_bytes| Chunks::new(len_bytes, copy.chunk_bytes));
         let (Some(len_bytes), Some(chunks), Some(cell)) = (len_bytes, chunks, self.claim_cell(peer, copy.cell)) else {
@@ -405,10 +400,7 @@ impl Core {
             self.refuse();
             return;
         };
-        let (envelope, went_ahead) = (send.envelope, send.ahead_bytes > 0);
-        if went_ahead {
-            self.takes_ahead(peer, false);
-        }
+        let envelope = send.envelope;
         self.helping.retain(|helping| helping.send != key);
         if self.ends_now(key, &Outcome::Done) {
             self.finish_send(key, Completion { envelope, outcome: Outcome::Done });

@@ -22,10 +22,10 @@ pub(crate) struct Peer {
     pub(crate) reach: Reach,
     /// What long messages from it took, once there were some.
     pub(crate) ways: Option<Box<Ways>>,
-    /// It took what went ahead of its answer to the last long message, and is sent that of the next one, too.
+    /// It was ready for the last long message, and has answered it: the first part of the next goes ahead of the answer.
     pub(crate) takes_ahead: bool,
-    /// The receive that takes what comes ahead from it.
-    pub(crate) ahead: Option<SlabKey>,
+    /// The receive that takes what comes from it ahead of our answer.
+    pub(crate) ahead_into: Option<SlabKey>,
     /// It stands in the list of peers whose records wait for room.
     pub(crate) listed: bool,
     pub(crate) traffic: PeerStats,
@@ -49,7 +49,7 @@ impl Peer {
 
     fn new(link: Link, reach: Reach) -> Self {
         let traffic = PeerStats::default();
-        Self { link, reach, ways: None, takes_ahead: false, ahead: None, listed: false, traffic }
+        Self { link, reach, ways: None, takes_ahead: false, ahead_into: None, listed: false, traffic }
     }
 }
 

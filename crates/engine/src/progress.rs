@@ -203,24 +203,23 @@ impl Core {
     }
 
     /// Sends the first part of a message whose request has just left: while the receiver finds its receive and answers,
-    /// it is copied. Not if the receiver was not ready for the last one, nor if the request, or this, waits for room.
+    /// it is copied. Not if the receiver was not ready for the last one or has not answered it: what it cannot take yet
+    /// is not to fill the channel. Not either if the request, or this, waits for room.
     pub(crate) fn push_ahead(&mut self, to: PeerId, id: SlabKey) {
         let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get_mut(id) else { return };
-        let len_bytes = send.envelope.len_bytes;
-        let end = len_bytes.min(self.thresholds.ahead_bytes);
+        let end = send.envelope.len_bytes.min(self.thresholds.ahead_bytes);
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return };
-        let may = peer.takes_ahead && !peer.link.is_port();
-        if !may || len_bytes > self.thresholds.staged_near_max_bytes {
+        if !peer.takes_ahead || peer.link.is_port() || peer.link.is_slow() {
             return;
         }
         while send.ahead_bytes < end && peer.link.is_clear() {
             let piece_max = peer.link.payload_max_bytes().min(PIECE_MAX_BYTES);
             let (offset, len) = (send.ahead_bytes, (end - send.ahead_bytes).min(piece_max as u64));
             let fill = |space: &mut [u8], stores| write_all(&send.buf, offset, space, stores);
-            if !peer.link.try_push(wire::ahead(offset), len as usize, fill) {
+            if !peer.link.try_push(wire::ahead(id.to_bits(), offset), len as usize, fill) {
                 break;
             }
-            send.ahead_bytes += len;
+            (send.ahead_bytes, peer.takes_ahead) = (offset + len, false);
         }
         let sent = send.ahead_bytes;
         if sent > 0 {

@@ -406,7 +406,7 @@ impl Core {
             if let Some(Some(peer)) = self.peers.get_mut(peer as usize)
                 && incoming.waited
             {
-                peer.ahead = Some(receive);
+                peer.ahead_into = Some(receive);
             }
             let (receive, took_ahead) = (receive.to_bits(), incoming.waited);
             self.send_control(peer, Message::Clear { send, receive, took_ahead });

@@ -30,7 +30,7 @@ pub struct Stats {
     pub ahead_sent: u64,
     /// Bytes of first parts that found their receive waiting.
     pub ahead_taken_bytes: u64,
-    /// Bytes of those that did not, which come again.
+    /// Bytes of those whose receive came later or went another way.
     pub ahead_dropped_bytes: u64,
     /// Messages that came before their receive.
     pub unexpected: u64,
@@ -333,7 +333,7 @@ impl Stats {
         total("bytes ahead, taken", "Bytes of first parts that found their receive waiting.", |stats| {
             stats.ahead_taken_bytes
         }),
-        total("bytes ahead, dropped", "Bytes of first parts that did not, and came again.", |stats| {
+        total("bytes ahead, dropped", "Bytes of first parts whose receive came later, or went another way.", |stats| {
             stats.ahead_dropped_bytes
         }),
         total("unexpected messages", "Messages that came before their receive.", |stats| stats.unexpected),

@@ -196,7 +196,8 @@ mod real {
     impl Owned {
         fn zeroed(len_bytes: usize) -> Self {
             let layout = Layout::from_size_align(len_bytes.max(1), crate::CACHE_LINE_BYTES)
-                .expect("a length that the address space has room for");
+                .expect("a length that the address space has room for")
+                .pad_to_align();
             // SAFETY: the length is not zero.
             let start = unsafe { alloc_zeroed(layout) };
             Self { start: NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout)), layout }

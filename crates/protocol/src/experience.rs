@@ -23,10 +23,10 @@ const RUN: u32 = 4;
 const RUN_MAX: u32 = 512;
 /// Runs that a way gets at first to show what it takes.
 const FIRST_TRIES: u8 = 2;
-/// From one trial of a way to the next, so many times as many bytes as it had, for each time the best way's that it took
-/// longer: what trials cost is one part in so many,
+/// A trial took some times longer than the best way would have: for each of these times, so many times as many bytes as it
+/// had go before the next. What the trials of a way cost is one part in so many, unless the bounds say otherwise.
 const REST: u64 = 64;
-/// and at least and at most so many times as many.
+/// So many times as many bytes at least and at most, whatever a trial took: something else may have delayed it.
 const REST_BOUNDS: std::ops::RangeInclusive<u64> = 24..=128;
 /// So many bytes go through a cold channel before it is judged: enough for it to grow, and to find out with which stores
 /// it is fastest.
@@ -173,8 +173,10 @@ impl Experience {
             self.kinds.iter_mut().for_each(|(_, costs)| costs.forget(CopyWay::Staged));
         }
         let way = self.costs(kind).choose(kind.ways, under_way, len_bytes);
-        if !self.channel.warms(way, len_bytes) {
-            self.costs(kind).run += 1;
+        let warms = self.channel.warms(way, len_bytes);
+        let costs = self.costs(kind);
+        if !warms || costs.is_warmed() {
+            costs.run += 1;
         }
         way
     }
@@ -250,11 +252,16 @@ impl Costs {
         self.current
     }
 
+    /// So much went in this run that it is judged in any case: other messages keep the channel cold.
+    fn is_warmed(&self) -> bool {
+        self.run_bytes > CHANNEL_WARM_BYTES
+    }
+
     /// Adds what a message took: of several that are under way together, all may be there at once, in the end.
     fn see(&mut self, way: CopyWay, taken: Taken, only_warms: bool) {
         if way == self.current {
             self.spent.add(taken);
-            self.judged.add(if only_warms { Taken::default() } else { taken });
+            self.judged.add(if only_warms && !self.is_warmed() { Taken::default() } else { taken });
         }
     }
 
@@ -486,6 +493,22 @@ mod tests {
             }
         });
         assert!(taken[2] > 2000, "{taken:?}");
+    }
+
+    #[test]
+    fn a_channel_that_others_keep_cold_is_judged_all_the_same() {
+        let mut experience = Experience::default();
+        let (short, long) =
+            (Kind::of(LEN, None, all()), Kind::of(8 << 20, None, CopyWays::only(Shared).and(Read, true)));
+        let mut taken = [0; 3];
+        for _ in 0..1000 {
+            let way = experience.choose(short, LEN, true);
+            taken[way as usize] += 1;
+            experience.end(short, LEN, way, true, Some(if way == Staged { 60_000 } else { 6000 }));
+            let way = experience.choose(long, 8 << 20, true);
+            experience.end(long, 8 << 20, way, true, Some(800_000));
+        }
+        assert!(taken[2] < 100, "{taken:?}");
     }
 
     #[test]

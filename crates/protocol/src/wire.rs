@@ -6,7 +6,7 @@
 //!   eager-sync     match key, send id         data                               answered by acknowledge
 //!   request        match key, send id         length, address, rkey, kind of layout [, scattered]
 //!                                                                                "request to send"
-//!   ahead          0, offset                  data                               of the message of the request before it
+//!   ahead          send id, offset            data                               follows the request of that message
 //!   clear          send id, receive id        —                                  send it through the channel;
 //!                                                                                short bit 0: what went ahead was taken
 //!   clear-shared   send id, receive id        address, rkey, cell, generation, chunk length [, scattered]
@@ -168,6 +168,8 @@ pub enum Message<'a> {
     },
     /// A piece of the message whose request was the last one to come from this peer, sent before the answer.
     Ahead {
+        /// The sender's request.
+        send: u64,
         /// Where in the message the piece begins, in bytes.
         offset: u64,
         /// Its bytes.
@@ -321,8 +323,8 @@ pub fn data(receive: u64, offset: u64, last: bool) -> Record {
 }
 
 /// Header of a piece of a message that follows its request.
-pub fn ahead(offset: u64) -> Record {
-    record(AHEAD, 0, offset)
+pub fn ahead(send: u64, offset: u64) -> Record {
+    record(AHEAD, send, offset)
 }
 
 /// The record whose payload is longer by [`CREDITS_BYTES`], in which credits go along. [`parse`] does not know such
@@ -436,7 +438,7 @@ pub fn parse<'a>(record: Record, payload: &'a [u8]) -> Option<Message<'a>> {
             Message::Request { key: first, send: second, offer }
         }
         CLEAR => Message::Clear { send: first, receive: second, took_ahead: record.short & 1 != 0 },
-        AHEAD => Message::Ahead { offset: second, data: payload },
+        AHEAD => Message::Ahead { send: first, offset: second, data: payload },
         CLEAR_SHARED => {
             let copy = SharedCopy {
                 target: RemoteMemory { address: word(payload, 0)?, rkey: Rkey(half(payload, 8)?) },
@@ -581,7 +583,7 @@ mod tests {
         assert_eq!(parse(eager(4, Some(5)), b""), Some(Message::EagerSync { key: 4, send: 5, data: b"" }));
         let piece = Message::Data { receive: 9, offset: 10, last: true, data: b"yz" };
         assert_eq!(parse(data(9, 10, true), b"yz"), Some(piece));
-        assert_eq!(parse(ahead(10), b"yz"), Some(Message::Ahead { offset: 10, data: b"yz" }));
+        assert_eq!(parse(ahead(9, 10), b"yz"), Some(Message::Ahead { send: 9, offset: 10, data: b"yz" }));
     }
 
     #[test]
