@@ -353,7 +353,6 @@ fn who_is_granted_no_channel_spends_its_credits_on_records() {
         steps += 1;
         assert!(steps < 40 * count, "{}\n{}", engines[0].standing(1), engines[1].standing(0));
     }
-    println!("{count} messages in {steps} steps");
 }
 
 /// A block over verbs is followed by a longer one while it is full, as far as its receiver may spend memory.

@@ -458,7 +458,7 @@ fn now_and_then_a_long_message_tries_the_channel() {
     }
     let staged = |staged_near_max_bytes| {
         let config = Config { staged_near_max_bytes, ..Config::default() };
-        sum(&run(2, &config, 1000, 12), |stats| stats.staged_received)
+        sum(&run(2, &config, 300, 12), |stats| stats.staged_received)
     };
     // Of data in pieces some is staged in any case.
     let (with, without) = (staged(1 << 20), staged(0));

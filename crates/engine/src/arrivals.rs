@@ -157,6 +157,11 @@ impl Core {
         Some(EngineError::PeerLost { peer, why })
     }
 
+    /// True if a process is lost; costs next to nothing while none is.
+    pub(crate) fn has_lost(&self, peer: PeerId) -> bool {
+        self.sources_end == 0 && self.lost(peer).is_some()
+    }
+
     /// One work request has ended.
     #[inline]
     fn end_work(&mut self, memory: Option<&SlotMemory>, completion: &WorkCompletion) {

@@ -95,24 +95,8 @@ impl Core {
     }
 
     /// A long message over the port, of which one side at least is scattered, has met its receive.
-    pub(crate) fn start_blocks(
-        &mut self,
-        receive: SlabKey,
-        buf: RecvBuf,
-        envelope: Envelope,
-        send: u64,
-        offer: RendezvousOffer,
-    ) {
-        let facts = self.port_facts(&buf, offer);
-        let incoming = Incoming {
-            buf,
-            unpack_into: None,
-            envelope,
-            send,
-            waited: false,
-            way: IncomingWay::Staged { received: 0 },
-            judged: None,
-        };
+    pub(crate) fn start_blocks(&mut self, receive: SlabKey, incoming: Incoming, offer: RendezvousOffer) {
+        let facts = self.port_facts(&incoming.buf, offer);
         let Some(scheme) = facts.scheme(self.datatypes.scheme) else {
             return self.begin(receive, incoming, Some(DatatypeScheme::BcSpup));
         };

@@ -739,7 +739,7 @@ impl Core {
 
     /// Something waits for room on the way to a peer. To one that is lost nothing ever leaves, and nobody waits for that.
     pub(crate) fn list_crowded(&mut self, to: PeerId) {
-        if self.sources_end == 0 && self.lost(to).is_some() {
+        if self.has_lost(to) {
             self.peers[to as usize].iter_mut().for_each(|peer| peer.link.clear());
             return;
         }

@@ -143,7 +143,7 @@ impl Core {
         match self.posted.arrive(context, peer, tag) {
             Some(receive) => {
                 if let Some(buf) = self.take_posted_buf(receive) {
-                    self.start_incoming(receive, buf, envelope, (send, true), offer);
+                    self.start_incoming(receive, Incoming::new(buf, envelope, send, true), offer);
                 }
             }
             None => self.store(context, Unexpected { envelope, content: Content::Rendezvous { send, offer } }),
@@ -216,7 +216,7 @@ impl Core {
             }
             Content::Rendezvous { send, offer } => {
                 let envelope_done = self.completed(envelope);
-                self.start_incoming(envelope_done.0, buf, envelope, (send, false), offer);
+                self.start_incoming(envelope_done.0, Incoming::new(buf, envelope, send, false), offer);
                 self.fail_if_lost(envelope_done.0, envelope);
                 return envelope_done;
             }
@@ -236,16 +236,10 @@ impl Core {
         RequestId(self.requests.insert(Request { state: State::Complete(completion), detached: false }))
     }
 
-    /// A long message has met its receive, which `waited` for it or came later: decides who moves the bytes.
-    fn start_incoming(
-        &mut self,
-        receive: SlabKey,
-        mut buf: RecvBuf,
-        envelope: Envelope,
-        (send, waited): (u64, bool),
-        offer: RendezvousOffer,
-    ) {
-        let capacity_bytes = buf.len_bytes();
+    /// A long message has met its receive: decides who moves the bytes.
+    fn start_incoming(&mut self, receive: SlabKey, mut incoming: Incoming, offer: RendezvousOffer) {
+        let Incoming { buf, envelope, send, .. } = &mut incoming;
+        let (envelope, send, capacity_bytes) = (*envelope, *send, buf.len_bytes());
         if offer.len_bytes > capacity_bytes || offer.len_bytes == 0 {
             // Nothing is moved: a message that is too long is an error of the receive, not of the send.
             self.send_control(envelope.peer, Message::Finished { send });
@@ -258,22 +252,19 @@ impl Core {
         let (reach, is_port) = (peer.reach, peer.link.is_port());
         if offer.layout != SourceLayout::InOnePiece || buf.as_contiguous().is_none() {
             return match is_port {
-                true => self.start_blocks(receive, buf, envelope, send, offer),
-                false => self.start_scattered(receive, buf, envelope, (send, waited), offer, reach),
+                true => self.start_blocks(receive, incoming, offer),
+                false => self.start_scattered(receive, incoming, offer, reach),
             };
         }
         let range = buf.range().and_then(|range| range.part(0, offer.len_bytes as usize));
         let has_range = range.is_some();
         if is_port && let Some(way) = self.start_rdma(envelope.peer, receive, send, range, offer.memory) {
             if let Some(request) = self.requests.get_mut(receive) {
-                let incoming = Incoming { buf, unpack_into: None, envelope, send, waited, way, judged: None };
-                request.state = State::Incoming(Box::new(incoming));
+                request.state = State::Incoming(Box::new(Incoming { way, ..incoming }));
             }
             return;
         }
         let source = offer.memory.filter(|_| has_range).map(Place::Flat);
-        let way = IncomingWay::Staged { received: 0 };
-        let incoming = Incoming { buf, unpack_into: None, envelope, send, waited, way, judged: None };
         self.begin_whole(receive, incoming, source, reach, offer.is_near, None);
     }
 

@@ -1,11 +1,12 @@
 //! Progress: everything that can be done now, without waiting.
 
 use base::SlabKey;
+use datatype::SendBuf;
 use fabric::{DirectCopy, DirectCopyError, PeerIndex};
-use lockfree::ClaimCell;
-use protocol::Outgoing;
+use lockfree::{ClaimCell, Record};
 use protocol::rendezvous::{Chunks, Reach};
 use protocol::wire::{self, Message};
+use protocol::{Link, Outgoing};
 
 use crate::core::{Core, Engine, pack_all, write_all};
 use crate::request::{Completion, Fault, IncomingWay, Outcome, PeerId, Request, State};
@@ -203,9 +204,12 @@ impl Core {
     }
 
     /// Sends the first part of a message whose request has just left: while the receiver finds its receive and answers,
-    /// it is copied. Not if the receiver was not ready for the last one or has not answered it: what it cannot take yet
-    /// is not to fill the channel. Not either if the request, or this, waits for room.
+    /// it is copied. Not if the receiver was not ready for the last one, or other sends are under way: those fill that
+    /// time, and what cannot be taken yet is not to fill the channel. Not either if the request, or this, waits for room.
     pub(crate) fn push_ahead(&mut self, to: PeerId, id: SlabKey) {
+        if self.unfinished_sends > 1 {
+            return;
+        }
         let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get_mut(id) else { return };
         let end = send.envelope.len_bytes.min(self.thresholds.ahead_bytes);
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return };
@@ -213,10 +217,9 @@ impl Core {
             return;
         }
         while send.ahead_bytes < end && peer.link.is_clear() {
-            let piece_max = peer.link.payload_max_bytes().min(PIECE_MAX_BYTES);
-            let (offset, len) = (send.ahead_bytes, (end - send.ahead_bytes).min(piece_max as u64));
-            let fill = |space: &mut [u8], stores| write_all(&send.buf, offset, space, stores);
-            if !peer.link.try_push(wire::ahead(id.to_bits(), offset), len as usize, fill) {
+            let offset = send.ahead_bytes;
+            let len = piece_max_bytes(&peer.link).min(end - offset);
+            if !push_piece(&mut peer.link, wire::ahead(id.to_bits(), offset), &send.buf, offset, len) {
                 break;
             }
             (send.ahead_bytes, peer.takes_ahead) = (offset + len, false);
@@ -242,9 +245,7 @@ impl Core {
                 stream.next = stream.end;
                 break;
             };
-            let piece_max = peer.link.payload_max_bytes();
-            let piece_max = if peer.link.is_port() { piece_max } else { piece_max.min(PIECE_MAX_BYTES) };
-            let len = (stream.end - stream.next).min(piece_max as u64);
+            let len = piece_max_bytes(&peer.link).min(stream.end - stream.next);
             let chunk_left = stream.chunk_bytes - stream.next % stream.chunk_bytes;
             let len = len.min(chunk_left);
             let last = stream.next + len == stream.end || len == chunk_left;
@@ -254,9 +255,7 @@ impl Core {
                     peer.link.is_clear()
                         && port.push(stream.to, record, len as usize, |space| pack_all(&send.buf, stream.next, space))
                 }
-                None => peer.link.try_push(record, len as usize, |space, stores| {
-                    write_all(&send.buf, stream.next, space, stores);
-                }),
+                None => push_piece(&mut peer.link, record, &send.buf, stream.next, len),
             };
             if !pushed {
                 self.announce_refused(stream.to);
@@ -464,4 +463,15 @@ enum Step {
     Moved,
     Waiting,
     Over,
+}
+
+/// Bytes of a piece of a long message on this way.
+fn piece_max_bytes(link: &Link) -> u64 {
+    let most = link.payload_max_bytes();
+    if link.is_port() { most as u64 } else { most.min(PIECE_MAX_BYTES) as u64 }
+}
+
+/// Pushes `len` bytes of a message from `offset` on to a mapped peer, if there is room.
+fn push_piece(link: &mut Link, record: Record, buf: &SendBuf, offset: u64, len: u64) -> bool {
+    link.try_push(record, len as usize, |space, stores| write_all(buf, offset, space, stores))
 }

@@ -164,6 +164,14 @@ pub(crate) struct Incoming {
     pub(crate) judged: Option<Judged>,
 }
 
+impl Incoming {
+    /// Into `buf`, which `waited` for it or came later: by pieces, unless another way is chosen.
+    pub(crate) fn new(buf: RecvBuf, envelope: Envelope, send: u64, waited: bool) -> Self {
+        let way = IncomingWay::Staged { received: 0 };
+        Self { buf, unpack_into: None, envelope, send, waited, way, judged: None }
+    }
+}
+
 /// Where a packed form goes.
 pub(crate) struct Unpacking {
     pub(crate) target: RecvBuf,

@@ -224,13 +224,11 @@ impl Core {
     pub(crate) fn start_scattered(
         &mut self,
         receive: SlabKey,
-        buf: RecvBuf,
-        envelope: Envelope,
-        (send, waited): (u64, bool),
+        incoming: Incoming,
         offer: RendezvousOffer,
         reach: Reach,
     ) {
-        let peer = envelope.peer;
+        let peer = incoming.envelope.peer;
         let source = match (offer.layout, offer.memory) {
             (SourceLayout::Described(scattered), Some(memory)) => {
                 self.scattered_place(peer, memory, scattered, offer.len_bytes)
@@ -238,10 +236,9 @@ impl Core {
             (SourceLayout::InOnePiece, Some(memory)) => Some(Place::Flat(memory)),
             _ => None,
         };
-        let facts = self.facts(&buf, offer, source.as_ref(), reach);
+        let facts = self.facts(&incoming.buf, offer, source.as_ref(), reach);
         let (scheme, is_shared, judged) = self.choose_scheme(peer, &facts, reach, offer.is_near);
-        let way = IncomingWay::Staged { received: 0 };
-        let incoming = Incoming { buf, unpack_into: None, envelope, send, waited, way, judged };
+        let incoming = Incoming { judged, ..incoming };
         match (scheme, source) {
             (DatatypeScheme::Direct, Some(source)) if is_shared => {
                 let chunk = Chunks::bytes_for(offer.len_bytes);

@@ -23,6 +23,8 @@ const RUN: u32 = 4;
 const RUN_MAX: u32 = 512;
 /// Runs that a way gets at first to show what it takes.
 const FIRST_TRIES: u8 = 2;
+/// No way takes so many times as long as another one.
+const UNBELIEVABLE: u32 = 16;
 /// A trial took some times longer than the best way would have: for each of these times, so many times as many bytes as it
 /// had go before the next. What the trials of a way cost is one part in so many, unless the bounds say otherwise.
 const REST: u64 = 64;
@@ -117,6 +119,8 @@ struct Warmth {
     there_bytes: u64,
     /// Bytes that went other ways since the last message that went this one.
     elsewhere_bytes: u64,
+    /// Bytes that were to go through it, ever.
+    total_bytes: u64,
 }
 
 /// What messages of one kind took, by way.
@@ -172,6 +176,11 @@ impl Experience {
             // The channel's pace is another one: what was known of it does not hold.
             self.kinds.iter_mut().for_each(|(_, costs)| costs.forget(CopyWay::Staged));
         }
+        if kind.ways.has(CopyWay::Staged) && self.channel.total_bytes < CHANNEL_WARM_BYTES {
+            // Nothing is known of any way, and this one takes the longest to show what it takes.
+            self.channel.warms(CopyWay::Staged, len_bytes);
+            return CopyWay::Staged;
+        }
         let way = self.costs(kind).choose(kind.ways, under_way, len_bytes);
         let warms = self.channel.warms(way, len_bytes);
         let costs = self.costs(kind);
@@ -209,11 +218,12 @@ impl Warmth {
             return false;
         }
         if self.elsewhere_bytes >= CHANNEL_COLD_BYTES {
-            *self = Self::default();
+            *self = Self { total_bytes: self.total_bytes, ..Self::default() };
         }
         self.elsewhere_bytes = 0;
         let is_cold = self.chosen_bytes < CHANNEL_WARM_BYTES;
         self.chosen_bytes = self.chosen_bytes.saturating_add(len_bytes);
+        self.total_bytes = self.total_bytes.saturating_add(len_bytes);
         is_cold
     }
 
@@ -288,12 +298,15 @@ impl Costs {
 
     /// The way of the next run.
     fn next(&mut self, possible: CopyWays) -> CopyWay {
-        let is_new = |way: &CopyWay| self.per_kib[*way as usize] == 0 && self.tries[*way as usize] < FIRST_TRIES;
+        let best = self.best(possible);
+        let least = self.per_kib[best as usize];
+        // What is not believable was not the way's doing.
+        let is_unknown = |known: u32| known == 0 || known / UNBELIEVABLE > least;
+        let is_new = |way: &CopyWay| self.tries[*way as usize] < FIRST_TRIES && is_unknown(self.per_kib[*way as usize]);
         if let Some(way) = possible.iter().find(is_new) {
             self.tries[way as usize] += 1;
             return way;
         }
-        let best = self.best(possible);
         let mut others = possible.iter().filter(|way| *way != best);
         others.find(|way| self.rest_bytes[*way as usize] == 0).unwrap_or(best)
     }
@@ -464,16 +477,9 @@ mod tests {
     fn the_channel_is_warmed_before_it_is_judged() {
         let mut experience = Experience::default();
         let warm = (CHANNEL_WARM_BYTES / LEN) as usize;
-        let staged = Cell::new(0);
-        let taken = run(&mut experience, 2000, true, |way, _| {
-            staged.set(staged.get() + usize::from(way == Staged));
-            match way {
-                Staged if staged.get() <= warm => 1_000_000,
-                Staged => 4000,
-                _ => 6000,
-            }
-        });
-        assert!(taken[2] > 1800, "{taken:?}");
+        assert_eq!(run(&mut experience, warm, true, |_, _| 1_000_000), [0, 0, warm]);
+        let taken = run(&mut experience, 1000, true, |way, _| if way == Staged { 4000 } else { 6000 });
+        assert!(taken[2] > 900, "{taken:?}");
     }
 
     #[test]

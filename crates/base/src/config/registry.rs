@@ -305,7 +305,7 @@ pub const VARIABLES: &[Variable] = &[
         ahead_bytes,
         "bytes",
         0..,
-        "Bytes of a long message that follow its request through the channel before it is answered, while the receiver is ready for its messages and takes them that way; 0: none."
+        "Bytes of a long message that follow its request through the channel before it is answered, where no other send is under way and the receiver was ready for the last one and took it that way; 0: none."
     ),
     size!(
         "FERROVIA_SHARED_COPY_MIN",

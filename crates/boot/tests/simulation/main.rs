@@ -95,7 +95,8 @@ fn mapped(seed: u64) -> Totals {
     let mut random = Random::new(seed);
     let config = config(&mut random);
     let size = size(seed, &mut random);
-    let program = Program::draw(&mut random, size, Kind::Varied);
+    let kind = if seed % 5 == 3 { Kind::Awaited } else { Kind::Varied };
+    let program = Program::draw(&mut random, size, kind);
     let engines = boot::local_engines(size, &config).expect("a segment");
     Simulation::new(engines, program, random, format!("seed {seed}, {size} ranks, {config:?}")).run()
 }

@@ -86,6 +86,8 @@ pub enum Kind {
     Varied,
     /// Of few: a tuple comes again and again.
     Repeated,
+    /// Of many, and receives wait for them: few sends are under way at a time.
+    Awaited,
 }
 
 /// Messages, and what each rank does.
@@ -106,6 +108,7 @@ impl Program {
         let (contexts, tags, rests_after) = match kind {
             Kind::Varied => (CONTEXTS, TAGS, None),
             Kind::Repeated => (1, 2, Some(4 * size as usize)),
+            Kind::Awaited => (CONTEXTS, TAGS, Some(1)),
         };
         // Sometimes everybody sends to one.
         let target = random.chance(4).then(|| random.below(size.into()) as u32);
@@ -135,7 +138,8 @@ impl Program {
             let message = program.messages[at];
             let operation = receiving(random, &message);
             let theirs = &mut program.operations[message.to as usize];
-            let place = random.below(theirs.len() as u64 + 1) as usize;
+            let end = if kind == Kind::Awaited { 0 } else { theirs.len() as u64 };
+            let place = random.below(end + 1) as usize;
             theirs.insert(place, operation);
         }
         for operations in &mut program.operations {

@@ -135,8 +135,7 @@ impl Core {
 
     /// Something ended that was under way in a queue of a peer: should that one be lost, the last gives its ways back.
     pub(super) fn drop_ways_if_lost(&mut self, peer: PeerId) {
-        if self.sources_end == 0
-            && self.lost(peer).is_some()
+        if self.has_lost(peer)
             && let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port)
         {
             tuples.drop_ways(device, peer);
@@ -148,7 +147,7 @@ impl Core {
         if self.tuples.is_none() {
             return false;
         }
-        if self.sources_end == 0 && self.lost(peer).is_some() {
+        if self.has_lost(peer) {
             // It was under way for long: its queues are gone, and what lies in them can not be had.
             return true;
         }

@@ -137,7 +137,7 @@ impl End {
         let is_wrong = ["Undefined Behavior", "test result: FAILED"].iter().any(|tell| said.contains(tell));
         match (finished.success(), reason_not_to_try(&said)) {
             (true, _) if passed < least => {
-                Self::Failed(format!("{passed} tests passed where there were {least} before\n{}", finished.report()))
+                Self::Failed(format!("{passed} tests passed, of at least {least}\n{}", finished.report()))
             }
             (true, _) => Self::Passed,
             (false, Some(why)) if !is_wrong => Self::NotTried(why),
