@@ -30,16 +30,22 @@ impl SlabKey {
 }
 
 #[derive(Debug)]
-enum Slot<T> {
-    Vacant { generation: u32, next_free: Option<u32> },
-    Occupied { generation: u32, value: T },
+struct Slot<T> {
+    /// Of its entry, or of the next one.
+    generation: u32,
+    /// While there is no entry: the slot to be used after this one, or [`NONE`].
+    next_free: u32,
+    value: Option<T>,
 }
+
+/// No slot.
+const NONE: u32 = u32::MAX;
 
 /// Entries with stable keys; insertion and removal in constant time, slots reused last-in first-out.
 #[derive(Debug)]
 pub struct Slab<T> {
     slots: Vec<Slot<T>>,
-    first_free: Option<u32>,
+    first_free: u32,
     len: usize,
 }
 
@@ -52,7 +58,7 @@ impl<T> Default for Slab<T> {
 impl<T> Slab<T> {
     /// An empty slab; no memory is taken until the first entry.
     pub const fn new() -> Self {
-        Self { slots: Vec::new(), first_free: None, len: 0 }
+        Self { slots: Vec::new(), first_free: NONE, len: 0 }
     }
 
     /// Number of live entries.
@@ -68,79 +74,67 @@ impl<T> Slab<T> {
     /// Stores `value` and returns the key that finds it.
     ///
     /// # Panics
-    /// When 2³² slots are live at once.
+    /// When 2³² - 1 slots are live at once.
     #[inline]
     pub fn insert(&mut self, value: T) -> SlabKey {
         self.insert_with(|_| value)
     }
 
-    /// Stores what `make` makes of the key that will find it.
+    /// Stores what `make` makes, in its place, of the key that will find it.
     ///
     /// # Panics
     /// As [`Slab::insert`].
     #[inline(always)]
     pub fn insert_with(&mut self, make: impl FnOnce(SlabKey) -> T) -> SlabKey {
-        let key = match self.first_free {
-            Some(index) => self.reuse_slot(index),
-            None => self.new_slot(),
-        };
-        self.slots[key.index as usize] = Slot::Occupied { generation: key.generation, value: make(key) };
+        if self.first_free == NONE {
+            self.add_slot();
+        }
+        let index = self.first_free;
+        let slot = &mut self.slots[index as usize];
+        debug_assert!(slot.value.is_none(), "slots on the list are free");
+        let key = SlabKey { index, generation: slot.generation };
+        let value = make(key);
+        // Nothing that could drop the value comes between, nor a drop of what was there, which is nothing: the compiler
+        // makes the value in its place.
+        std::mem::forget(slot.value.replace(value));
+        self.first_free = slot.next_free;
         self.len += 1;
         key
     }
 
-    #[inline]
-    fn reuse_slot(&mut self, index: u32) -> SlabKey {
-        let Slot::Vacant { generation, next_free } = self.slots[index as usize] else {
-            unreachable!("the free list holds vacant slots only")
-        };
-        self.first_free = next_free;
-        SlabKey { index, generation }
-    }
-
     #[cold]
-    fn new_slot(&mut self) -> SlabKey {
-        let index = u32::try_from(self.slots.len()).expect("fewer than 2^32 live entries");
-        self.slots.push(Slot::Vacant { generation: 1, next_free: None });
-        SlabKey { index, generation: 1 }
+    fn add_slot(&mut self) {
+        let index = u32::try_from(self.slots.len()).ok().filter(|index| *index != NONE);
+        self.first_free = index.expect("fewer than 2^32 - 1 live entries");
+        self.slots.push(Slot { generation: 1, next_free: NONE, value: None });
     }
 
     /// The entry of `key`, or `None` if it was removed.
     #[inline]
     pub fn get(&self, key: SlabKey) -> Option<&T> {
-        match self.slots.get(key.index as usize) {
-            Some(Slot::Occupied { generation, value }) if *generation == key.generation => Some(value),
-            _ => None,
-        }
+        let slot = self.slots.get(key.index as usize)?;
+        if slot.generation == key.generation { slot.value.as_ref() } else { None }
     }
 
     /// The entry of `key` to change, or `None` if it was removed.
     #[inline]
     pub fn get_mut(&mut self, key: SlabKey) -> Option<&mut T> {
-        match self.slots.get_mut(key.index as usize) {
-            Some(Slot::Occupied { generation, value }) if *generation == key.generation => Some(value),
-            _ => None,
-        }
+        let slot = self.slots.get_mut(key.index as usize)?;
+        if slot.generation == key.generation { slot.value.as_mut() } else { None }
     }
 
     /// Takes the entry out; its key finds nothing from now on.
     #[inline]
     pub fn remove(&mut self, key: SlabKey) -> Option<T> {
         self.get(key)?;
-        let vacant = self.vacant_after(key);
-        match std::mem::replace(&mut self.slots[key.index as usize], vacant) {
-            Slot::Occupied { value, .. } => Some(value),
-            Slot::Vacant { .. } => unreachable!("checked above"),
-        }
+        self.free(key).take()
     }
 
     /// All live entries with their keys, to change, in slot order.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (SlabKey, &mut T)> {
-        self.slots.iter_mut().enumerate().filter_map(|(index, slot)| match slot {
-            Slot::Occupied { generation, value } => {
-                Some((SlabKey { index: index as u32, generation: *generation }, value))
-            }
-            Slot::Vacant { .. } => None,
+        self.slots.iter_mut().enumerate().filter_map(|(index, slot)| {
+            let key = SlabKey { index: index as u32, generation: slot.generation };
+            slot.value.as_mut().map(|value| (key, value))
         })
     }
 
@@ -148,33 +142,31 @@ impl<T> Slab<T> {
     #[inline]
     pub fn take_with<R>(&mut self, key: SlabKey, look: impl FnOnce(&T) -> Option<R>) -> Option<R> {
         let found = look(self.get(key)?)?;
-        self.slots[key.index as usize] = self.vacant_after(key);
+        *self.free(key) = None;
         Some(found)
     }
 
-    /// What a slot becomes when its entry goes; it is the first to be used again.
+    /// Makes the slot of an entry that goes the first to be used again; what is in it is the caller's to take.
     #[inline]
-    fn vacant_after(&mut self, key: SlabKey) -> Slot<T> {
+    fn free(&mut self, key: SlabKey) -> &mut Option<T> {
         self.len -= 1;
-        let next_free = self.first_free.replace(key.index);
-        Slot::Vacant { generation: key.generation.wrapping_add(1).max(1), next_free }
+        let slot = &mut self.slots[key.index as usize];
+        slot.generation = key.generation.wrapping_add(1).max(1);
+        slot.next_free = std::mem::replace(&mut self.first_free, key.index);
+        &mut slot.value
     }
 
     /// The key of the entry in slot `index`, if there is one.
     pub fn key_at(&self, index: u32) -> Option<SlabKey> {
-        match self.slots.get(index as usize)? {
-            Slot::Occupied { generation, .. } => Some(SlabKey { index, generation: *generation }),
-            Slot::Vacant { .. } => None,
-        }
+        let slot = self.slots.get(index as usize)?;
+        slot.value.as_ref().map(|_| SlabKey { index, generation: slot.generation })
     }
 
     /// All live entries with their keys, in slot order.
     pub fn iter(&self) -> impl Iterator<Item = (SlabKey, &T)> {
-        self.slots.iter().enumerate().filter_map(|(index, slot)| match slot {
-            Slot::Occupied { generation, value } => {
-                Some((SlabKey { index: index as u32, generation: *generation }, value))
-            }
-            Slot::Vacant { .. } => None,
+        self.slots.iter().enumerate().filter_map(|(index, slot)| {
+            let key = SlabKey { index: index as u32, generation: slot.generation };
+            slot.value.as_ref().map(|value| (key, value))
         })
     }
 }

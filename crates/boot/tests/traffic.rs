@@ -35,6 +35,7 @@ fn wait_until<T>(engine: &mut Engine, mut done: impl FnMut(&mut Engine) -> Optio
             continue;
         }
         match backoff.pause() {
+            Pause::Poll => {}
             Pause::Spin => std::hint::spin_loop(),
             Pause::Yield => std::thread::yield_now(),
             Pause::Sleep => {

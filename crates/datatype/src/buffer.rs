@@ -21,6 +21,32 @@ pub struct SendBuf(View);
 #[derive(Debug)]
 pub struct RecvBuf(View);
 
+/// Consecutive memory that may be written: what a [`RecvBuf`] is made of where it is put, so that the common case is
+/// handed on in two registers.
+#[derive(Clone, Copy, Debug)]
+pub struct RecvBytes {
+    start: *mut u8,
+    len_bytes: u64,
+}
+
+impl RecvBytes {
+    /// `len_bytes` bytes at `start`.
+    ///
+    /// # Safety
+    /// As [`RecvBuf::new`], for one buffer made of this.
+    #[inline]
+    pub unsafe fn new(start: *mut u8, len_bytes: u64) -> Self {
+        RecvBytes { start, len_bytes }
+    }
+}
+
+impl From<RecvBytes> for RecvBuf {
+    #[inline]
+    fn from(bytes: RecvBytes) -> RecvBuf {
+        RecvBuf(View::bytes(bytes.start, bytes.len_bytes))
+    }
+}
+
 /// What both kinds of buffer are.
 #[derive(Clone, Debug)]
 struct View {

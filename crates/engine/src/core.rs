@@ -372,20 +372,20 @@ impl Engine {
         from: Source,
         context: ContextId,
         tag: TagPattern,
-        buf: RecvBuf,
+        buf: impl Into<RecvBuf>,
     ) -> Result<RequestId, EngineError> {
         let pattern = Pattern::new(context, from, tag);
         self.core.check_source(from, pattern)?;
         if let Some(message) = self.core.unexpected.take(pattern) {
-            return Ok(self.core.receive_unexpected(message, buf));
+            return Ok(self.core.receive_unexpected(message, buf.into()));
         }
         if self.has_tuples() {
-            return Ok(self.core.recv_by_tuple(from, context, tag, buf));
+            return Ok(self.core.recv_by_tuple(from, context, tag, buf.into()));
         }
         let Core { requests, posted, .. } = &mut self.core;
-        let key = requests.insert_with(|key| Request {
-            state: State::Posted { buf, links: posted.post(pattern, key) },
-            detached: false,
+        let key = requests.insert_with(|key| {
+            let links = posted.post(pattern, key);
+            Request { state: State::Posted { buf: buf.into(), links }, detached: false }
         });
         Ok(RequestId(key))
     }

@@ -153,15 +153,17 @@ impl Core {
     /// Completes a posted receive with a message that is here.
     #[inline]
     fn fill_posted(&mut self, receive: SlabKey, envelope: Envelope, fill: impl FnOnce(&mut RecvBuf)) {
-        let Some(Request { state: State::Posted { buf, .. }, .. }) = self.requests.get_mut(receive) else { return };
+        let Some(request) = self.requests.get_mut(receive) else { return };
+        let State::Posted { buf, .. } = &mut request.state else { return };
         let capacity_bytes = buf.len_bytes();
         fill(buf);
-        if envelope.len_bytes <= capacity_bytes {
-            // On its own, so that the compiler writes the result where it belongs.
-            self.complete(receive, Completion { envelope, outcome: Outcome::Done });
-        } else {
-            self.complete(receive, Completion { envelope, outcome: outcome(envelope.len_bytes, capacity_bytes) });
+        if envelope.len_bytes > capacity_bytes || request.detached || self.watch.is_some() {
+            return self
+                .complete(receive, Completion { envelope, outcome: outcome(envelope.len_bytes, capacity_bytes) });
         }
+        // As `complete` does it. The buffer goes first: what is made after the last call is made where it belongs.
+        *buf = RecvBuf::empty();
+        request.state = State::Complete(Completion { envelope, outcome: Outcome::Done });
     }
 
     /// Takes the buffer out of a posted receive that has matched; the request stays.

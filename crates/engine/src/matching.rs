@@ -18,12 +18,12 @@ use crate::request::{ContextId, PeerId, Source, Tag, TagPattern};
 const ANY_PEER: u32 = u32::MAX;
 const ANY_TAG: i32 = -1;
 
-/// What a list holds.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+/// What a list holds: two numbers, which are handed on in registers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Pattern {
     context: u32,
-    peer: u32,
-    tag: i32,
+    /// The peer above, the tag below.
+    label: u64,
 }
 
 impl Pattern {
@@ -37,29 +37,49 @@ impl Pattern {
             TagPattern::Any => ANY_TAG,
             TagPattern::Exact(tag) => tag,
         };
-        Self { context: context.0, peer, tag }
+        Self::of(context, peer, tag)
+    }
+
+    #[inline]
+    fn of(context: ContextId, peer: u32, tag: i32) -> Self {
+        Self { context: context.0, label: u64::from(peer) << 32 | u64::from(tag as u32) }
+    }
+
+    #[inline]
+    fn peer(self) -> u32 {
+        (self.label >> 32) as u32
+    }
+
+    #[inline]
+    fn tag(self) -> i32 {
+        self.label as i32
     }
 
     /// The four patterns that a message matches, by class.
     fn of_message(context: ContextId, peer: PeerId, tag: Tag) -> [Self; 4] {
-        let context = context.0;
         [
-            Self { context, peer, tag },
-            Self { context, peer, tag: ANY_TAG },
-            Self { context, peer: ANY_PEER, tag },
-            Self { context, peer: ANY_PEER, tag: ANY_TAG },
+            Self::of(context, peer, tag),
+            Self::of(context, peer, ANY_TAG),
+            Self::of(context, ANY_PEER, tag),
+            Self::of(context, ANY_PEER, ANY_TAG),
         ]
     }
 
     #[inline]
     fn accepts(self, context: ContextId, peer: PeerId, tag: Tag) -> bool {
         self.context == context.0
-            && (self.peer == peer || self.peer == ANY_PEER)
-            && (self.tag == tag || self.tag == ANY_TAG)
+            && (self.peer() == peer || self.peer() == ANY_PEER)
+            && (self.tag() == tag || self.tag() == ANY_TAG)
     }
 
     fn class(self) -> usize {
-        usize::from(self.tag == ANY_TAG) + 2 * usize::from(self.peer == ANY_PEER)
+        usize::from(self.tag() == ANY_TAG) + 2 * usize::from(self.peer() == ANY_PEER)
+    }
+}
+
+impl std::fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "context {}, peer {}, tag {}", self.context, self.peer(), self.tag())
     }
 }
 
@@ -337,7 +357,7 @@ impl<T: Copy> PostedQueue<T> {
 
     /// Takes out every receive that only `peer` can fill or, with `any`, that it could have filled.
     pub(crate) fn take_all_of(&mut self, peer: PeerId, any: bool) -> Vec<T> {
-        let meant = |pattern: Pattern| pattern.peer == peer || any && pattern.peer == ANY_PEER;
+        let meant = |pattern: Pattern| pattern.peer() == peer || any && pattern.peer() == ANY_PEER;
         let line = std::mem::take(&mut self.queue.line);
         let mut taken = Vec::new();
         for standing in line {
@@ -380,7 +400,7 @@ impl<T> UnexpectedQueue<T> {
     }
 
     pub(crate) fn push(&mut self, context: ContextId, peer: PeerId, tag: Tag, message: T) {
-        let exact = Pattern { context: context.0, peer, tag };
+        let exact = Pattern::of(context, peer, tag);
         if let Err(message) = self.queue.stand(exact, message) {
             self.queue.lists.push(message, Pattern::of_message(context, peer, tag));
         }
@@ -389,7 +409,7 @@ impl<T> UnexpectedQueue<T> {
     /// Where the earliest message stands that `pattern` accepts.
     #[inline]
     fn find(&mut self, pattern: Pattern) -> Option<Place> {
-        let is_wanted = |message: Pattern| pattern.accepts(ContextId(message.context), message.peer, message.tag);
+        let is_wanted = |message: Pattern| pattern.accepts(ContextId(message.context), message.peer(), message.tag());
         if let Some(at) = self.queue.walk(is_wanted) {
             return Some(Place::InLine(at));
         }
@@ -400,7 +420,7 @@ impl<T> UnexpectedQueue<T> {
     #[inline]
     fn spill(&mut self) {
         if self.queue.line.len() > WALK_MAX {
-            let lanes = |of: Pattern| Pattern::of_message(ContextId(of.context), of.peer, of.tag);
+            let lanes = |of: Pattern| Pattern::of_message(ContextId(of.context), of.peer(), of.tag());
             self.queue.spill(lanes, |_, _, _| ());
         }
     }
@@ -487,8 +507,8 @@ mod tests {
 
     fn matches(pattern: Pattern, (context, peer, tag): (u32, u32, i32)) -> bool {
         pattern.context == context
-            && (pattern.peer == ANY_PEER || pattern.peer == peer)
-            && (pattern.tag == ANY_TAG || pattern.tag == tag)
+            && (pattern.peer() == ANY_PEER || pattern.peer() == peer)
+            && (pattern.tag() == ANY_TAG || pattern.tag() == tag)
     }
 
     fn random_pattern(random: &mut Random) -> Pattern {

@@ -29,7 +29,9 @@ const ABSTENTION_NS: u64 = 50_000_000;
 /// How long to spin and to yield before sleeping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WaitPolicy {
-    /// Empty polls before the first yield.
+    /// Empty polls, one right after the other, before the first pause of the processor.
+    pub close_count: u32,
+    /// Empty polls with such pauses before the first yield.
     pub spin_count: u32,
     /// Yields before the first sleep.
     pub yield_count: u32,
@@ -43,10 +45,11 @@ impl WaitPolicy {
         // A yield costs a fraction of a microsecond where nobody else wants the core, and where somebody does (a
         // rank placed on the same core, another program) spinning on would cost a time slice.
         if process_count <= core_count {
-            Self { spin_count: 300, yield_count: 2000, dear_yield: Duration::from_millis(1) }
+            // The processor's pause takes 20 to 50 ns, which a short message's latency would be longer by half of.
+            Self { close_count: 100, spin_count: 300, yield_count: 2000, dear_yield: Duration::from_millis(1) }
         } else {
             // A barrier of 16 ranks on two cores that all sleep and wake each other takes more than a millisecond.
-            Self { spin_count: 2, yield_count: 500, dear_yield: Duration::from_millis(3) }
+            Self { close_count: 0, spin_count: 2, yield_count: 500, dear_yield: Duration::from_millis(3) }
         }
     }
 }
@@ -71,6 +74,8 @@ struct Abstention {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pause {
     /// Poll again at once.
+    Poll,
+    /// Let the processor pause, then poll.
     Spin,
     /// Let others run, then poll.
     Yield,
@@ -179,9 +184,13 @@ impl Backoff {
     #[inline]
     pub fn pause(&mut self) -> Pause {
         self.polls = self.polls.saturating_add(1);
-        if self.polls <= self.policy.spin_count {
+        let WaitPolicy { close_count, spin_count, yield_count, .. } = self.policy;
+        let spins_end = close_count.saturating_add(spin_count);
+        if self.polls <= close_count {
+            Pause::Poll
+        } else if self.polls <= spins_end {
             Pause::Spin
-        } else if self.polls <= self.policy.spin_count.saturating_add(self.policy.yield_count) {
+        } else if self.polls <= spins_end.saturating_add(yield_count) {
             Pause::Yield
         } else {
             Pause::Sleep
@@ -201,12 +210,12 @@ mod tests {
 
     #[test]
     fn patience_ends_in_sleep_and_starts_over_when_something_moves() {
-        let policy = WaitPolicy { spin_count: 2, yield_count: 1, ..WaitPolicy::for_host(1, 1) };
+        let policy = WaitPolicy { close_count: 1, spin_count: 2, yield_count: 1, ..WaitPolicy::for_host(1, 1) };
         let mut backoff = Backoff { policy, polls: 0 };
-        let pauses: Vec<_> = (0..5).map(|_| backoff.pause()).collect();
-        assert_eq!(pauses, [Pause::Spin, Pause::Spin, Pause::Yield, Pause::Sleep, Pause::Sleep]);
+        let pauses: Vec<_> = (0..6).map(|_| backoff.pause()).collect();
+        assert_eq!(pauses, [Pause::Poll, Pause::Spin, Pause::Spin, Pause::Yield, Pause::Sleep, Pause::Sleep]);
         backoff.reset();
-        assert_eq!(backoff.pause(), Pause::Spin);
+        assert_eq!(backoff.pause(), Pause::Poll);
     }
 
     const DEAR_NS: u64 = 1_000_000;
@@ -236,6 +245,7 @@ mod tests {
 
     #[test]
     fn ranks_that_outnumber_cores_hardly_spin() {
-        assert!(WaitPolicy::for_host(8, 2).spin_count < 100);
+        let policy = WaitPolicy::for_host(8, 2);
+        assert!(policy.close_count + policy.spin_count < 100);
     }
 }

@@ -66,7 +66,7 @@ impl Status {
     }
 
     pub(crate) fn new(status: mpi_core::Status) -> Status {
-        Status { source: status.source as u32, tag: status.tag as u32, len_bytes: status.len_bytes as usize }
+        Status { source: status.source() as u32, tag: status.tag() as u32, len_bytes: status.len_bytes as usize }
     }
 }
 

@@ -54,7 +54,11 @@ fn any_partitions_on_either_side_give_the_same_bytes() {
                 }
                 let status = world.wait(&request).unwrap();
                 if comm.rank() == 1 {
-                    assert_eq!((status.source, status.tag, status.len_bytes), (0, 3, total), "{sent} to {received}");
+                    assert_eq!(
+                        (status.source(), status.tag(), status.len_bytes),
+                        (0, 3, total),
+                        "{sent} to {received}"
+                    );
                     let right = (0..total as usize).all(|index| data[index] == pattern(start, index));
                     assert!(right, "{sent} partitions to {received}, start {start}: {data:?}");
                     assert!(data[total as usize..].iter().all(|byte| *byte == 0xee));
@@ -102,7 +106,7 @@ fn wrong_uses_have_their_classes() {
         assert!(world.parrived(&request, 1).unwrap());
         assert_eq!(world.parrived(&request, 2).unwrap_err().class, ErrorClass::Arg);
         assert_eq!(world.pready(&request, [0]).unwrap_err().class, ErrorClass::Request);
-        assert_eq!(world.wait(&request).unwrap().source, PROC_NULL);
+        assert_eq!(world.wait(&request).unwrap().source(), PROC_NULL);
         free(world, &request);
     });
 }

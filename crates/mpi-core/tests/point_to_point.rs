@@ -105,7 +105,7 @@ fn a_truncated_message_names_both_ends() {
             world.send(comm, 1, 9, to_send(&mut [1; 10])).unwrap();
         } else {
             let failure = world.recv(comm, 0, 9, to_fill(&mut [0; 2])).unwrap_err();
-            assert_eq!((failure.status.source, failure.status.tag), (0, 9));
+            assert_eq!((failure.status.source(), failure.status.tag()), (0, 9));
             let error = failure.error;
             assert_eq!(error.class, ErrorClass::Truncate);
             let parts = ["rank 0 sent 40 bytes", "tag 9", "rank 1", "room for 8", "MPI_COMM_WORLD", "MPI_Recv"];
@@ -148,9 +148,9 @@ fn probes_find_and_take_messages() {
             world.send(comm, 1, 4, to_send(&mut [4])).unwrap();
         } else {
             let status = world.probe(comm, ANY_SOURCE, 4).unwrap();
-            assert_eq!((status.source, status.tag, status.len_bytes), (0, 4, 4));
+            assert_eq!((status.source(), status.tag(), status.len_bytes), (0, 4, 4));
             let (message, status) = world.mprobe(comm, 0, ANY_TAG).unwrap();
-            assert_eq!((status.tag, status.len_bytes), (3, 12));
+            assert_eq!((status.tag(), status.len_bytes), (3, 12));
             assert!(world.iprobe(comm, 0, 3).unwrap().is_none(), "it was taken out of the matching");
             let mut got = [0; 3];
             let request = world.imrecv(message, to_fill(&mut got)).unwrap();
@@ -189,7 +189,7 @@ fn waiting_calls_treat_null_and_inactive_requests_as_the_standard_says() {
         for tag in [2, 0, 1] {
             world.send(comm, other, tag, to_send(&mut mine)).unwrap();
             let AnyFinished::One(index, finish) = world.wait_any(&set) else { panic!("some are active") };
-            assert_eq!((index as i32, finish.unwrap().tag), (tag + 2, tag));
+            assert_eq!((index as i32, finish.unwrap().tag()), (tag + 2, tag));
             world.collective(comm, &mpi_core::collective::Arguments::Barrier).unwrap();
         }
         assert_eq!(got, [other + 100; 3]);
@@ -213,7 +213,7 @@ fn persistent_requests_start_again_and_only_when_inactive() {
             out[0] = me * 1000 + round;
             world.start_all(&set).unwrap();
             let mut tags = Vec::new();
-            assert!(world.wait_all(&set, |_, finish| tags.push(finish.unwrap().tag)));
+            assert!(world.wait_all(&set, |_, finish| tags.push(finish.unwrap().tag())));
             assert_eq!((got[0], tags[1]), (other * 1000 + round, 5));
         }
         let recv = one(set.borrow_mut().pop().flatten().unwrap());
@@ -238,7 +238,7 @@ fn a_ring_of_exchanges_replaces_in_place() {
             let from = End { rank: (me + size - 1) % size, tag: 1 };
             let (outgoing, incoming) = (to_send(&mut value), to_fill(&mut value));
             let status = world.sendrecv_replace(comm, to, outgoing, from, incoming).unwrap();
-            assert_eq!(status.source, from.rank);
+            assert_eq!(status.source(), from.rank);
         }
         assert!(value.iter().all(|v| *v == me));
         let to = End { rank: (me + 1) % size, tag: 2 };
@@ -246,8 +246,8 @@ fn a_ring_of_exchanges_replaces_in_place() {
         let mut got = [0];
         let request = world.isendrecv(comm, to, to_send(&mut [me]), from, to_fill(&mut got)).unwrap();
         let status = wait(world, request).unwrap();
-        assert_eq!(status.source, (me + size - 1) % size);
-        assert_eq!(got[0], status.source);
+        assert_eq!(status.source(), (me + size - 1) % size);
+        assert_eq!(got[0], status.source());
     });
 }
 
@@ -272,7 +272,7 @@ fn a_released_receive_still_receives_and_a_pending_one_has_no_status() {
                 }
                 std::thread::yield_now();
             };
-            assert_eq!((status.source, status.tag), (0, 2));
+            assert_eq!((status.source(), status.tag()), (0, 2));
             assert_eq!(world.wait(&set).unwrap(), status);
             assert_eq!((first, second), ([11], [12]));
         }
@@ -316,7 +316,7 @@ fn a_generalized_request_completes_when_told() {
         assert!(world.test(&set).is_none());
         world.cancel(&set).unwrap();
         world.complete_generalized(&handle).unwrap();
-        assert_eq!(world.request_status(&set).unwrap().unwrap().source, 3);
+        assert_eq!(world.request_status(&set).unwrap().unwrap().source(), 3);
         assert_eq!(world.wait(&set).unwrap().len_bytes, 5);
         let counts = [&counted.0.queries, &counted.0.frees, &counted.0.cancels].map(|c| c.load(Ordering::Relaxed));
         assert_eq!(counts, [2, 1, 1]);

@@ -58,7 +58,7 @@ fn threads_receive_what_other_threads_poll() {
                 shared.call(|world| world.send(&comm, other, thread, to_send(&mut sent))).unwrap();
             }
             let status = shared.call(|world| world.recv(&comm, ANY_SOURCE, thread, to_fill(&mut got))).unwrap();
-            assert_eq!((status.source, got[0]), (other, other * 1000 + round));
+            assert_eq!((status.source(), got[0]), (other, other * 1000 + round));
             if me == 1 {
                 shared.call(|world| world.send(&comm, other, thread, to_send(&mut sent))).unwrap();
             }

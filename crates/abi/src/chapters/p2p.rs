@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use datatype::{Datatype, RecvBuf, SendBuf, UserMemory, UserMemoryMut};
+use datatype::{Datatype, RecvBuf, RecvBytes, SendBuf, UserMemory, UserMemoryMut};
 use mpi_core::point_to_point::{End, Message, Mode};
 use mpi_core::request::Finish;
 use mpi_core::{Comm, Request, Result};
@@ -246,7 +246,13 @@ pub(crate) unsafe fn recv(
     comm: &Arc<Comm>,
     status: StatusOut,
 ) -> Result<()> {
-    // SAFETY: the caller's buffer, which stays until the receive has completed.
+    if datatype.is_contiguous() && !buf.is_null() {
+        // As in `send`.
+        // SAFETY: the caller's buffer, which stays until the receive has completed.
+        let bytes = unsafe { RecvBytes::new(buf, (count as u64).saturating_mul(datatype.size())) };
+        return received(face.world().recv(comm, source, tag, bytes), &status);
+    }
+    // SAFETY: as above.
     let buf = unsafe { RecvBuf::new(buf, count as u64, datatype) };
     received(face.world().recv(comm, source, tag, buf), &status)
 }
@@ -266,7 +272,7 @@ pub(crate) unsafe fn irecv(
     if datatype.is_contiguous() && !buf.is_null() {
         // As in `send`.
         // SAFETY: the caller's buffer, which stays until the request has completed.
-        let bytes = unsafe { RecvBuf::bytes(buf, (count as u64).saturating_mul(datatype.size())) };
+        let bytes = unsafe { RecvBytes::new(buf, (count as u64).saturating_mul(datatype.size())) };
         let id = face.world().post_receive(comm, source, tag, bytes)?;
         return request.set_new(face, || Request::of_receive(id, comm, source));
     }

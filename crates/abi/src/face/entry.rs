@@ -74,33 +74,46 @@ pub struct Face {
 impl Face {
     /// Enters a call that needs the library to be running.
     ///
+    /// What rare cases do comes back in registers: were a whole face handed back there, all would be made elsewhere
+    /// and copied.
+    ///
     /// # Errors
     /// The error code to return, if the error handler has not ended the process.
     #[inline(always)]
     pub(crate) fn enter(call: &'static Call) -> std::result::Result<Face, c_int> {
         let process = Process::this();
-        let Some(world) = process.running() else { return Face::enter_first(process, call) };
-        let face = Face {
+        let world = match process.running() {
+            Some(world) => world,
+            None => Face::enter_first(process, call)?,
+        };
+        let gate = if process.is_shared_by_threads() { Some(Face::lock(world)) } else { None };
+        let has_more_to_drop = Cell::new(gate.is_some());
+        Ok(Face {
             process,
             world: Some(world),
             call,
             blamed: ManuallyDrop::new(RefCell::new(None)),
-            gate: ManuallyDrop::new(None),
+            gate: ManuallyDrop::new(gate),
             early: ManuallyDrop::new(None),
-            has_more_to_drop: Cell::new(false),
-        };
-        if process.is_shared_by_threads() { Ok(face.locked(world)) } else { Ok(face) }
+            has_more_to_drop,
+        })
     }
 
-    /// Enters the first call of a process that needs others, if a session is open.
+    /// Starts the library for the first call of a process that needs others, if a session is open.
     #[cold]
     #[inline(never)]
-    fn enter_first(process: &'static Process, call: &'static Call) -> std::result::Result<Face, c_int> {
+    fn enter_first(process: &'static Process, call: &'static Call) -> std::result::Result<&'static World, c_int> {
         match process.start_for_sessions() {
-            Ok(true) => Face::enter(call),
+            Ok(true) => process.running().ok_or_else(|| not_running(process, call)),
             Ok(false) => Err(not_running(process, call)),
             Err(error) => Err(Face::enter_any_time(call).fail(error, Given::Nothing)),
         }
+    }
+
+    /// Takes the gate that keeps the threads of the process apart.
+    #[inline(never)]
+    fn lock(world: &'static World) -> GateGuard<'static> {
+        world.enter()
     }
 
     /// Enters a call that needs the library to be initialised, but no other process.
@@ -117,14 +130,6 @@ impl Face {
             return Err(not_running(process, call));
         }
         Ok(face)
-    }
-
-    /// Takes the gate that keeps the threads of the process apart.
-    #[inline(never)]
-    fn locked(mut self, world: &'static World) -> Face {
-        self.gate = ManuallyDrop::new(Some(world.enter()));
-        self.has_more_to_drop.set(true);
-        self
     }
 
     /// Enters a call that is legal at any time, from any thread.

@@ -27,7 +27,7 @@ const CANCELLED: usize = 2;
 impl CStatus {
     /// What a finished operation leaves; the error field says success.
     pub fn new(status: &Status) -> Self {
-        let mut this = CStatus { MPI_SOURCE: status.source, MPI_TAG: status.tag, MPI_ERROR: 0, internal: [0; 5] };
+        let mut this = CStatus { MPI_SOURCE: status.source(), MPI_TAG: status.tag(), MPI_ERROR: 0, internal: [0; 5] };
         this.set_len_bytes(status.len_bytes);
         this.set_cancelled(status.is_cancelled());
         this
@@ -162,7 +162,7 @@ mod tests {
         let mut place = CStatus { MPI_ERROR: 77, ..CStatus::new(&Status::EMPTY) };
         // SAFETY: a local variable.
         let out = unsafe { StatusOut::new(&mut place) };
-        out.set(&Status::of_message(1, Status::EMPTY.tag, 0));
+        out.set(&Status::of_message(1, Status::EMPTY.tag(), 0));
         assert_eq!((place.MPI_SOURCE, place.MPI_ERROR), (1, 77));
         // SAFETY: null is allowed.
         unsafe { StatusOut::new(std::ptr::null_mut()) }.set(&Status::EMPTY);

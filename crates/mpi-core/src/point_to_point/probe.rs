@@ -142,5 +142,5 @@ fn found(comm: &Comm, envelope: Envelope) -> Status {
 
 fn taken_out(comm: &Arc<Comm>, (id, envelope): (MessageId, Envelope)) -> (Message, Status) {
     let status = found(comm, envelope);
-    (Message { matched: Some((id, Arc::clone(comm), status.source)) }, status)
+    (Message { matched: Some((id, Arc::clone(comm), status.source())) }, status)
 }

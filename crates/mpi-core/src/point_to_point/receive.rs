@@ -24,12 +24,12 @@ impl World {
     ///
     /// MPI: §3.2.4 `MPI_Recv`
     #[inline]
-    pub fn recv(&self, comm: &Comm, source: i32, tag: i32, buf: RecvBuf) -> Finish {
-        let tag = tag_pattern(tag)?;
-        let Some(from) = source_pattern(comm, source)? else { return Ok(Status::PROC_NULL) };
-        let id = self.engine.borrow_mut().recv(from, comm.point_to_point(), tag, buf).map_err(engine_error)?;
-        let completion = self.wait_for(id);
-        finish_receive(comm, source, &completion, "MPI_Recv")
+    pub fn recv(&self, comm: &Comm, source: i32, tag: i32, buf: impl Into<RecvBuf>) -> Finish {
+        let Some(id) = self.post_receive(comm, source, tag, buf)? else { return Ok(Status::PROC_NULL) };
+        // Results that go through the waiting loop go through memory, several times.
+        self.wait_until(|world| world.engine.borrow().is_complete(id).then_some(()));
+        let finish = |completion: &Completion| finish_receive(comm, source, completion, "MPI_Recv");
+        self.engine.borrow_mut().take_with(id, finish).expect("it is complete")
     }
 
     /// Starts a receive.
@@ -50,7 +50,13 @@ impl World {
     /// # Errors
     /// As [`World::irecv`].
     #[inline(always)]
-    pub fn post_receive(&self, comm: &Comm, source: i32, tag: i32, buf: RecvBuf) -> Result<Option<RequestId>> {
+    pub fn post_receive(
+        &self,
+        comm: &Comm,
+        source: i32,
+        tag: i32,
+        buf: impl Into<RecvBuf>,
+    ) -> Result<Option<RequestId>> {
         let tag = tag_pattern(tag)?;
         let Some(from) = source_pattern(comm, source)? else { return Ok(None) };
         let posted = self.engine.borrow_mut().recv(from, comm.point_to_point(), tag, buf);

@@ -100,10 +100,12 @@ impl World {
                 Pause::Yield if self.waiter.is_crowded() => Pause::Sleep,
                 pause => pause,
             };
-            unasked_count = if pause == Pause::Spin { unasked_count - 1 } else { 0 };
+            unasked_count = if matches!(pause, Pause::Poll | Pause::Spin) { unasked_count - 1 } else { 0 };
             match pause {
-                Pause::Spin if !self.gate.is_enabled() => std::hint::spin_loop(),
-                Pause::Spin => self.pause(std::hint::spin_loop),
+                // Other threads need a moment to come in.
+                Pause::Poll | Pause::Spin if self.gate.is_enabled() => self.pause(std::hint::spin_loop),
+                Pause::Poll => {}
+                Pause::Spin => std::hint::spin_loop(),
                 Pause::Yield => self.pause(|| self.waiter.rest()),
                 Pause::Sleep => {
                     let ticket = self.waiter.announce();
