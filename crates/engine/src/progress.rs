@@ -1,9 +1,11 @@
 //! Progress: everything that can be done now, without waiting.
 
+use std::ops::RangeInclusive;
+
 use base::SlabKey;
 use datatype::SendBuf;
 use fabric::{DirectCopy, DirectCopyError, PeerIndex};
-use lockfree::{ClaimCell, Record};
+use lockfree::{CACHE_LINE_BYTES, ClaimCell, Record};
 use protocol::rendezvous::{Chunks, Reach};
 use protocol::wire::{self, Message};
 use protocol::{Link, Outgoing};
@@ -16,8 +18,9 @@ use crate::watch::EventKind;
 /// Of so many looks after channels that are not polled, or should not be, one is for channels of ours that we do not use.
 const LOOKS_PER_SWEEP: u32 = 16;
 
-/// Longest piece of a staged message: short enough that the receiver copies one while the next is written.
-const PIECE_MAX_BYTES: usize = 8 << 10;
+/// Pieces of a staged message, of which the receiver copies one while the next is written: a quarter of it, within these
+/// bounds. Each piece begins with lines that nobody has asked for yet.
+const PIECE_BYTES: RangeInclusive<u64> = 8 << 10..=16 << 10;
 /// Pieces of one message that leave before this side takes in what has arrived: where both send at once, each reads what
 /// the other wrote while it is near.
 const BURST_PIECES: u32 = 4;
@@ -218,7 +221,7 @@ impl Core {
         }
         while send.ahead_bytes < end && peer.link.is_clear() {
             let offset = send.ahead_bytes;
-            let len = piece_max_bytes(&peer.link).min(end - offset);
+            let len = piece_max_bytes(&peer.link, send.envelope.len_bytes).min(end - offset);
             if !push_piece(&mut peer.link, wire::ahead(id.to_bits(), offset), &send.buf, offset, len) {
                 break;
             }
@@ -245,7 +248,7 @@ impl Core {
                 stream.next = stream.end;
                 break;
             };
-            let len = piece_max_bytes(&peer.link).min(stream.end - stream.next);
+            let len = piece_max_bytes(&peer.link, send.envelope.len_bytes).min(stream.end - stream.next);
             let chunk_left = stream.chunk_bytes - stream.next % stream.chunk_bytes;
             let len = len.min(chunk_left);
             let last = stream.next + len == stream.end || len == chunk_left;
@@ -465,10 +468,11 @@ enum Step {
     Over,
 }
 
-/// Bytes of a piece of a long message on this way.
-fn piece_max_bytes(link: &Link) -> u64 {
-    let most = link.payload_max_bytes();
-    if link.is_port() { most as u64 } else { most.min(PIECE_MAX_BYTES) as u64 }
+/// Bytes of a piece of a message of `len_bytes` on this way.
+fn piece_max_bytes(link: &Link, len_bytes: u64) -> u64 {
+    let most = link.payload_max_bytes() as u64;
+    let piece = (len_bytes / 4).clamp(*PIECE_BYTES.start(), *PIECE_BYTES.end()) & !(CACHE_LINE_BYTES as u64 - 1);
+    if link.is_port() { most } else { most.min(piece) }
 }
 
 /// Pushes `len` bytes of a message from `offset` on to a mapped peer, if there is room.

@@ -42,6 +42,9 @@ const HEADER_BYTES: usize = 24;
 /// How far ahead of itself a sender asks for the line it will write: a line that the receiver has read has to be taken
 /// back from it, and the next messages should not wait for that one after the other.
 const OWN_AHEAD_LINES: usize = 4;
+/// It asks for as many as the last record took, for the next may be as long; if that had more than so many, its payload was
+/// written in whole lines, which need not be asked for.
+const OWN_LINES_MAX: usize = (STREAMING_MIN_BYTES + HEADER_BYTES).div_ceil(CACHE_LINE_BYTES);
 /// In the control line: how often the block was resized << 32 | lines it has now.
 const RESIZED: usize = 16;
 /// The kind that sends the reader back to the end of the block.
@@ -216,6 +219,11 @@ impl BlockSender {
         }
         let top = line_offset(self.lines, self.position);
         let base = top - (count - 1) * CACHE_LINE_BYTES;
+        if count > OWN_LINES_MAX {
+            // They come while the payload is copied: the line of the flag, and that where the next one will arrive.
+            self.memory.prefetch_to_write(top);
+            self.memory.prefetch_to_write(self.arrival(self.position + count));
+        }
         // SAFETY: `base..base + len_bytes` lies in lines that the receiver has given back (has_room) and that only
         // this sender writes until the flag is published.
         unsafe { self.memory.write(base, len_bytes, fill) };
@@ -234,8 +242,9 @@ impl BlockSender {
             self.clear(self.position + 1);
         }
         let ahead = self.position + OWN_AHEAD_LINES;
-        if ahead < self.lines {
-            self.memory.prefetch_to_write(line_offset(self.lines, ahead));
+        let own = if count <= OWN_LINES_MAX { count } else { 1 };
+        for line in ahead..(ahead + own).min(self.lines) {
+            self.memory.prefetch_to_write(line_offset(self.lines, line));
         }
         true
     }
@@ -377,11 +386,16 @@ impl BlockSender {
         (self.position, self.cleared_ahead) = (0, false);
     }
 
-    /// Sets the flag word at arrival position `position` (the block's end counts as its start) to 0.
+    /// Offset of the line of arrival position `position`; the block's end counts as its start.
+    #[inline]
+    fn arrival(&self, position: usize) -> usize {
+        line_offset(self.lines, if position >= self.lines { 0 } else { position })
+    }
+
+    /// Sets the flag word at arrival position `position` to 0.
     #[inline]
     fn clear(&self, position: usize) {
-        let position = if position >= self.lines { 0 } else { position };
-        self.memory.word(line_offset(self.lines, position) + 56).store(0, Ordering::Relaxed);
+        self.memory.word(self.arrival(position) + 56).store(0, Ordering::Relaxed);
     }
 
     /// Sends the reader back to the start; the lines left over are spent.
@@ -457,6 +471,10 @@ impl BlockReceiver {
             return false;
         }
         let base = top - (count - 1) * CACHE_LINE_BYTES;
+        if count > OWN_LINES_MAX {
+            // The next flag, if there is one, comes while this payload is copied.
+            self.memory.prefetch_to_read(line_offset(self.lines, (self.position + count) % self.lines));
+        }
         let low = self.memory.word(top + 40).load(Ordering::Relaxed);
         let high = self.memory.word(top + 48).load(Ordering::Relaxed);
         let record = Record {

@@ -155,6 +155,20 @@ mod real {
             let _ = offset;
         }
 
+        /// Asks for the line at `offset`, which will be read soon.
+        #[inline]
+        pub(crate) fn prefetch_to_read(&self, offset: usize) {
+            debug_assert!(offset < self.len_bytes, "the line is inside the memory");
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            // SAFETY: a hint that touches no memory and faults at no address.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_T0>(self.start.as_ptr().wrapping_add(offset).cast());
+            }
+            #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+            let _ = offset;
+        }
+
         /// Lets `fill` write `len_bytes` bytes at `offset`.
         ///
         /// # Safety
@@ -274,6 +288,8 @@ mod model {
 
         /// No hints are taken here.
         pub(crate) fn prefetch_to_write(&self, _offset: usize) {}
+
+        pub(crate) fn prefetch_to_read(&self, _offset: usize) {}
 
         /// A half word.
         pub fn half(&self, offset: usize) -> &AtomicU32 {
