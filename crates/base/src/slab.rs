@@ -201,4 +201,45 @@ mod tests {
         slab.iter_mut().for_each(|(_, n)| *n += 1);
         assert!(keys.iter().enumerate().all(|(n, key)| slab.get(*key) == Some(&(n + 1))));
     }
+
+    /// Keys and values held against a map, stale keys and vacant slots included.
+    #[test]
+    fn behaves_as_a_map_whose_keys_never_come_again() {
+        let (mut slab, mut map, mut spent) = (Slab::new(), std::collections::BTreeMap::new(), Vec::new());
+        let mut random = 1u64;
+        for number in 0..4000u32 {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let chosen = map.keys().nth((random >> 33) as usize % map.len().max(1)).copied();
+            match (random >> 60, chosen) {
+                (0..8, _) | (_, None) => {
+                    let key = slab.insert_with(|_| number);
+                    assert!(!spent.contains(&key));
+                    assert_eq!(map.insert(key, number), None);
+                }
+                (8..12, Some(key)) => {
+                    assert_eq!(slab.remove(key), map.remove(&key));
+                    spent.push(key);
+                }
+                (12..14, Some(key)) => {
+                    assert_eq!(slab.take_with(key, |value| value.is_multiple_of(2).then_some(*value)).is_some(), {
+                        let goes = map[&key].is_multiple_of(2);
+                        if goes {
+                            map.remove(&key);
+                            spent.push(key);
+                        }
+                        goes
+                    });
+                }
+                (_, Some(key)) => *slab.get_mut(key).expect("live") = *map.get_mut(&key).expect("live"),
+            }
+            assert_eq!(slab.len(), map.len());
+            let (stale, index) = (spent.last().copied(), (random >> 40) as u32 % 64);
+            assert!(stale.is_none_or(|key| slab.get(key).is_none()));
+            // The key that the slot of a stale one will have next.
+            let next = stale.map(|key| SlabKey { generation: key.generation + 1, ..key });
+            assert!(next.is_none_or(|key| slab.get(key).copied() == map.get(&key).copied()));
+            assert_eq!(slab.key_at(index), map.keys().find(|key| key.index() == index).copied());
+        }
+        assert!(slab.iter().all(|(key, value)| map.get(&key) == Some(value)) && slab.iter().count() == map.len());
+    }
 }

@@ -16,7 +16,7 @@ use crate::{BootError, connected, open_together, tuples};
 
 /// Tests run beside each other.
 const POLICY: WaitPolicy =
-    WaitPolicy { close_count: 0, spin_count: 8, yield_count: 8, dear_yield: Duration::from_millis(3) };
+    WaitPolicy { close_count: 2, spin_count: 8, yield_count: 8, dear_yield: Duration::from_millis(3) };
 
 /// `count` engines that reach each other over the device of `config`, each to be used by a thread of its own. They are on
 /// one host, or on as many as the settings want.

@@ -172,9 +172,11 @@ fn channel_memory(process_count: u32) -> Option<usize> {
 
 fn wait_policy(process_count: u32, config: &Config) -> WaitPolicy {
     let policy = WaitPolicy::for_host(process_count, core_count(config));
+    let spin_count = config.spin_count.unwrap_or(policy.polls());
+    let close_count = policy.close_count.min(spin_count);
     WaitPolicy {
-        close_count: config.spin_count.map_or(policy.close_count, |spins| spins.min(policy.close_count)),
-        spin_count: config.spin_count.unwrap_or(policy.spin_count),
+        close_count,
+        spin_count: spin_count - close_count,
         yield_count: config.yield_count.unwrap_or(policy.yield_count),
         // Who asks for yields gets them, whatever they cost.
         dear_yield: config.yield_count.map_or(policy.dear_yield, |_| Duration::MAX),

@@ -103,7 +103,7 @@ fn a_cell_of_a_lost_sender_is_not_used_again() {
     let channel_bytes = Geometry::new(&config).reserved_bytes();
     let segment = Segment::create(Shape { process_count: 3, channel_bytes, arena_bytes: 0 }).expect("memory");
     let given_up = Arc::new(Mutex::new(Vec::new()));
-    let policy = WaitPolicy { close_count: 0, spin_count: 8, yield_count: 8, dear_yield: Duration::from_millis(3) };
+    let policy = WaitPolicy { close_count: 2, spin_count: 8, yield_count: 8, dear_yield: Duration::from_millis(3) };
     let open = |me| {
         let peers = ShmPeers::join(segment.clone(), PeerIndex(me), Ok(())).expect("room");
         let given_up = if me == 0 { Arc::clone(&given_up) } else { Arc::default() };

@@ -453,7 +453,7 @@ fn both_sides_copy_long_messages_where_the_kernel_allows_it() {
 }
 
 #[test]
-fn now_and_then_a_long_message_tries_the_channel() {
+fn long_messages_go_through_the_channel_where_that_may_be_tried() {
     if fabric_soft::shm::probe_cross_memory().is_err() {
         return;
     }

@@ -23,7 +23,7 @@ pub struct RecvBuf(View);
 
 /// Consecutive memory that may be written: what a [`RecvBuf`] is made of where it is put, so that the common case is
 /// handed on in two registers.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct RecvBytes {
     start: *mut u8,
     len_bytes: u64,
@@ -33,7 +33,7 @@ impl RecvBytes {
     /// `len_bytes` bytes at `start`.
     ///
     /// # Safety
-    /// As [`RecvBuf::new`], for one buffer made of this.
+    /// As [`RecvBuf::new`], for the buffer that is made of this.
     #[inline]
     pub unsafe fn new(start: *mut u8, len_bytes: u64) -> Self {
         RecvBytes { start, len_bytes }
@@ -180,7 +180,8 @@ impl RecvBuf {
     /// As [`RecvBuf::new`].
     #[inline]
     pub unsafe fn bytes(ptr: *mut u8, len_bytes: u64) -> Self {
-        RecvBuf(View::bytes(ptr, len_bytes))
+        // SAFETY: promised by the caller.
+        unsafe { RecvBytes::new(ptr, len_bytes) }.into()
     }
 
     /// Room for no data at all.

@@ -157,7 +157,7 @@ impl Core {
         Some(EngineError::PeerLost { peer, why })
     }
 
-    /// True if a process is lost; costs next to nothing while none is.
+    /// True if a process is lost; costs next to nothing while none is known to be.
     pub(crate) fn has_lost(&self, peer: PeerId) -> bool {
         self.sources_end == 0 && self.lost(peer).is_some()
     }

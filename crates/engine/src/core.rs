@@ -537,7 +537,7 @@ impl Core {
         }
     }
 
-    /// Ends a request.
+    /// Ends a request. What comes here has to come to `fill_posted`, too, which does this in its place.
     #[inline(always)]
     pub(crate) fn complete(&mut self, key: SlabKey, completion: Completion) {
         self.note(EventKind::RequestCompleted, completion.envelope);

@@ -22,7 +22,7 @@ pub(crate) struct Peer {
     pub(crate) reach: Reach,
     /// What long messages from it took, once there were some.
     pub(crate) ways: Option<Box<Ways>>,
-    /// It was ready for the last long message, and has answered it: the first part of the next goes ahead of the answer.
+    /// It was ready for the last long message, and has answered it: the first part of the next may go ahead of the answer.
     pub(crate) takes_ahead: bool,
     /// The receive that takes what comes from it ahead of our answer.
     pub(crate) ahead_into: Option<SlabKey>,

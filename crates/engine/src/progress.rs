@@ -20,10 +20,10 @@ const LOOKS_PER_SWEEP: u32 = 16;
 
 /// Pieces of a staged message, of which the receiver copies one while the next is written: a quarter of it, within these
 /// bounds. Each piece begins with lines that nobody has asked for yet.
-const PIECE_BYTES: RangeInclusive<u64> = 8 << 10..=16 << 10;
-/// Pieces of one message that leave before this side takes in what has arrived: where both send at once, each reads what
+const PIECE_LINES: RangeInclusive<u64> = 128..=256;
+/// Bytes of one message that leave before this side takes in what has arrived: where both send at once, each reads what
 /// the other wrote while it is near.
-const BURST_PIECES: u32 = 4;
+const BURST_BYTES: u64 = 32 << 10;
 
 /// A message that leaves through the channel piece by piece.
 pub(crate) struct Stream {
@@ -214,14 +214,18 @@ impl Core {
             return;
         }
         let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get_mut(id) else { return };
-        let end = send.envelope.len_bytes.min(self.thresholds.ahead_bytes);
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return };
         if !peer.takes_ahead || peer.link.is_port() || peer.link.is_slow() {
             return;
         }
+        let (len_bytes, ahead_bytes) = (send.envelope.len_bytes, self.thresholds.ahead_bytes);
+        let piece = piece_max_bytes(&peer.link, len_bytes);
+        // Whole pieces, unless there is none: stores are compared by copies of one length.
+        let is_whole = len_bytes <= ahead_bytes || ahead_bytes < piece;
+        let end = if is_whole { len_bytes.min(ahead_bytes) } else { ahead_bytes / piece * piece };
         while send.ahead_bytes < end && peer.link.is_clear() {
             let offset = send.ahead_bytes;
-            let len = piece_max_bytes(&peer.link, send.envelope.len_bytes).min(end - offset);
+            let len = piece.min(end - offset);
             if !push_piece(&mut peer.link, wire::ahead(id.to_bits(), offset), &send.buf, offset, len) {
                 break;
             }
@@ -239,10 +243,8 @@ impl Core {
 
     fn push_stream(&mut self, stream: &mut Stream) -> bool {
         let mut moved = false;
-        for _ in 0..BURST_PIECES {
-            if stream.next >= stream.end {
-                break;
-            }
+        let burst_end = stream.end.min(stream.next.saturating_add(BURST_BYTES));
+        while stream.next < burst_end {
             let Some(Some(peer)) = self.peers.get_mut(stream.to as usize) else { break };
             let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(stream.send) else {
                 stream.next = stream.end;
@@ -468,11 +470,15 @@ enum Step {
     Over,
 }
 
-/// Bytes of a piece of a message of `len_bytes` on this way.
+/// Bytes of a piece of a message of `len_bytes` on this way: of whole lines, if there is room for one.
 fn piece_max_bytes(link: &Link, len_bytes: u64) -> u64 {
+    const LINE: u64 = CACHE_LINE_BYTES as u64;
     let most = link.payload_max_bytes() as u64;
-    let piece = (len_bytes / 4).clamp(*PIECE_BYTES.start(), *PIECE_BYTES.end()) & !(CACHE_LINE_BYTES as u64 - 1);
-    if link.is_port() { most } else { most.min(piece) }
+    if link.is_port() || most < LINE {
+        return most;
+    }
+    let lines = len_bytes.div_ceil(4).div_ceil(LINE).clamp(*PIECE_LINES.start(), *PIECE_LINES.end());
+    lines.min(most / LINE) * LINE
 }
 
 /// Pushes `len` bytes of a message from `offset` on to a mapped peer, if there is room.

@@ -52,6 +52,11 @@ impl WaitPolicy {
             Self { close_count: 0, spin_count: 2, yield_count: 500, dear_yield: Duration::from_millis(3) }
         }
     }
+
+    /// Empty polls before the first yield.
+    pub fn polls(&self) -> u32 {
+        self.close_count.saturating_add(self.spin_count)
+    }
 }
 
 /// Puts threads of this process to sleep and wakes them; used without the engine borrowed.
@@ -184,13 +189,11 @@ impl Backoff {
     #[inline]
     pub fn pause(&mut self) -> Pause {
         self.polls = self.polls.saturating_add(1);
-        let WaitPolicy { close_count, spin_count, yield_count, .. } = self.policy;
-        let spins_end = close_count.saturating_add(spin_count);
-        if self.polls <= close_count {
+        if self.polls <= self.policy.close_count {
             Pause::Poll
-        } else if self.polls <= spins_end {
+        } else if self.polls <= self.policy.polls() {
             Pause::Spin
-        } else if self.polls <= spins_end.saturating_add(yield_count) {
+        } else if self.polls <= self.policy.polls().saturating_add(self.policy.yield_count) {
             Pause::Yield
         } else {
             Pause::Sleep
@@ -246,6 +249,6 @@ mod tests {
     #[test]
     fn ranks_that_outnumber_cores_hardly_spin() {
         let policy = WaitPolicy::for_host(8, 2);
-        assert!(policy.close_count + policy.spin_count < 100);
+        assert!(policy.polls() < 100);
     }
 }

@@ -42,8 +42,8 @@ const HEADER_BYTES: usize = 24;
 /// How far ahead of itself a sender asks for the line it will write: a line that the receiver has read has to be taken
 /// back from it, and the next messages should not wait for that one after the other.
 const OWN_AHEAD_LINES: usize = 4;
-/// It asks for as many as the last record took, for the next may be as long; if that had more than so many, its payload was
-/// written in whole lines, which need not be asked for.
+/// It asks for as many as the last record took, for the next may be as long. Longer ones are written line after line, mostly
+/// by stores that ask for none: the processor sees what comes by itself.
 const OWN_LINES_MAX: usize = (STREAMING_MIN_BYTES + HEADER_BYTES).div_ceil(CACHE_LINE_BYTES);
 /// In the control line: how often the block was resized << 32 | lines it has now.
 const RESIZED: usize = 16;
@@ -131,6 +131,12 @@ struct Traffic {
 #[inline]
 pub(crate) fn line_offset(lines: usize, position: usize) -> usize {
     CONTROL_BYTES + (lines - 1 - position) * CACHE_LINE_BYTES
+}
+
+/// Offset of the line in which the record at `position` arrives; the block's end is its start.
+#[inline]
+fn arrival(lines: usize, position: usize) -> usize {
+    line_offset(lines, if position >= lines { 0 } else { position })
 }
 
 impl BlockSender {
@@ -222,7 +228,7 @@ impl BlockSender {
         if count > OWN_LINES_MAX {
             // They come while the payload is copied: the line of the flag, and that where the next one will arrive.
             self.memory.prefetch_to_write(top);
-            self.memory.prefetch_to_write(self.arrival(self.position + count));
+            self.memory.prefetch_to_write(arrival(self.lines, self.position + count));
         }
         // SAFETY: `base..base + len_bytes` lies in lines that the receiver has given back (has_room) and that only
         // this sender writes until the flag is published.
@@ -243,7 +249,9 @@ impl BlockSender {
         }
         let ahead = self.position + OWN_AHEAD_LINES;
         let own = if count <= OWN_LINES_MAX { count } else { 1 };
-        for line in ahead..(ahead + own).min(self.lines) {
+        // Lines that are not known to be free may be unread.
+        let free_end = self.position + (self.consumed + self.lines as u64 - self.produced) as usize;
+        for line in ahead..(ahead + own).min(self.lines).min(free_end) {
             self.memory.prefetch_to_write(line_offset(self.lines, line));
         }
         true
@@ -386,16 +394,10 @@ impl BlockSender {
         (self.position, self.cleared_ahead) = (0, false);
     }
 
-    /// Offset of the line of arrival position `position`; the block's end counts as its start.
-    #[inline]
-    fn arrival(&self, position: usize) -> usize {
-        line_offset(self.lines, if position >= self.lines { 0 } else { position })
-    }
-
     /// Sets the flag word at arrival position `position` to 0.
     #[inline]
     fn clear(&self, position: usize) {
-        self.memory.word(self.arrival(position) + 56).store(0, Ordering::Relaxed);
+        self.memory.word(arrival(self.lines, position) + 56).store(0, Ordering::Relaxed);
     }
 
     /// Sends the reader back to the start; the lines left over are spent.
@@ -473,7 +475,7 @@ impl BlockReceiver {
         let base = top - (count - 1) * CACHE_LINE_BYTES;
         if count > OWN_LINES_MAX {
             // The next flag, if there is one, comes while this payload is copied.
-            self.memory.prefetch_to_read(line_offset(self.lines, (self.position + count) % self.lines));
+            self.memory.prefetch_to_read(arrival(self.lines, self.position + count));
         }
         let low = self.memory.word(top + 40).load(Ordering::Relaxed);
         let high = self.memory.word(top + 48).load(Ordering::Relaxed);

@@ -11,8 +11,8 @@
 //! for nobody waits until those have arrived). So now and then the first few copies of a lap are written with ordinary
 //! stores, and those of the next lap to the same place timed; while ordinary stores are in use, the first few of every lap.
 //! Trials that fail become rarer. Memory that a block has just been given says little, so a lap passes before it is asked.
-//! Only copies of like lengths are compared, for by the KiB short ones take longer whatever the stores: when the lengths
-//! change, some streaming ones are timed anew.
+//! Only copies of like lengths are compared, for by the KiB short ones take longer whatever the stores (from 8 KiB on, no
+//! more): when the lengths change, some streaming ones are timed anew.
 
 use crate::Stores;
 
@@ -25,6 +25,8 @@ const ORDINARY_MAX: u32 = 2;
 const SAMPLES: usize = 9;
 /// Copies of other lengths after which the reference is one of theirs.
 const OTHERS: usize = 4;
+/// Copies of so many bits and of more are alike.
+const LEN_BITS_MAX: u32 = 13;
 /// Copies written anew, before those to the same place are timed.
 const CHANGED: usize = 12;
 /// Laps before the first trial: memory that is touched for the first time costs more than any store.
@@ -126,10 +128,11 @@ impl Pace {
 
     /// A copy of `len_bytes`, which are not 0, took `ns`.
     pub fn note(&mut self, len_bytes: usize, ns: u64) {
+        let len_bits = len_bytes.ilog2().min(LEN_BITS_MAX);
         if matches!(self.phase, Phase::Reference { .. }) && self.noted == 0 {
-            self.len_bits = len_bytes.ilog2();
+            self.len_bits = len_bits;
         }
-        if self.phase != Phase::Change && len_bytes.ilog2() != self.len_bits {
+        if self.phase != Phase::Change && len_bits != self.len_bits {
             self.others += 1;
             if self.others == OTHERS {
                 let ready = matches!(self.phase, Phase::Ordinary(_) | Phase::Reference { ready: true });
@@ -271,6 +274,24 @@ mod tests {
         let long = |stores, _| if stores == Stores::Streaming { 500 } else { 3000 };
         let ordinary = ordinary_copies_of(16384, &mut pace, 100, long);
         assert!(ordinary < 250, "{ordinary} of 2000");
+    }
+
+    #[test]
+    fn long_copies_of_different_lengths_are_alike() {
+        let mut pace = Pace::default();
+        let mut ordinary = 0;
+        for copy in 0..400 {
+            let len_bytes = if copy / 4 % 2 == 0 { 8192 } else { 16384 };
+            let stores = pace.stores();
+            ordinary += u32::from(stores == Stores::Ordinary);
+            if pace.wants_sample() {
+                pace.note(len_bytes, near(stores, 0) * len_bytes as u64 / 4096);
+            }
+            if copy % 20 == 19 {
+                pace.turn();
+            }
+        }
+        assert!(ordinary > 300, "{ordinary} of 400");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //!   poll ──► ready? ── yes ──► result
 //!    ▲         │ no
 //!    │         ▼
-//!    ├── spin / yield        (gate released, so that other threads go on; no yield while yields are dear)
+//!    ├── (poll again at first) / spin / yield   (gate released, so that other threads go on; no yield while yields are dear)
 //!    └── announce, poll once more, sleep
 //! ```
 //!
@@ -46,7 +46,7 @@ impl World {
         let count = self.fruitless_count.get().saturating_add(1);
         self.fruitless_count.set(count);
         // Not a sleep, even where yields are dear: many programs ask in passing and have other work to do.
-        if count > self.waiter.policy().spin_count {
+        if count > self.waiter.policy().polls() {
             self.pause(|| self.waiter.rest());
             self.waiter.look();
             self.hear_of_losses();
