@@ -158,8 +158,8 @@ impl Core {
         let capacity_bytes = buf.len_bytes();
         fill(buf);
         if envelope.len_bytes > capacity_bytes || request.detached || self.watch.is_some() {
-            return self
-                .complete(receive, Completion { envelope, outcome: outcome(envelope.len_bytes, capacity_bytes) });
+            let outcome = outcome(envelope.len_bytes, capacity_bytes);
+            return self.complete(receive, Completion { envelope, outcome });
         }
         // As `complete` does it. The buffer goes first: what is made after the last call is made where it belongs.
         *buf = RecvBuf::empty();

@@ -18,8 +18,8 @@ use crate::watch::EventKind;
 /// Of so many looks after channels that are not polled, or should not be, one is for channels of ours that we do not use.
 const LOOKS_PER_SWEEP: u32 = 16;
 
-/// Pieces of a staged message, of which the receiver copies one while the next is written: a quarter of it, within these
-/// bounds. Each piece begins with lines that nobody has asked for yet.
+/// Cache lines of a piece of a staged message, a quarter of it within these bounds: the receiver copies one piece while the
+/// next is written, and each begins with lines that nobody has asked for yet.
 const PIECE_LINES: RangeInclusive<u64> = 128..=256;
 /// Bytes of one message that leave before this side takes in what has arrived: where both send at once, each reads what
 /// the other wrote while it is near.

@@ -103,6 +103,8 @@ impl Kind {
 pub struct Experience {
     kinds: Vec<(Kind, Costs)>,
     channel: Warmth,
+    /// Bytes that went through it before anything was judged.
+    first_bytes: u64,
     /// What the sender last said of its channel: both processes share a cache.
     was_near: bool,
     /// Messages whose way was chosen and that are not there yet.
@@ -119,8 +121,6 @@ struct Warmth {
     there_bytes: u64,
     /// Bytes that went other ways since the last message that went this one.
     elsewhere_bytes: u64,
-    /// Bytes that were to go through it, ever.
-    total_bytes: u64,
 }
 
 /// What messages of one kind took, by way.
@@ -176,8 +176,9 @@ impl Experience {
             // The channel's pace is another one: what was known of it does not hold.
             self.kinds.iter_mut().for_each(|(_, costs)| costs.forget(CopyWay::Staged));
         }
-        if kind.ways.has(CopyWay::Staged) && self.channel.total_bytes < CHANNEL_WARM_BYTES {
+        if kind.ways.has(CopyWay::Staged) && self.first_bytes < CHANNEL_WARM_BYTES {
             // Nothing is known of any way, and this one takes the longest to show what it takes.
+            self.first_bytes = self.first_bytes.saturating_add(len_bytes);
             self.channel.warms(CopyWay::Staged, len_bytes);
             return CopyWay::Staged;
         }
@@ -218,12 +219,11 @@ impl Warmth {
             return false;
         }
         if self.elsewhere_bytes >= CHANNEL_COLD_BYTES {
-            *self = Self { total_bytes: self.total_bytes, ..Self::default() };
+            *self = Self::default();
         }
         self.elsewhere_bytes = 0;
         let is_cold = self.chosen_bytes < CHANNEL_WARM_BYTES;
         self.chosen_bytes = self.chosen_bytes.saturating_add(len_bytes);
-        self.total_bytes = self.total_bytes.saturating_add(len_bytes);
         is_cold
     }
 
