@@ -90,6 +90,7 @@ pub struct Workshop {
     peers: OnceCell<Result<PathBuf, String>>,
     virtual_machine: OnceCell<Result<(), String>>,
     python: OnceCell<Result<python::Environment, String>>,
+    rust_examples: OnceCell<Result<PathBuf, String>>,
     programs: programs::Compiled,
 }
 
@@ -108,6 +109,11 @@ impl Workshop {
     /// A virtual machine with an RDMA adapter can be started.
     pub fn virtual_machine(&self) -> Result<()> {
         made_once(&self.virtual_machine, fabric::prepare_virtual_machine)
+    }
+
+    /// The folder with the examples of the `ferrovia` crate.
+    pub fn rust_examples(&self) -> Result<PathBuf> {
+        made_once(&self.rust_examples, examples::build_rust)
     }
 
     /// Python with mpi4py built against the installation.

@@ -1,4 +1,5 @@
-//! Every example, built as its first line says and run on one to four ranks.
+//! Every example, run on one to four ranks: in C built as its first line says, in Rust as tests are built (the demo builds a
+//! release).
 
 use super::mpi::Job;
 use super::{Case, Workshop};
@@ -24,7 +25,7 @@ pub fn cases() -> Result<Vec<Case>> {
         let name = stem(&source);
         cases.push(Case::new(format!("examples/rust/{name}"), move |workshop| {
             workshop.installation()?;
-            on_all_counts(&rust_example(&stem(&source))?)
+            on_all_counts(&workshop.rust_examples()?.join(stem(&source)))
         }));
     }
     for source in sources("examples/python", "py")? {
@@ -41,6 +42,15 @@ pub fn cases() -> Result<Vec<Case>> {
         }));
     }
     Ok(cases)
+}
+
+/// The folder of the Rust examples, all built as tests are: with debug assertions, beside what `cargo/test` has built.
+pub fn build_rust() -> Result<PathBuf> {
+    Program::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["build", "--workspace", "--examples", "--quiet"])
+        .limit(Duration::from_secs(900))
+        .run_successfully()?;
+    Ok(paths::target().join("debug/examples"))
 }
 
 /// A Rust example of the `ferrovia` crate, built in release mode.

@@ -26,14 +26,13 @@ pub struct Environment {
 pub fn cases() -> Result<Vec<Case>> {
     let mut cases = vec![Case::new("python/build", |workshop| workshop.python().map(drop))];
     let (left_out, run): (Vec<_>, Vec<_>) = list()?.into_iter().partition(|entry| entry.name == "-");
-    let patterns: Vec<String> = left_out.iter().filter_map(|entry| entry.words.first().cloned()).collect();
     for entry in run {
         let limit = Duration::from_secs(entry.last("limit").map_or(Ok(120), str::parse)?);
         let around = entry.has("no_files").then(|| paths::root().join("tests/python/no_files.py"));
         let at_least: u32 = entry.last("at_least").map_or(Ok(1), str::parse)?;
         for ranks in entry.ranks() {
             let arguments = match entry.name.as_str() {
-                "all" => patterns.iter().flat_map(|pattern| excluding(pattern)).collect(),
+                "all" => left_out.iter().flat_map(|entry| excluding(entry, ranks)).flatten().collect(),
                 module => vec![module.to_owned()],
             };
             let around = around.clone();
@@ -64,12 +63,13 @@ pub fn list() -> Result<Vec<list::Entry>> {
     list::read(&paths::root().join("tests/python/mpi4py.txt"))
 }
 
-/// The arguments by which the suite's main program leaves something out.
-fn excluding(pattern: &str) -> [String; 2] {
-    match pattern.starts_with("test_") {
+/// The arguments by which the suite's main program leaves out what an entry says, if that is for so many `ranks`.
+fn excluding(entry: &list::Entry, ranks: u32) -> Option<[String; 2]> {
+    let pattern = entry.words.first().filter(|_| entry.ranks().is_empty() || entry.ranks().contains(&ranks))?;
+    Some(match pattern.starts_with("test_") {
         true => ["-e".to_owned(), format!("^{pattern}[.]py")],
-        false => ["-x".to_owned(), pattern.to_owned()],
-    }
+        false => ["-x".to_owned(), pattern.clone()],
+    })
 }
 
 /// The numbers in the lines `Ran NUMBER tests in …`, one of each rank.
@@ -142,8 +142,11 @@ mod tests {
     #[test]
     fn tests_are_counted_and_left_out() {
         assert_eq!(counts("x\nRan 12 tests in 0.1s\n\nOK\nRan 1 test in 2s\nRan away\n"), [12, 1]);
-        assert_eq!(excluding("test_io"), ["-e", "^test_io[.]py"]);
-        assert_eq!(excluding("TestMyFile"), ["-x", "TestMyFile"]);
+        let left_out = list::parse("- test_io files\n- TestMyFile files\n- test_op 3 5 local\n").unwrap();
+        let on =
+            |ranks| -> Vec<String> { left_out.iter().flat_map(|entry| excluding(entry, ranks)).flatten().collect() };
+        assert_eq!(on(1), ["-e", "^test_io[.]py", "-x", "TestMyFile"]);
+        assert_eq!(on(5), ["-e", "^test_io[.]py", "-x", "TestMyFile", "-e", "^test_op[.]py"]);
         let entries = list().unwrap();
         assert!(entries.iter().any(|entry| entry.name == "all" && entry.ranks() == [1, 2, 3, 4, 5]));
     }
