@@ -50,13 +50,16 @@ pub fn scatter(bytes: &[u8], to: &[WriteRange]) -> u64 {
 
 /// As [`scatter`], for bytes that whoever owns the place may be polling: the last eight, where they are aligned, are seen
 /// all at once and after the others.
+#[inline]
 pub fn scatter_in_order(bytes: &[u8], to: &[WriteRange]) -> u64 {
     let (Some((body, word)), [range]) = (bytes.split_last_chunk::<8>(), to) else { return scatter(bytes, to) };
     let (len, end) = (bytes.len(), range.address() + bytes.len());
     if len > range.len_bytes() || !end.is_multiple_of(8) {
         return scatter(bytes, to);
     }
-    scatter(body, to);
+    if !body.is_empty() {
+        scatter(body, to);
+    }
     // SAFETY: 8 aligned bytes inside a range that was promised valid; whoever shares them uses atomics.
     let last = unsafe { &*((end - 8) as *const AtomicU64) };
     // Release: what was written before is seen by who sees this.

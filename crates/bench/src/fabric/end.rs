@@ -89,8 +89,10 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// No two buffers in lines that a processor fetches together: one end writes to a source while the other writes to a
+    /// target.
     fn stride(&self) -> u64 {
-        self.bytes.next_multiple_of(64)
+        self.bytes.next_multiple_of(128)
     }
 
     /// Receives kept posted: a multiple of the connections, so that each keeps its share.
@@ -332,11 +334,11 @@ impl End {
 
     fn post(&mut self, i: u64, operation: Operation, payload: Payload<'_>) -> Result<()> {
         let qp = self.connections[(i % self.shape.connections) as usize];
-        let request = SendRequest::new(i, operation, payload);
+        let requests = [SendRequest::new(i, operation, payload)];
         let mut deadline = None;
         loop {
             let start = self.spent.map(|_| Instant::now());
-            let accepted = self.context.post_send(qp, &[request])?;
+            let accepted = self.context.post_send(qp, &requests)?;
             if let (Some(start), Some((posting, _))) = (start, &mut self.spent) {
                 *posting += nanoseconds(start);
             }

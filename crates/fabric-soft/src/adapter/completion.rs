@@ -35,6 +35,7 @@ impl Completions {
         Self { waiting: VecDeque::new(), depth, overrun: false, armed: None, notifier: OnceCell::new(), polled_at: 0 }
     }
 
+    #[inline]
     pub(super) fn push(&mut self, completion: WorkCompletion, solicited: bool) -> Pushed {
         if self.overrun {
             return Pushed::Dropped;

@@ -162,11 +162,17 @@ impl Core {
     }
 
     /// Adds a completion; an overrun takes the queue pairs of the queue with it.
+    #[inline]
     pub(super) fn complete(&mut self, queue: CompletionQueue, completion: WorkCompletion, solicited: bool) {
         let Some(completions) = self.completions.get_mut(number_of(queue.0)) else { return };
-        if completions.push(completion, solicited) != Pushed::Overran {
-            return;
+        if completions.push(completion, solicited) == Pushed::Overran {
+            self.break_queue(queue);
         }
+    }
+
+    /// A completion found no room: whoever completes there has failed.
+    #[cold]
+    fn break_queue(&mut self, queue: CompletionQueue) {
         self.events.push_back(AsynchronousEvent::CompletionQueueOverrun(queue));
         let broken: Vec<u32> = self
             .queue_pairs

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use base::memory::ReadRange;
 use fabric::{
-    Destination, Operation, Payload, QueuePairState, ReceiverNotReadyRetry, RemoteMemory, SendRequest, WcStatus,
+    CompletionOpcode, Destination, Operation, Payload, QpNumber, QueuePairState, ReceiverNotReadyRetry, RemoteMemory,
+    SendRequest, WcStatus, WorkCompletion,
 };
 
 use super::core::{Core, OWN, Way};
@@ -153,15 +154,19 @@ impl Core {
 
     /// A write of one piece that this processor can do while it is posted, for nothing is before it: it never enters a
     /// queue. False if it must.
-    pub(super) fn write_at_once(&mut self, link: &mut dyn Link, number: u32, request: &SendRequest<'_>) -> bool {
-        let Operation::RdmaWrite(memory) = request.operation else { return false };
+    ///
+    /// What the caller has just written part by part is read part by part: a processor that is asked for the whole waits.
+    #[inline]
+    pub(super) fn write_at_once(&mut self, link: &mut impl Link, number: u32, request: &SendRequest<'_>) -> bool {
+        let Operation::RdmaWrite(RemoteMemory { address, rkey }) = &request.operation else { return false };
         if link.direct().is_none() {
             return false;
         }
         let Some(qp) = self.queue_pairs.get(number) else { return false };
         let is_first = qp.sends.is_empty() && qp.offered.is_empty() && qp.hold.is_none();
         let Some(peer) = qp.peer.filter(|peer| is_first && *peer != OWN) else { return false };
-        let source = match request.payload {
+        let (remote_qp, queue) = (qp.remote, qp.attributes.send_completions);
+        let source = match &request.payload {
             Payload::Memory([piece]) => self.regions.source(qp.domain(), piece),
             Payload::Inline(bytes) => Some(copying::borrowed(bytes)),
             Payload::Memory(_) => None,
@@ -171,11 +176,16 @@ impl Core {
         if len_bytes > link.properties().message_max_bytes {
             return false;
         }
-        let target = DirectTarget { peer, remote_qp: qp.remote, local_qp: number, memory, len_bytes };
+        let memory = RemoteMemory { address: *address, rkey: *rkey };
+        let target = DirectTarget { peer, remote_qp, local_qp: number, memory, len_bytes };
         if !link.direct().is_some_and(|direct| direct.write(&target, &[source]) == DirectOutcome::Done) {
             return false;
         }
-        self.complete_send(number, (request.id, request.operation, len_bytes), request.flags, WcStatus::Success);
+        if request.flags.signalled {
+            let (id, opcode, qp) = (request.id, CompletionOpcode::RdmaWrite, QpNumber(number));
+            let done = WorkCompletion { id, opcode, bytes: len_bytes, qp, ..WorkCompletion::default() };
+            self.complete(queue, done, false);
+        }
         true
     }
 

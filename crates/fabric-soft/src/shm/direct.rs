@@ -84,6 +84,7 @@ impl Direct for ShmLink {
         }
     }
 
+    #[inline]
     fn write(&mut self, target: &DirectTarget, from: &[ReadRange]) -> DirectOutcome {
         let done = self.act(target, WRITE, |way| match way {
             Way::Mapped(to) => {
@@ -162,6 +163,7 @@ enum Way {
 
 impl ShmLink {
     /// Does `work` if the target allows it; engaged with its key, so that the target cannot take the memory away.
+    #[inline]
     fn act<T>(
         &mut self,
         target: &DirectTarget,
@@ -170,53 +172,19 @@ impl ShmLink {
     ) -> Option<T> {
         let place = target.peer.0;
         let peer = self.peers.get(place as usize).filter(|peer| !peer.lost)?;
-        let (process, reached) = (peer.mark?.process_id as i32, peer.reached);
+        let process = peer.mark?.process_id as i32;
         if life::has_left(&peer.identity) {
             return None;
         }
         self.engagement.engage(mark(place, target.memory.rkey.0));
-        let done = match self.allowed(target, right) {
-            Some(is_mapped) => match self.mapped(target).filter(|_| is_mapped) {
-                Some(range) => work(Way::Mapped(range)).ok(),
-                None if reached && !is_mapped => work(Way::Process(process)).ok(),
-                None => None,
-            },
-            None => None,
+        let way = match peer.allows(self.me, target, right) {
+            Some(true) => peer.mapped(target, self.segment.shape().arena_bytes).map(Way::Mapped),
+            Some(false) if peer.reached => Some(Way::Process(process)),
+            _ => None,
         };
+        let done = way.and_then(|way| work(way).ok());
         self.engagement.release();
         done
-    }
-
-    /// What the target's own tables say: `None` if it may not, else whether the memory is mapped.
-    fn allowed(&self, target: &DirectTarget, right: u64) -> Option<bool> {
-        let peer = self.peers.get(target.peer.0 as usize)?;
-        let (index, generation) = split(target.remote_qp);
-        let [connected, granted, _] = peer.queue_pairs.look(index, generation)?;
-        if connected != u64::from(self.me) << 32 | u64::from(target.local_qp) || granted & right == 0 {
-            return None;
-        }
-        if target.len_bytes == 0 {
-            return Some(false);
-        }
-        let (index, generation) = split(target.memory.rkey.0);
-        let [start, len, allowed] = peer.regions.look(index, generation)?;
-        let offset = target.memory.address.wrapping_sub(start);
-        let is_inside =
-            target.memory.address >= start && offset.checked_add(target.len_bytes).is_some_and(|end| end <= len);
-        let may = allowed & right != 0 && allowed >> 32 == granted >> 32 && is_inside;
-        may.then_some(allowed & MAPPED != 0)
-    }
-
-    /// The target's bytes as they are mapped here; whatever the target says, they lie in its arena.
-    fn mapped(&self, target: &DirectTarget) -> Option<WriteRange> {
-        let peer = self.peers.get(target.peer.0 as usize)?;
-        let theirs = peer.identity.word(ARENA_ADDRESS).load(Ordering::Relaxed);
-        let offset = usize::try_from(target.memory.address.checked_sub(theirs)?).ok()?;
-        let len = usize::try_from(target.len_bytes).ok()?;
-        let is_inside = offset.checked_add(len).is_some_and(|end| end <= self.segment.shape().arena_bytes);
-        let start = peer.arena.filter(|_| is_inside)?;
-        // SAFETY: inside the arena of the peer, which is mapped as long as the segment; its owner allows the access.
-        Some(unsafe { WriteRange::new((start + offset) as *mut u8, len) })
     }
 
     /// True if these bytes are of this process's arena.
@@ -238,7 +206,42 @@ impl ShmLink {
     }
 }
 
+impl Peer {
+    /// What its own tables say to process `me`: `None` if it may not, else whether the memory is mapped.
+    #[inline]
+    fn allows(&self, me: u32, target: &DirectTarget, right: u64) -> Option<bool> {
+        let (index, generation) = split(target.remote_qp);
+        let [connected, granted, _] = self.queue_pairs.look(index, generation)?;
+        if connected != u64::from(me) << 32 | u64::from(target.local_qp) || granted & right == 0 {
+            return None;
+        }
+        if target.len_bytes == 0 {
+            return Some(false);
+        }
+        let (index, generation) = split(target.memory.rkey.0);
+        let [start, len, allowed] = self.regions.look(index, generation)?;
+        let offset = target.memory.address.wrapping_sub(start);
+        let is_inside =
+            target.memory.address >= start && offset.checked_add(target.len_bytes).is_some_and(|end| end <= len);
+        let may = allowed & right != 0 && allowed >> 32 == granted >> 32 && is_inside;
+        may.then_some(allowed & MAPPED != 0)
+    }
+
+    /// Its bytes as they are mapped here; whatever it says, they lie in its arena of `arena_bytes`.
+    #[inline]
+    fn mapped(&self, target: &DirectTarget, arena_bytes: usize) -> Option<WriteRange> {
+        let theirs = self.identity.word(ARENA_ADDRESS).load(Ordering::Relaxed);
+        let offset = usize::try_from(target.memory.address.checked_sub(theirs)?).ok()?;
+        let len = usize::try_from(target.len_bytes).ok()?;
+        let is_inside = offset.checked_add(len).is_some_and(|end| end <= arena_bytes);
+        let start = self.arena.filter(|_| is_inside)?;
+        // SAFETY: inside the arena of the peer, which is mapped as long as the segment; its owner allows the access.
+        Some(unsafe { WriteRange::new((start + offset) as *mut u8, len) })
+    }
+}
+
 /// Copies to mapped memory, for whoever polls its last word.
+#[inline]
 fn write_mapped(from: &[ReadRange], to: WriteRange) {
     match from {
         [range] => {
