@@ -28,6 +28,7 @@ struct options {
     long samples_max;
     long operations;     /* operations per sample; 0: as many as make the clock negligible */
     int agreed_start;    /* collectives begin at a time agreed upon */
+    int no_pace;         /* the machine's pace is not looked at */
     const char *counters; /* performance variables to watch: names, sums and shares */
     double delay;        /* this share of its own duration is added to every sample: injected slowdown */
 };
@@ -53,10 +54,12 @@ typedef void operation(long count);
 /* Who measures the duration of a sample: rank 0 alone, or everybody, and the longest counts. */
 enum who { ROOT, ALL };
 
-/* Samples of one point in the order taken, in nanoseconds per operation; on rank 0 only. */
+/* Samples of one point in the order taken, in nanoseconds per operation; on rank 0 only. `paces`: the machine's at each
+ * of them, 0 where it is not known; NULL where it can not be told. */
 struct samples {
     double *values;
     long count, per_sample;
+    double *paces;
 };
 /* Collective: all ranks call it with the same operation. Samples last at least `sample_ns`. */
 struct samples measure(operation *run, enum who who, double sample_ns);
@@ -75,6 +78,13 @@ void counters_end(double operations);
 void counters_record(const char *test, long of_bytes, const char *parameters, double each);
 void open_results(void);
 void close_results(void);
+/* The machine's pace between two ranks, in nanoseconds for a cache line one way; 0 if it can not be told. Both look at
+ * once: collective, as `pace_open` is. */
+void pace_open(void);
+int pace_is_told(void);
+double pace(void);
+/* What it was between two looks; 0 if it changed. */
+double same_pace(double before, double after);
 
 /* The element at `index` of what `from` sends to `to`. */
 static inline unsigned element(int from, int to, long index) {

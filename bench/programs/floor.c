@@ -22,13 +22,22 @@ struct lines {
 
 static FILE *file;
 
+static void write_numbers(const char *name, const double *values, long count) {
+    fprintf(file, "\"%s\":[", name);
+    for (long i = 0; i < count; i++) fprintf(file, "%s%.6g", i ? "," : "", values[i]);
+    fprintf(file, "]");
+}
+
+/* `paces`: of the machine, one for each value, or NULL. */
 static void write_point(const char *test, long of_bytes, const char *unit, double amount, long per_sample,
-                        const double *values, long count) {
+                        const double *values, const double *paces, long count) {
     fprintf(file, "{\"test\":\"%s\",\"bytes\":%ld,\"parameters\":{},\"unit\":\"%s\",\"amount\":%.17g,", test, of_bytes,
             unit, amount);
-    fprintf(file, "\"per_sample\":%ld,\"samples\":[", per_sample);
-    for (long i = 0; i < count; i++) fprintf(file, "%s%.6g", i ? "," : "", values[i]);
-    fprintf(file, "]}\n");
+    fprintf(file, "\"per_sample\":%ld,", per_sample);
+    write_numbers("samples", values, count);
+    fprintf(file, ",");
+    write_numbers("paces", paces, paces ? count : 0);
+    fprintf(file, "}\n");
 }
 
 static void wait_for(atomic_long *place, long value) {
@@ -61,7 +70,7 @@ static void line(void) {
     if (!child) _exit(0);
     waitpid(child, NULL, 0);
     munmap(shared, 4096);
-    write_point("line", 64, "us", 0, LINE_TRIPS, values, LINE_SAMPLES);
+    write_point("line", 64, "us", 0, LINE_TRIPS, values, values, LINE_SAMPLES);
 }
 
 /* Copying from one buffer to another, both in whatever cache they fit. */
@@ -86,7 +95,7 @@ static void copies(void) {
             values[sample] = (now() - start) / (double)copies;
         }
         if (memcmp(to, from, bytes) != 0) exit(3);
-        write_point("memcpy", bytes, "MB/s", (double)bytes, copies, values, SAMPLES);
+        write_point("memcpy", bytes, "MB/s", (double)bytes, copies, values, NULL, SAMPLES);
         free(from);
         free(to);
     }

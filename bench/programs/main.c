@@ -1,5 +1,5 @@
 /* The benchmark program: bench TEST --out FILE [--sizes 8,64] [--seconds S] [--samples N] [--operations N]
- * [--agreed-start] [--delay SHARE] [--counters a,b/c] [name=value]...
+ * [--agreed-start] [--no-pace] [--delay SHARE] [--counters a,b/c] [name=value]...
  * One source, run unchanged over every MPI library that is compared. */
 #include "bench.h"
 
@@ -68,6 +68,7 @@ static void read_options(int argc, char **argv) {
     for (int i = 2; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         if (!strcmp(argv[i], "--agreed-start")) options.agreed_start = 1;
+        else if (!strcmp(argv[i], "--no-pace")) options.no_pace = 1;
         else if (!strcmp(argv[i], "--out")) options.file = value, i++;
         else if (!strcmp(argv[i], "--sizes")) options.size_count = numbers(value, options.sizes, 64), i++;
         else if (!strcmp(argv[i], "--seconds")) options.seconds = atof(value), i++;
@@ -101,6 +102,7 @@ int main(int argc, char **argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     open_results();
+    if (!options.no_pace) pace_open();
     counters_open(options.counters);
     if (test) test->run();
     else if (!collective(options.test)) usage("no such test");

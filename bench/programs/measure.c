@@ -13,6 +13,8 @@
 /* A sample lasts at least so many readings of the clock. */
 #define CLOCK_SHARE 100
 #define SAMPLES_MIN 8
+/* From one look at the machine's pace to the next. */
+#define STRETCH_NS 5e6
 
 static FILE *results;
 static double clock_cost, compute_per_ns;
@@ -153,11 +155,20 @@ struct samples measure(operation *run, enum who who, double sample_ns) {
     if (count > (double)options.samples_max) count = (double)options.samples_max;
     samples.count = count < SAMPLES_MIN ? SAMPLES_MIN : (long)count;
     double *mine = calloc(samples.count, sizeof *mine);
+    if (pace_is_told() && rank == 0) samples.paces = calloc(samples.count, sizeof *samples.paces);
+    /* The same on both ranks, which have been told the same `each`. */
+    double in_stretch = STRETCH_NS / (each * samples.per_sample);
+    long stretch = in_stretch < 1 ? 1 : in_stretch > samples.count ? samples.count : (long)in_stretch;
     MPI_Barrier(MPI_COMM_WORLD);
     counters_begin();
+    double before = pace();
     for (long i = 0; i < samples.count; i++) {
         double start = together ? agreed(50000 + 2 * each) : now();
         mine[i] = timed(run, samples.per_sample, start) / samples.per_sample;
+        if ((i + 1) % stretch && i + 1 < samples.count) continue;
+        double after = pace(), met = same_pace(before, after);
+        for (long j = i - i % stretch; samples.paces && j <= i; j++) samples.paces[j] = met;
+        before = after;
     }
     counters_end((double)samples.count * (double)samples.per_sample);
     samples.values = mine;
@@ -180,11 +191,15 @@ void record(const char *test, long of_bytes, const char *parameters, const char 
         fprintf(results, "\"per_sample\":%ld,\"samples\":[", samples.per_sample);
         for (long i = 0; i < samples.count; i++)
             fprintf(results, "%s%.6g", i ? "," : "", samples.values[i] * each);
+        fprintf(results, "],\"paces\":[");
+        for (long i = 0; samples.paces && i < samples.count; i++)
+            fprintf(results, "%s%.1f", i ? "," : "", samples.paces[i]);
         fprintf(results, "]}\n");
         fflush(results);
         counters_record(test, of_bytes, parameters, each);
     }
     free(samples.values);
+    free(samples.paces);
 }
 
 void record_value(const char *test, long of_bytes, const char *parameters, const char *unit, double value) {

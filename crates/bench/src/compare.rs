@@ -10,13 +10,14 @@
 //! Two runs an hour apart also differ by what the machine did meanwhile. Where that matters, measure both libraries in
 //! one run, where they take turns, and compare FILE:OLD with FILE:NEW.
 
+use crate::pace::{self, Pace};
 use crate::record::{Point, Records, Row};
 use crate::statistics;
 use crate::table::shown;
 use anyhow::{Context, Result, bail};
 use comfy_table::{Table, presets};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -141,9 +142,7 @@ fn read(what: &str) -> Result<Vec<Point>> {
 /// Compares the points of two sides row by row. `threshold_percent`: smaller differences are not flagged;
 /// `detect_percent`: where a slowdown of so much could hide, nothing is decided.
 pub fn compare(a: &[Point], b: &[Point], threshold_percent: f64, detect_percent: f64) -> Comparison {
-    let (a, b) = (medians(a), medians(b));
-    let both: Vec<(&Row, &Vec<f64>, &Vec<f64>)> =
-        a.iter().filter_map(|(row, medians)| Some((*row, medians, b.get(row)?))).collect();
+    let both = side_by_side(a, b);
     let probabilities: Vec<f64> = both.iter().map(|(_, a, b)| statistics::rank_sum_probability(a, b)).collect();
     let adjusted = statistics::adjusted(&probabilities);
     let hopeless = both
@@ -152,7 +151,7 @@ pub fn compare(a: &[Point], b: &[Point], threshold_percent: f64, detect_percent:
         .count();
     let rows = both.iter().zip(adjusted).map(|((row, a, b), probability)| {
         // Of a rate, the less the worse: the inverse.
-        let (a_worse, b_worse) = if row.more_is_better() { (*b, *a) } else { (*a, *b) };
+        let (a_worse, b_worse) = if row.more_is_better() { (b, a) } else { (a, b) };
         let percent = |ratio: f64| (ratio - 1.0) * 100.0;
         let worse_percent = percent(statistics::typical_ratio(a_worse, b_worse));
         let (low, high) = statistics::ratio_interval(a_worse, b_worse);
@@ -165,7 +164,7 @@ pub fn compare(a: &[Point], b: &[Point], threshold_percent: f64, detect_percent:
             (false, _) => Verdict::Undecided,
         };
         Compared {
-            row: (*row).clone(),
+            row: row.clone(),
             a: statistics::median(a),
             b: statistics::median(b),
             worse_percent,
@@ -178,11 +177,54 @@ pub fn compare(a: &[Point], b: &[Point], threshold_percent: f64, detect_percent:
     Comparison { rows: rows.collect(), hopeless }
 }
 
-fn medians(points: &[Point]) -> BTreeMap<&Row, Vec<f64>> {
-    let mut medians: BTreeMap<&Row, Vec<f64>> = BTreeMap::new();
+/// What the processes of both sides found of each row. Where so many of both met the machine at one of its paces that a
+/// difference could be shown, those are compared; otherwise all are, whatever pace they met.
+fn side_by_side(a: &[Point], b: &[Point]) -> Vec<(Row, Vec<f64>, Vec<f64>)> {
+    let (a, b) = (medians(a), medians(b));
+    let bases: BTreeSet<&Row> = a.keys().filter(|row| b.contains_key(*row)).collect();
+    let mut both = Vec::new();
+    for base in bases {
+        let at = |side: &Medians, pace| -> Vec<f64> {
+            let met = side[base].iter().filter(|met| met.pace == pace);
+            met.map(|met| met.median).collect()
+        };
+        let told = Pace::ALL.map(Some).map(|pace| (pace, at(&a, pace), at(&b, pace)));
+        let enough = |(_, a, b): &(Option<Pace>, Vec<f64>, Vec<f64>)| {
+            statistics::smallest_probability(a.len(), b.len()) < SIGNIFICANCE
+        };
+        let mut told: Vec<_> = told.into_iter().filter(enough).collect();
+        if told.is_empty() {
+            let whole = |side: &Medians| side[base].iter().filter(|met| met.is_first).map(|met| met.median).collect();
+            told.push((None, whole(&a), whole(&b)));
+        }
+        // One pace is not worth telling.
+        let is_told = told.len() > 1;
+        both.extend(told.into_iter().map(|(pace, a, b)| (pace::of_row(base, pace.filter(|_| is_told)), a, b)));
+    }
+    both
+}
+
+/// What a process found at a pace; of one that met several, one `is_first`.
+struct Met {
+    pace: Option<Pace>,
+    median: f64,
+    is_first: bool,
+}
+
+/// By row, whatever the pace.
+type Medians = BTreeMap<Row, Vec<Met>>;
+
+fn medians(points: &[Point]) -> Medians {
+    let mut medians = Medians::new();
+    let mut last = None;
     // A median of 0 has no ratio; such rows say nothing.
     for point in points.iter().filter(|point| point.median > 0.0) {
-        medians.entry(&point.row).or_default().push(point.median);
+        let (row, pace) = pace::split_row(&point.row);
+        // A process tells of near, then of apart.
+        let this = (row.clone(), point.process, pace);
+        let is_first = pace != Some(Pace::Apart) || last != Some((row.clone(), point.process, Some(Pace::Near)));
+        last = Some(this);
+        medians.entry(row).or_default().push(Met { pace, median: point.median, is_first });
     }
     medians
 }
@@ -310,6 +352,43 @@ mod tests {
 
     fn slower(comparison: &Comparison) -> Vec<u64> {
         comparison.rows.iter().filter(|row| row.verdict == Verdict::Slower).map(|row| row.row.bytes).collect()
+    }
+
+    #[test]
+    fn processes_are_compared_at_the_pace_that_both_sides_met() {
+        let points = |times: &[(Option<Pace>, f64)]| -> Vec<Point> {
+            let all = times.iter().enumerate();
+            all.map(|(process, (pace, took))| point("a", pace::of_row(&row(8), *pace), process as u32, &[*took]))
+                .collect()
+        };
+        let (near, apart) = (Some(Pace::Near), Some(Pace::Apart));
+        let several = |pace, took| [(pace, took), (pace, took + 1.0)].repeat(5);
+        let found = |a: &[(Option<Pace>, f64)], b: &[(Option<Pace>, f64)]| -> Vec<(String, f64, Verdict)> {
+            let comparison = compare(&points(a), &points(b), 5.0, 10.0);
+            comparison.rows.iter().map(|row| (row.row.shown_parameters(), row.a, row.verdict)).collect()
+        };
+        // The one side met more of the slow pace: no difference, told of each pace by itself.
+        let a = [several(near, 100.0), several(apart, 300.0)].concat();
+        let b = [several(near, 100.0), several(apart, 300.0), several(apart, 300.0)].concat();
+        let (at_near, at_apart) =
+            (("pace=near".into(), 0.1005, Verdict::Same), ("pace=apart".into(), 0.3005, Verdict::Same));
+        assert_eq!(found(&a, &b), [at_near, at_apart]);
+        // They met different ones: what there is, is compared.
+        assert_eq!(found(&several(near, 100.0), &several(apart, 300.0)), [(String::new(), 0.1005, Verdict::Slower)]);
+        assert_eq!(found(&several(near, 100.0), &several(None, 100.0)), [(String::new(), 0.1005, Verdict::Same)]);
+    }
+
+    #[test]
+    fn a_process_that_met_both_paces_counts_once() {
+        let both = |process| -> Vec<Point> {
+            let at = |pace, took| point("a", pace::of_row(&row(8), Some(pace)), process, &[took]);
+            vec![at(Pace::Near, 100.0), at(Pace::Apart, 300.0)]
+        };
+        // Two runs in a file have the same processes.
+        let a: Vec<Point> = [0, 1, 0, 1].into_iter().flat_map(both).collect();
+        let met = &medians(&a)[&row(8)];
+        assert_eq!(met.iter().filter(|met| met.is_first).count(), 4);
+        assert_eq!(met.len(), 8);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Processes with a time limit, and what a benchmark program wrote.
 
+use crate::pace;
 use crate::record::{Measured, Row};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
@@ -99,6 +100,9 @@ struct Line {
     amount: f64,
     per_sample: u64,
     samples: Vec<f64>,
+    /// The machine's pace at each of them, or nothing where it was not looked at.
+    #[serde(default)]
+    paces: Vec<f64>,
 }
 
 /// Reads what the benchmark program wrote for a job on so many ranks.
@@ -120,12 +124,18 @@ pub fn read_results(path: &Path, ranks: u32) -> Result<(Opening, Vec<Measured>)>
             Value::String(text) => (name, text),
             other => (name, other.to_string()),
         });
-        measured.push(Measured {
-            row: Row { test: line.test, ranks, parameters: parameters.collect(), bytes: line.bytes, unit: line.unit },
+        let row = Row { test: line.test, ranks, parameters: parameters.collect(), bytes: line.bytes, unit: line.unit };
+        let taken = line.samples.len();
+        let told = pace::told_apart(line.samples, &line.paces);
+        let mut unpaced = (taken - told.iter().map(|(_, samples)| samples.len()).sum::<usize>()) as u64;
+        measured.extend(told.into_iter().map(|(met, samples)| Measured {
+            row: pace::of_row(&row, met),
             operations_per_sample: line.per_sample,
             amount: line.amount,
-            samples: line.samples,
-        });
+            samples,
+            // Said once.
+            unpaced: std::mem::take(&mut unpaced),
+        }));
     }
     Ok((opening, measured))
 }
@@ -156,6 +166,15 @@ mod tests {
         assert_eq!((read.library.as_str(), read.offset_error_max_ns), ("L", 3.0));
         assert_eq!(measured[0].row.shown_parameters(), "depth=4 way=x");
         assert_eq!(measured[0].samples, [1.0, 2.5]);
+        let all = |of: [&str; 3]| [vec![of[0]; 9], vec![of[1]; 3], vec![of[2]; 8]].concat().join(",");
+        let paces = all(["60", "0", "250"]);
+        let samples = all(["1", "2", "3"]);
+        let paced = point.replace("[1,2.5]", &format!("[{samples}],\"paces\":[{paces}]"));
+        std::fs::write(&path, format!("{opening}\n{paced}\n")).unwrap();
+        let told = read_results(&path, 2).unwrap().1;
+        let told: Vec<_> =
+            told.iter().map(|told| (told.row.shown_parameters(), told.samples.len(), told.unpaced)).collect();
+        assert_eq!(told, [("depth=4 pace=near way=x".into(), 9, 3), ("depth=4 pace=apart way=x".into(), 8, 0)]);
         for text in ["", "x", &format!("{opening}\n{}", &point[..50]), &format!("{opening}\n{{}}")] {
             std::fs::write(&path, text).unwrap();
             assert!(read_results(&path, 2).is_err(), "{text}");

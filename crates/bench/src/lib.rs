@@ -33,6 +33,7 @@ pub mod job;
 pub mod journal;
 pub mod library;
 pub mod measure;
+pub mod pace;
 pub mod paper;
 pub mod plan;
 pub mod programs;

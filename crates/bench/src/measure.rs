@@ -59,6 +59,9 @@ pub struct Options {
     /// Begin every collective at a moment agreed upon, by clocks set against each other
     #[arg(long)]
     agreed_start: bool,
+    /// Do not look at the machine's pace between samples of two ranks; rows then hold whatever pace was met
+    #[arg(long)]
+    no_pace: bool,
     /// Slow every sample down by this many per cent of itself, to see whether it is found
     #[arg(long, default_value_t = 0.0, value_name = "PERCENT", value_parser = not_negative)]
     inject_delay: f64,
@@ -215,6 +218,9 @@ impl Options {
         if self.agreed_start {
             words.push("--agreed-start".to_owned());
         }
+        if self.no_pace {
+            words.push("--no-pace".to_owned());
+        }
         let counters: Vec<&str> = test.counters.iter().chain(&self.counters).map(String::as_str).collect();
         if !counters.is_empty() {
             words.extend(["--counters".to_owned(), counters.join(",")]);
@@ -306,6 +312,7 @@ impl Bench<'_> {
                 operations_per_sample: 1,
                 amount: 0.0,
                 samples: vec![ended.took.as_secs_f64() * 1e9],
+                unpaced: 0,
             });
         }
         if measured.is_empty() {
@@ -343,9 +350,9 @@ fn ended_well(ended: Ended) -> Result<Ended> {
 pub fn floor_of(records: &Records, suite: &Suite, point: &Row) -> Option<f64> {
     use crate::suite::Floor::{Line, LineAndMemcpy, Memcpy};
     let test = suite.tests.iter().find(|test| test.name == point.test)?;
-    let line = || records.floor("line", 0);
+    let line = || records.floor_of_a_line(Some(point));
     // Copying is kept as a rate; 10⁶ bytes a second are one byte a microsecond.
-    let copying = || records.floor("memcpy", point.bytes);
+    let copying = || records.floor_of_copying(point.bytes);
     match (test.floor?, point.unit.as_str()) {
         (Line, "us") => line(),
         (Memcpy, "MB/s") => copying(),

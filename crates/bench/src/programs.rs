@@ -9,11 +9,12 @@ use std::time::Duration;
 /// Most time for a compilation.
 const COMPILE_LIMIT: Duration = Duration::from_secs(120);
 
-const SOURCES: [(&str, &str); 18] = [
+const SOURCES: [(&str, &str); 19] = [
     ("bench.h", include_str!("../../../bench/programs/bench.h")),
     ("grid.h", include_str!("../../../bench/programs/grid.h")),
     ("main.c", include_str!("../../../bench/programs/main.c")),
     ("measure.c", include_str!("../../../bench/programs/measure.c")),
+    ("pace.c", include_str!("../../../bench/programs/pace.c")),
     ("counters.c", include_str!("../../../bench/programs/counters.c")),
     ("point_to_point.c", include_str!("../../../bench/programs/point_to_point.c")),
     ("collectives.c", include_str!("../../../bench/programs/collectives.c")),

@@ -1,10 +1,12 @@
 //! Records: what a run leaves behind, one JSON object a line. The format is published in `bench/schema.json`.
 
 use crate::environment::Environment;
+use crate::pace::{self, Paces};
 use crate::statistics::{self, Interval};
 use crate::suite::Suite;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -151,6 +153,9 @@ pub struct Point {
     pub samples: u64,
     /// Samples left out before them because the level was not reached yet.
     pub warm_up_samples: u64,
+    /// Samples left out because it is not known which of the machine's paces they met.
+    #[serde(default)]
+    pub unpaced_samples: u64,
     /// Whether a steady level was reached.
     pub steady: bool,
     /// Samples more than three interquartile ranges from the quartiles; they count like all others.
@@ -209,6 +214,8 @@ pub struct Measured {
     pub amount: f64,
     /// Samples in the order taken.
     pub samples: Vec<f64>,
+    /// Samples that are not among them, for it is not known which of the machine's paces they met.
+    pub unpaced: u64,
 }
 
 impl Measured {
@@ -237,6 +244,7 @@ impl Measured {
             amount: self.amount,
             samples: sorted.len() as u64,
             warm_up_samples: warm_up as u64,
+            unpaced_samples: self.unpaced,
             steady,
             outliers: statistics::outlier_count(&ascending) as u64,
             best: at(0.0),
@@ -368,27 +376,44 @@ impl Records {
 
     /// The rows in the order of the suite's tests, each with what every library has of it.
     pub fn rows(&self, suite: &Suite) -> Vec<(Row, BTreeMap<String, Summary>)> {
-        let mut rows: BTreeMap<&Row, BTreeMap<&str, Vec<&Point>>> = BTreeMap::new();
-        for point in self.points.iter().filter(|point| point.library != FLOOR) {
-            rows.entry(&point.row).or_default().entry(&point.library).or_default().push(point);
+        let measured: Vec<&Point> = self.points.iter().filter(|point| point.library != FLOOR).collect();
+        let paces = Paces::of(measured.iter().map(|point| &point.row));
+        let mut rows: BTreeMap<Cow<'_, Row>, BTreeMap<&str, Vec<&Point>>> = BTreeMap::new();
+        for point in measured {
+            let Some(row) = paces.shown(&point.row) else { continue };
+            rows.entry(row).or_default().entry(&point.library).or_default().push(point);
         }
         let mut sorted: Vec<_> = rows.into_iter().collect();
         sorted.sort_by_cached_key(|(row, _)| (suite.position(&row.test), row.test.clone(), row.unit.clone()));
         let summaries = |by_library: BTreeMap<&str, Vec<&Point>>| {
             by_library.into_iter().map(|(library, points)| (library.to_owned(), Summary::of(&points))).collect()
         };
-        sorted.into_iter().map(|(row, by_library)| (row.clone(), summaries(by_library))).collect()
+        sorted.into_iter().map(|(row, by_library)| (row.into_owned(), summaries(by_library))).collect()
     }
 
-    /// The median of a floor at a size; of `line` at any.
-    pub fn floor(&self, test: &str, bytes: u64) -> Option<f64> {
-        let medians: Vec<f64> = self
-            .points
-            .iter()
-            .filter(|point| point.library == FLOOR && point.row.test == test)
-            .filter(|point| test == "line" || point.row.bytes == bytes)
-            .map(|point| point.median)
-            .collect();
+    /// Samples and points that no row holds, for it is not known which of the machine's two paces they met.
+    pub fn left_out(&self) -> (u64, usize) {
+        let measured = self.points.iter().filter(|point| point.library != FLOOR);
+        let paces = Paces::of(measured.clone().map(|point| &point.row));
+        let hidden = measured.clone().filter(|point| paces.shown(&point.row).is_none()).count();
+        (measured.map(|point| point.unpaced_samples).sum(), hidden)
+    }
+
+    /// Copying at a size, as a rate.
+    pub fn floor_of_copying(&self, bytes: u64) -> Option<f64> {
+        self.floor(|row| row.test == "memcpy" && row.bytes == bytes)
+    }
+
+    /// A cache line one way, at the pace of `row` if it tells one.
+    pub fn floor_of_a_line(&self, row: Option<&Row>) -> Option<f64> {
+        let wanted = row.and_then(|row| row.parameters.get(pace::PARAMETER));
+        let is_met = |row: &Row| wanted.is_none_or(|wanted| row.parameters.get(pace::PARAMETER) == Some(wanted));
+        self.floor(|row| row.test == "line" && is_met(row))
+    }
+
+    fn floor(&self, of: impl Fn(&Row) -> bool) -> Option<f64> {
+        let floors = self.points.iter().filter(|point| point.library == FLOOR && of(&point.row));
+        let medians: Vec<f64> = floors.map(|point| point.median).collect();
         (!medians.is_empty()).then(|| statistics::median(&medians))
     }
 }
@@ -405,7 +430,7 @@ pub(crate) mod tests {
     /// A point of one process with these samples in nanoseconds.
     pub(crate) fn point(library: &str, row: Row, process: u32, samples: &[f64]) -> Point {
         let amount = if row.unit == "MB/s" { row.bytes as f64 } else { 0.0 };
-        Measured { row, operations_per_sample: 1, amount, samples: samples.to_vec() }
+        Measured { row, operations_per_sample: 1, amount, samples: samples.to_vec(), unpaced: 0 }
             .point(library, process, (0.0, 0.0))
             .expect("samples")
     }
@@ -461,7 +486,7 @@ pub(crate) mod tests {
     #[test]
     fn samples_that_are_no_numbers_make_no_point() {
         for samples in [vec![], vec![f64::NAN], vec![-1.0], vec![f64::INFINITY]] {
-            let measured = Measured { row: row(8), operations_per_sample: 1, amount: 0.0, samples };
+            let measured = Measured { row: row(8), operations_per_sample: 1, amount: 0.0, samples, unpaced: 0 };
             assert!(measured.point("a", 0, (0.0, 0.0)).is_none());
         }
     }

@@ -139,7 +139,7 @@ pub fn tables(records: &Records, suite: &Suite, markdown: bool, long: bool) -> S
     if let Some(run) = records.runs.first() {
         let _ = writeln!(text, "{}", run.environment.shown());
     }
-    if let Some(line) = records.floor("line", 0) {
+    if let Some(line) = records.floor_of_a_line(None) {
         let _ = writeln!(text, "A cache line from one process to another takes {} us.", shown(line));
     }
     text.push_str(&tables_of(records, suite, markdown, long));

@@ -1,6 +1,7 @@
 //! The report as Markdown, as `docs/PERFORMANCE.md` is written.
 
-use crate::record::{FLOOR, Records, Run};
+use crate::pace;
+use crate::record::{FLOOR, Point, Records, Run};
 use crate::statistics;
 use crate::suite::Suite;
 use crate::table::{self, shown};
@@ -90,19 +91,37 @@ fn trust(text: &mut String, records: &Records) {
         if fewest == most { most.to_string() } else { format!("{fewest} to {most}") },
         records.points.len()
     );
-    let lines: Vec<f64> = records
-        .points
-        .iter()
-        .filter(|point| point.library == FLOOR && point.row.test == "line")
-        .map(|point| point.median)
-        .collect();
-    if lines.len() > 1 {
-        let (low, high) = lines.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), x| (low.min(*x), high.max(*x)));
+    let lines: Vec<&Point> =
+        records.points.iter().filter(|point| point.library == FLOOR && point.row.test == "line").collect();
+    let took = |lines: &[&Point]| -> Option<f64> {
+        let medians: Vec<f64> = lines.iter().map(|line| line.median).collect();
+        (!medians.is_empty()).then(|| statistics::median(&medians))
+    };
+    let at = |name: &str| -> Vec<&Point> {
+        let is_at = |line: &&Point| line.row.parameters.get(pace::PARAMETER).is_some_and(|pace| pace == name);
+        lines.iter().copied().filter(is_at).collect()
+    };
+    if let (Some(near), Some(apart)) = (took(&at("near")), took(&at("apart"))) {
+        let (samples, points) = records.left_out();
+        let _ = write!(
+            text,
+            " The machine has two paces: a cache line from one process to another took {} us while its processors were \
+             near and {} us while they were apart. Rows of two ranks say which they met, before and after their samples; in \
+             the others a ratio within {:.1} either way may be the machine's. Not known is the pace of {samples} samples and of \
+             {points} whole points, which are left out where others of their row are told.",
+            shown(near),
+            shown(apart),
+            apart / near
+        );
+    } else if let (Some(median), true) = (took(&lines), lines.len() > 1) {
+        let (low, high) = lines
+            .iter()
+            .fold((f64::INFINITY, 0.0_f64), |(low, high), line| (low.min(line.median), high.max(line.median)));
         let _ = write!(
             text,
             " A cache line from one process to another took {} us at the median and from {} to {} us over the run: a \
              ratio of short messages within {:.1} either way may be the machine's.",
-            shown(statistics::median(&lines)),
+            shown(median),
             shown(low),
             shown(high),
             high / low
@@ -144,6 +163,7 @@ fn behind(text: &mut String, rows: &Rows, libraries: &[String]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pace::Pace;
     use crate::record::tests::{point, row, run};
     use crate::record::{Record, Row};
 
@@ -176,6 +196,37 @@ mod tests {
             ("\nIt rains.\n", 1),
         ] {
             assert_eq!(text.matches(part).count(), times, "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn two_paces_are_told_with_the_floor_of_each_and_what_is_left_out() {
+        let at = |row: Row, pace| pace::of_row(&row, Some(pace));
+        let line = Row { test: "line".into(), ranks: 0, ..row(64) };
+        let mut records = Records::default();
+        records.add(Record::Run(run(&["Ferrovia", "A"])));
+        for (pace, took) in [(Pace::Near, 100.0), (Pace::Apart, 300.0)] {
+            records.add(Record::Point(point(FLOOR, at(line.clone(), pace), 0, &[took / 2.0])));
+            records.add(Record::Point(point("Ferrovia", at(row(8), pace), 0, &[took])));
+            records.add(Record::Point(point("A", at(row(8), pace), 0, &[took * 2.0])));
+        }
+        records.add(Record::Point(point("A", row(8), 1, &[1.0])));
+        records.points[1].unpaced_samples = 5;
+        let text = document("Performance", None, &records, &Suite::everything().unwrap());
+        assert!(
+            text.contains("took 0.050 us while its processors were near and 0.150 us while they were apart"),
+            "{text}"
+        );
+        assert!(text.contains("the pace of 5 samples and of 1 whole points"), "{text}");
+        for cells in
+            ["pace=apart | 0.300 | 0.600 | 0.150 | 2.00 | 2.00", "pace=near | 0.100 | 0.200 | 0.050 | 2.00 | 2.00"]
+        {
+            let cells: Vec<&str> = cells.split(" | ").collect();
+            let found = text.lines().any(|line| {
+                let line: Vec<&str> = line.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect();
+                line.get(2..) == Some(&cells[..])
+            });
+            assert!(found, "{cells:?}: {text}");
         }
     }
 
