@@ -64,6 +64,9 @@ struct samples {
 /* Collective: all ranks call it with the same operation. Samples last at least `sample_ns`. */
 struct samples measure(operation *run, enum who who, double sample_ns);
 
+/* For samples that are no longer those of one pace. */
+void forget_paces(struct samples *samples);
+
 /* Writes a point and frees its samples. `each`: what one operation is worth (0.5 for half a round trip); `amount`:
  * bytes or messages that make a rate of the time, 0 for a time. `parameters`: JSON members such as "\"depth\":4". */
 void record(const char *test, long of_bytes, const char *parameters, const char *unit, double each, double amount,

@@ -116,6 +116,11 @@ static double timed(operation *run, long count, double start) {
     return end - start;
 }
 
+/* From now to the next agreed start of an operation that takes so long. */
+static double lead_ns(double each) {
+    return 50000 + 2 * each;
+}
+
 /* An agreed moment in the future, in this rank's own clock, waited for. */
 static double agreed(double lead) {
     double moment = now() + lead;
@@ -157,13 +162,14 @@ struct samples measure(operation *run, enum who who, double sample_ns) {
     double *mine = calloc(samples.count, sizeof *mine);
     if (pace_is_told() && rank == 0) samples.paces = calloc(samples.count, sizeof *samples.paces);
     /* The same on both ranks, which have been told the same `each`. */
-    double in_stretch = STRETCH_NS / (each * samples.per_sample);
+    double takes = each * samples.per_sample * (1 + options.delay) + (together ? lead_ns(each) : 0);
+    double in_stretch = STRETCH_NS / takes;
     long stretch = in_stretch < 1 ? 1 : in_stretch > samples.count ? samples.count : (long)in_stretch;
     MPI_Barrier(MPI_COMM_WORLD);
     counters_begin();
     double before = pace();
     for (long i = 0; i < samples.count; i++) {
-        double start = together ? agreed(50000 + 2 * each) : now();
+        double start = together ? agreed(lead_ns(each)) : now();
         mine[i] = timed(run, samples.per_sample, start) / samples.per_sample;
         if ((i + 1) % stretch && i + 1 < samples.count) continue;
         double after = pace(), met = same_pace(before, after);
@@ -181,6 +187,11 @@ struct samples measure(operation *run, enum who who, double sample_ns) {
         samples.values = NULL;
     }
     return samples;
+}
+
+void forget_paces(struct samples *samples) {
+    free(samples->paces);
+    samples->paces = NULL;
 }
 
 void record(const char *test, long of_bytes, const char *parameters, const char *unit, double each, double amount,

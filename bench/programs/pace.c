@@ -17,8 +17,13 @@
 /* Two looks that differ more than this saw it change. */
 #define SAME 1.5
 
-/* Counts up, by both ranks in turns; NULL where the pace can not be told. */
-static atomic_long *line;
+/* Where the two meet; NULL where the pace can not be told. */
+static struct {
+    /* Counts up, by both ranks in turns. */
+    _Alignas(128) atomic_long line;
+    /* The last look that one of them gave up: the other need not wait for it. */
+    _Alignas(128) atomic_long given_up;
+} *meeting;
 static long looks_taken;
 
 static void *shared_page(const char *path, int flags) {
@@ -46,34 +51,46 @@ void pace_open(void) {
     int mine = page != NULL, both;
     MPI_Allreduce(&mine, &both, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     if (rank == 0) unlink(path);
-    if (both) line = page;
+    if (!both) return;
+    meeting = page;
+    /* On another host, or where they take turns on one processor, they do not meet. */
+    int meet = pace() > 0 || rank == 1;
+    MPI_Bcast(&meet, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (!meet) meeting = NULL;
 }
 
 int pace_is_told(void) {
-    return line != NULL;
+    return meeting != NULL;
 }
 
-/* False if it took too long: the other rank is on another host, or held up. */
+/* False if it took too long: the other rank is held up. */
 static int wait_for(long value, double until) {
-    for (long looks = 1; atomic_load_explicit(line, memory_order_acquire) != value; looks++)
-        if (looks % 1024 == 0 && now() > until) return 0;
+    for (long looks = 1; atomic_load_explicit(&meeting->line, memory_order_acquire) != value; looks++) {
+        if (looks % 1024) continue;
+        if (atomic_load(&meeting->given_up) == looks_taken) return 0;
+        if (now() > until) {
+            atomic_store(&meeting->given_up, looks_taken);
+            return 0;
+        }
+    }
     return 1;
 }
 
 double pace(void) {
-    if (!line) return 0;
+    if (!meeting) return 0;
     long value = looks_taken++ * (2 * TRIPS + 1);
+    if (atomic_load(&meeting->given_up) == looks_taken) return 0;
     double start = 0, until = now() + PATIENCE_NS;
     for (int trip = 0; trip <= TRIPS; trip++) {
         if (rank == 0) {
-            atomic_store_explicit(line, value + 2 * trip + 1, memory_order_release);
+            atomic_store_explicit(&meeting->line, value + 2 * trip + 1, memory_order_release);
             if (trip == TRIPS) break;
             if (!wait_for(value + 2 * trip + 2, until)) return 0;
             /* The first trip is the other's way here. */
             if (trip == 0) start = now();
         } else {
             if (!wait_for(value + 2 * trip + 1, until)) return 0;
-            if (trip < TRIPS) atomic_store_explicit(line, value + 2 * trip + 2, memory_order_release);
+            if (trip < TRIPS) atomic_store_explicit(&meeting->line, value + 2 * trip + 2, memory_order_release);
         }
     }
     return (now() - start) / (TRIPS - 1) / 2;

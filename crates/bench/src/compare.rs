@@ -7,6 +7,9 @@
 //! That no difference was found says little by itself: a row counts as the same only if the interval of the ratio rules
 //! out a slowdown worth finding (`--detect`). Otherwise the records cannot decide, and that is said, too.
 //!
+//! Where the machine has two paces (see [`crate::pace`]), processes that met the same one are compared, if there are enough
+//! of them; a row may then appear once for each pace.
+//!
 //! Two runs an hour apart also differ by what the machine did meanwhile. Where that matters, measure both libraries in
 //! one run, where they take turns, and compare FILE:OLD with FILE:NEW.
 
@@ -17,7 +20,7 @@ use crate::table::shown;
 use anyhow::{Context, Result, bail};
 use comfy_table::{Table, presets};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -143,13 +146,13 @@ fn read(what: &str) -> Result<Vec<Point>> {
 /// `detect_percent`: where a slowdown of so much could hide, nothing is decided.
 pub fn compare(a: &[Point], b: &[Point], threshold_percent: f64, detect_percent: f64) -> Comparison {
     let both = side_by_side(a, b);
-    let probabilities: Vec<f64> = both.iter().map(|(_, a, b)| statistics::rank_sum_probability(a, b)).collect();
+    let probabilities: Vec<f64> = both.iter().map(|row| statistics::rank_sum_probability(&row.a, &row.b)).collect();
     let adjusted = statistics::adjusted(&probabilities);
     let hopeless = both
         .iter()
-        .filter(|(_, a, b)| statistics::smallest_probability(a.len(), b.len()) * both.len() as f64 >= SIGNIFICANCE)
+        .filter(|row| statistics::smallest_probability(row.a.len(), row.b.len()) * both.len() as f64 >= SIGNIFICANCE)
         .count();
-    let rows = both.iter().zip(adjusted).map(|((row, a, b), probability)| {
+    let rows = both.iter().zip(adjusted).map(|(Sides { row, a, b, are_disjoint }, probability)| {
         // Of a rate, the less the worse: the inverse.
         let (a_worse, b_worse) = if row.more_is_better() { (b, a) } else { (a, b) };
         let percent = |ratio: f64| (ratio - 1.0) * 100.0;
@@ -158,6 +161,7 @@ pub fn compare(a: &[Point], b: &[Point], threshold_percent: f64, detect_percent:
         let (low, high) = (percent(low), percent(high));
         let flagged = probability < SIGNIFICANCE && worse_percent.abs() > threshold_percent;
         let verdict = match (flagged, worse_percent > 0.0) {
+            _ if *are_disjoint => Verdict::Undecided,
             (true, true) => Verdict::Slower,
             (true, false) => Verdict::Faster,
             (false, _) if high < detect_percent => Verdict::Same,
@@ -177,54 +181,62 @@ pub fn compare(a: &[Point], b: &[Point], threshold_percent: f64, detect_percent:
     Comparison { rows: rows.collect(), hopeless }
 }
 
-/// What the processes of both sides found of each row. Where so many of both met the machine at one of its paces that a
-/// difference could be shown, those are compared; otherwise all are, whatever pace they met.
-fn side_by_side(a: &[Point], b: &[Point]) -> Vec<(Row, Vec<f64>, Vec<f64>)> {
-    let (a, b) = (medians(a), medians(b));
-    let bases: BTreeSet<&Row> = a.keys().filter(|row| b.contains_key(*row)).collect();
-    let mut both = Vec::new();
-    for base in bases {
-        let at = |side: &Medians, pace| -> Vec<f64> {
-            let met = side[base].iter().filter(|met| met.pace == pace);
-            met.map(|met| met.median).collect()
-        };
-        let told = Pace::ALL.map(Some).map(|pace| (pace, at(&a, pace), at(&b, pace)));
-        let enough = |(_, a, b): &(Option<Pace>, Vec<f64>, Vec<f64>)| {
-            statistics::smallest_probability(a.len(), b.len()) < SIGNIFICANCE
-        };
-        let mut told: Vec<_> = told.into_iter().filter(enough).collect();
-        if told.is_empty() {
-            let whole = |side: &Medians| side[base].iter().filter(|met| met.is_first).map(|met| met.median).collect();
-            told.push((None, whole(&a), whole(&b)));
-        }
-        // One pace is not worth telling.
-        let is_told = told.len() > 1;
-        both.extend(told.into_iter().map(|(pace, a, b)| (pace::of_row(base, pace.filter(|_| is_told)), a, b)));
-    }
-    both
+/// What the processes of both sides found of a row.
+struct Sides {
+    row: Row,
+    a: Vec<f64>,
+    b: Vec<f64>,
+    /// All of the one side met the machine at one of its paces, all of the other at the other one.
+    are_disjoint: bool,
 }
 
-/// What a process found at a pace; of one that met several, one `is_first`.
+/// Every row that both sides have. Where most of both met the machine at a pace that is told, and so many at one that a
+/// difference could be shown, those are compared; otherwise all are, whatever pace they met.
+fn side_by_side(a: &[Point], b: &[Point]) -> Vec<Sides> {
+    let (a, b) = (medians(a), medians(b));
+    let bases: Vec<&Row> = a.keys().filter(|row| b.contains_key(*row)).collect();
+    // Each may become two.
+    let significance = SIGNIFICANCE / (2 * bases.len()) as f64;
+    let sides = bases.iter().flat_map(|base| {
+        let (a, b) = (&a[*base], &b[*base]);
+        let at = |side: &[Met], pace| -> Vec<f64> {
+            side.iter().filter(|met| met.pace == Some(pace)).map(|met| met.median).collect()
+        };
+        let told = Pace::ALL.map(|pace| (pace, at(a, pace), at(b, pace)));
+        let are_disjoint = told.iter().all(|(_, a, b)| a.is_empty() != b.is_empty())
+            && a.iter().chain(b).all(|met| met.pace.is_some());
+        let mut enough: Vec<_> = told.into_iter().collect();
+        enough.retain(|(_, a, b)| statistics::smallest_probability(a.len(), b.len()) < significance);
+        let (in_a, in_b) = enough.iter().fold((0, 0), |(in_a, in_b), (_, a, b)| (in_a + a.len(), in_b + b.len()));
+        if enough.is_empty() || 2 * in_a < a.len() || 2 * in_b < b.len() {
+            let whole = |side: &[Met]| side.iter().filter(|met| !met.again).map(|met| met.median).collect();
+            return vec![Sides { row: (*base).clone(), a: whole(a), b: whole(b), are_disjoint }];
+        }
+        // One pace is not worth telling.
+        let is_told = enough.len() > 1;
+        let of_pace = |(pace, a, b)| {
+            let row = pace::of_row(base, Some(pace).filter(|_| is_told));
+            Sides { row, a, b, are_disjoint: false }
+        };
+        enough.into_iter().map(of_pace).collect()
+    });
+    sides.collect()
+}
+
+/// What a process found at a pace; `again` if it has told of another.
 struct Met {
     pace: Option<Pace>,
     median: f64,
-    is_first: bool,
+    again: bool,
 }
 
 /// By row, whatever the pace.
-type Medians = BTreeMap<Row, Vec<Met>>;
-
-fn medians(points: &[Point]) -> Medians {
-    let mut medians = Medians::new();
-    let mut last = None;
+fn medians(points: &[Point]) -> BTreeMap<Row, Vec<Met>> {
+    let mut medians: BTreeMap<Row, Vec<Met>> = BTreeMap::new();
     // A median of 0 has no ratio; such rows say nothing.
     for point in points.iter().filter(|point| point.median > 0.0) {
         let (row, pace) = pace::split_row(&point.row);
-        // A process tells of near, then of apart.
-        let this = (row.clone(), point.process, pace);
-        let is_first = pace != Some(Pace::Apart) || last != Some((row.clone(), point.process, Some(Pace::Near)));
-        last = Some(this);
-        medians.entry(row).or_default().push(Met { pace, median: point.median, is_first });
+        medians.entry(row).or_default().push(Met { pace, median: point.median, again: point.again });
     }
     medians
 }
@@ -373,22 +385,27 @@ mod tests {
         let (at_near, at_apart) =
             (("pace=near".into(), 0.1005, Verdict::Same), ("pace=apart".into(), 0.3005, Verdict::Same));
         assert_eq!(found(&a, &b), [at_near, at_apart]);
-        // They met different ones: what there is, is compared.
-        assert_eq!(found(&several(near, 100.0), &several(apart, 300.0)), [(String::new(), 0.1005, Verdict::Slower)]);
+        // They met different ones: that says nothing of the sides.
+        let undecided = [(String::new(), 0.1005, Verdict::Undecided)];
+        assert_eq!(found(&several(near, 100.0), &several(apart, 300.0)), undecided);
         assert_eq!(found(&several(near, 100.0), &several(None, 100.0)), [(String::new(), 0.1005, Verdict::Same)]);
+        // Most of them met none that is told, or too few met one.
+        let most = [several(None, 100.0), several(None, 100.0), several(near, 100.0)].concat();
+        assert_eq!(found(&most, &most), [(String::new(), 0.1005, Verdict::Same)]);
+        let few = [several(None, 100.0), vec![(near, 100.0); 3]].concat();
+        assert_eq!(found(&few, &few), [(String::new(), 0.1, Verdict::Same)]);
     }
 
     #[test]
     fn a_process_that_met_both_paces_counts_once() {
         let both = |process| -> Vec<Point> {
-            let at = |pace, took| point("a", pace::of_row(&row(8), Some(pace)), process, &[took]);
-            vec![at(Pace::Near, 100.0), at(Pace::Apart, 300.0)]
+            let at =
+                |pace, took, again| Point { again, ..point("a", pace::of_row(&row(8), Some(pace)), process, &[took]) };
+            vec![at(Pace::Near, 100.0, false), at(Pace::Apart, 300.0, true)]
         };
-        // Two runs in a file have the same processes.
-        let a: Vec<Point> = [0, 1, 0, 1].into_iter().flat_map(both).collect();
-        let met = &medians(&a)[&row(8)];
-        assert_eq!(met.iter().filter(|met| met.is_first).count(), 4);
-        assert_eq!(met.len(), 8);
+        let points: Vec<Point> = (0..2).flat_map(both).collect();
+        let sides = side_by_side(&points, &points);
+        assert_eq!((sides.len(), &sides[0].a[..]), (1, &[0.1, 0.1][..]));
     }
 
     #[test]

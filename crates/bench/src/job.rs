@@ -128,13 +128,14 @@ pub fn read_results(path: &Path, ranks: u32) -> Result<(Opening, Vec<Measured>)>
         let taken = line.samples.len();
         let told = pace::told_apart(line.samples, &line.paces);
         let mut unpaced = (taken - told.iter().map(|(_, samples)| samples.len()).sum::<usize>()) as u64;
-        measured.extend(told.into_iter().map(|(met, samples)| Measured {
+        measured.extend(told.into_iter().enumerate().map(|(index, (met, samples))| Measured {
             row: pace::of_row(&row, met),
             operations_per_sample: line.per_sample,
             amount: line.amount,
             samples,
             // Said once.
             unpaced: std::mem::take(&mut unpaced),
+            again: index > 0,
         }));
     }
     Ok((opening, measured))
@@ -172,9 +173,14 @@ mod tests {
         let paced = point.replace("[1,2.5]", &format!("[{samples}],\"paces\":[{paces}]"));
         std::fs::write(&path, format!("{opening}\n{paced}\n")).unwrap();
         let told = read_results(&path, 2).unwrap().1;
-        let told: Vec<_> =
-            told.iter().map(|told| (told.row.shown_parameters(), told.samples.len(), told.unpaced)).collect();
-        assert_eq!(told, [("depth=4 pace=near way=x".into(), 9, 3), ("depth=4 pace=apart way=x".into(), 8, 0)]);
+        let told: Vec<_> = told
+            .iter()
+            .map(|told| (told.row.shown_parameters(), told.samples.len(), told.unpaced, told.again))
+            .collect();
+        assert_eq!(
+            told,
+            [("depth=4 pace=near way=x".into(), 9, 3, false), ("depth=4 pace=apart way=x".into(), 8, 0, true)]
+        );
         for text in ["", "x", &format!("{opening}\n{}", &point[..50]), &format!("{opening}\n{{}}")] {
             std::fs::write(&path, text).unwrap();
             assert!(read_results(&path, 2).is_err(), "{text}");

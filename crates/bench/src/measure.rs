@@ -313,6 +313,7 @@ impl Bench<'_> {
                 amount: 0.0,
                 samples: vec![ended.took.as_secs_f64() * 1e9],
                 unpaced: 0,
+                again: false,
             });
         }
         if measured.is_empty() {

@@ -7,7 +7,7 @@
 //! ```
 //! A row of one pace says so by the parameter `pace`, unless the records know one pace only.
 
-use crate::record::Row;
+use crate::record::{Point, Row};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
@@ -16,8 +16,9 @@ pub const PARAMETER: &str = "pace";
 /// A line takes at most so long near, and at least so long apart, one way.
 const NEAR_MAX_NS: f64 = 100.0;
 const APART_MIN_NS: f64 = 150.0;
-/// Fewer samples of a pace are no row of their own.
+/// Fewer samples of a pace are no row of their own, nor is a smaller share of all: one in so many.
 const SAMPLES_MIN: usize = 8;
+const SHARE_MIN: usize = 10;
 
 /// How far apart two processors are.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -49,7 +50,7 @@ impl Pace {
     }
 }
 
-/// The samples by pace, those of unknown pace left out; all of them, untold, if no pace has enough.
+/// The samples by pace, those of unknown pace left out; all of them, untold, if that would be most of them.
 pub fn told_apart(samples: Vec<f64>, paces: &[f64]) -> Vec<(Option<Pace>, Vec<f64>)> {
     if paces.len() != samples.len() {
         return vec![(None, samples)];
@@ -58,9 +59,11 @@ pub fn told_apart(samples: Vec<f64>, paces: &[f64]) -> Vec<(Option<Pace>, Vec<f6
         let those = samples.iter().zip(paces).filter(|(_, ns)| Pace::of(**ns) == Some(pace));
         those.map(|(sample, _)| *sample).collect()
     };
-    let told = Pace::ALL.map(|pace| (Some(pace), at(pace))).into_iter().filter(|(_, those)| those.len() >= SAMPLES_MIN);
+    let enough = |those: &[f64]| those.len() >= SAMPLES_MIN.max(samples.len() / SHARE_MIN);
+    let told = Pace::ALL.map(|pace| (Some(pace), at(pace))).into_iter().filter(|(_, those)| enough(those));
     let told: Vec<_> = told.collect();
-    if told.is_empty() { vec![(None, samples)] } else { told }
+    let told_count: usize = told.iter().map(|(_, those)| those.len()).sum();
+    if 2 * told_count < samples.len() || told.is_empty() { vec![(None, samples)] } else { told }
 }
 
 /// The row of what was met at a pace.
@@ -86,27 +89,31 @@ pub fn split_row(row: &Row) -> (Row, Option<Pace>) {
 }
 
 /// What records tell of paces.
-pub struct Paces {
-    are_two: bool,
-    /// Rows that are known at some pace, without it.
-    told: BTreeSet<Row>,
+pub struct Paces<'a> {
+    /// Both are met.
+    pub are_two: bool,
+    /// Rows that are known at some pace, without it, and of which library.
+    told: BTreeSet<(Row, &'a str)>,
 }
 
-impl Paces {
-    /// Those of some rows.
-    pub fn of<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Self {
-        let is_met =
-            |pace: Pace| rows.clone().any(|row| row.parameters.get(PARAMETER).is_some_and(|is| is == pace.name()));
-        let told = rows.clone().filter(|row| row.parameters.contains_key(PARAMETER)).map(without).collect();
+impl<'a> Paces<'a> {
+    /// Those of some points.
+    pub fn of(points: impl Iterator<Item = &'a Point> + Clone) -> Self {
+        let is_met = |pace: Pace| {
+            points.clone().any(|point| point.row.parameters.get(PARAMETER).is_some_and(|is| is == pace.name()))
+        };
+        let told = points.clone().filter(|point| point.row.parameters.contains_key(PARAMETER));
+        let told = told.map(|point| (without(&point.row), point.library.as_str())).collect();
         Self { are_two: Pace::ALL.into_iter().all(is_met), told }
     }
 
-    /// As what a point's row is shown; `None` if its pace is not known and that of others is.
-    pub fn shown<'a>(&self, row: &'a Row) -> Option<Cow<'a, Row>> {
+    /// As what a point's row is shown; `None` if its pace is not known and that of others of its library is.
+    pub fn shown(&self, point: &'a Point) -> Option<Cow<'a, Row>> {
+        let row = &point.row;
         match row.parameters.contains_key(PARAMETER) {
             true if self.are_two => Some(Cow::Borrowed(row)),
             true => Some(Cow::Owned(without(row))),
-            false if self.are_two && self.told.contains(row) => None,
+            false if self.are_two && self.told.contains(&(row.clone(), point.library.as_str())) => None,
             false => Some(Cow::Borrowed(row)),
         }
     }
@@ -115,7 +122,7 @@ impl Paces {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::tests::row;
+    use crate::record::tests::{point, row};
 
     #[test]
     fn samples_are_told_apart_by_the_pace_they_met() {
@@ -125,22 +132,25 @@ mod tests {
         assert_eq!(told.iter().map(|(pace, _)| *pace).collect::<Vec<_>>(), [Some(Pace::Near), Some(Pace::Apart)]);
         assert_eq!((&told[0].1[..], &told[1].1[..]), (&samples[..10], &samples[20..]));
         // Neither far enough from the other, nor too few, nor unknown: nothing is told, nothing is lost.
-        for paces in [vec![120.0; 30], vec![0.0; 30], vec![], [vec![60.0; 7], vec![0.0; 23]].concat()] {
+        let most_unknown = [vec![60.0; 14], vec![120.0; 16]].concat();
+        for paces in [vec![120.0; 30], vec![0.0; 30], vec![], [vec![60.0; 7], vec![0.0; 23]].concat(), most_unknown] {
             assert_eq!(told_apart(samples.clone(), &paces), [(None, samples.clone())]);
         }
     }
 
     #[test]
     fn one_pace_is_not_worth_telling_and_of_two_the_unknown_is_left_out() {
-        let at = |pace| of_row(&row(8), pace);
-        let rows = |paces: &[Option<Pace>]| -> Vec<Row> { paces.iter().map(|pace| at(*pace)).collect() };
-        let shown = |paces: &[Option<Pace>], pace| Paces::of(rows(paces).iter()).shown(&at(pace)).map(Cow::into_owned);
+        let at = |library, pace| point(library, of_row(&row(8), pace), 0, &[1000.0]);
         let (near, apart) = (Some(Pace::Near), Some(Pace::Apart));
-        assert_eq!(shown(&[near, None], near), Some(row(8)));
-        assert_eq!(shown(&[near, None], None), Some(row(8)));
-        assert_eq!(shown(&[near, apart, None], near), Some(at(near)));
-        assert_eq!(shown(&[near, apart, None], None), None);
-        let other = Paces::of(rows(&[near, apart]).iter()).shown(&row(16)).map(Cow::into_owned);
-        assert_eq!(other, Some(row(16)), "of this row no pace is known");
+        let shown = |paces: &[Option<Pace>], asked: Point| -> Option<Row> {
+            let points: Vec<Point> = paces.iter().map(|pace| at("a", *pace)).collect();
+            Paces::of(points.iter()).shown(&asked).map(Cow::into_owned)
+        };
+        assert_eq!(shown(&[near, None], at("a", near)), Some(row(8)));
+        assert_eq!(shown(&[near, None], at("a", None)), Some(row(8)));
+        assert_eq!(shown(&[near, apart, None], at("a", near)), Some(of_row(&row(8), near)));
+        assert_eq!(shown(&[near, apart, None], at("a", None)), None);
+        assert_eq!(shown(&[near, apart], at("b", None)), Some(row(8)), "of this library no pace is known");
+        assert_eq!(shown(&[near, apart], point("a", row(16), 0, &[1.0])), Some(row(16)), "nor of this row");
     }
 }

@@ -156,6 +156,9 @@ pub struct Point {
     /// Samples left out because it is not known which of the machine's paces they met.
     #[serde(default)]
     pub unpaced_samples: u64,
+    /// The process has told of the row at another pace before.
+    #[serde(default)]
+    pub again: bool,
     /// Whether a steady level was reached.
     pub steady: bool,
     /// Samples more than three interquartile ranges from the quartiles; they count like all others.
@@ -216,6 +219,8 @@ pub struct Measured {
     pub samples: Vec<f64>,
     /// Samples that are not among them, for it is not known which of the machine's paces they met.
     pub unpaced: u64,
+    /// The process has told of the row at another pace before.
+    pub again: bool,
 }
 
 impl Measured {
@@ -245,6 +250,7 @@ impl Measured {
             samples: sorted.len() as u64,
             warm_up_samples: warm_up as u64,
             unpaced_samples: self.unpaced,
+            again: self.again,
             steady,
             outliers: statistics::outlier_count(&ascending) as u64,
             best: at(0.0),
@@ -374,13 +380,14 @@ impl Records {
         names
     }
 
-    /// The rows in the order of the suite's tests, each with what every library has of it.
+    /// The rows in the order of the suite's tests, each with what every library has of it. Where the machine has two paces,
+    /// points of unknown pace are left out beside others of their row and library (see [`Records::left_out`]).
     pub fn rows(&self, suite: &Suite) -> Vec<(Row, BTreeMap<String, Summary>)> {
         let measured: Vec<&Point> = self.points.iter().filter(|point| point.library != FLOOR).collect();
-        let paces = Paces::of(measured.iter().map(|point| &point.row));
+        let paces = Paces::of(measured.iter().copied());
         let mut rows: BTreeMap<Cow<'_, Row>, BTreeMap<&str, Vec<&Point>>> = BTreeMap::new();
         for point in measured {
-            let Some(row) = paces.shown(&point.row) else { continue };
+            let Some(row) = paces.shown(point) else { continue };
             rows.entry(row).or_default().entry(&point.library).or_default().push(point);
         }
         let mut sorted: Vec<_> = rows.into_iter().collect();
@@ -394,9 +401,14 @@ impl Records {
     /// Samples and points that no row holds, for it is not known which of the machine's two paces they met.
     pub fn left_out(&self) -> (u64, usize) {
         let measured = self.points.iter().filter(|point| point.library != FLOOR);
-        let paces = Paces::of(measured.clone().map(|point| &point.row));
-        let hidden = measured.clone().filter(|point| paces.shown(&point.row).is_none()).count();
+        let paces = Paces::of(measured.clone());
+        let hidden = measured.clone().filter(|point| paces.shown(point).is_none()).count();
         (measured.map(|point| point.unpaced_samples).sum(), hidden)
+    }
+
+    /// The machine went from one pace to the other, and rows say so.
+    pub fn are_of_two_paces(&self) -> bool {
+        Paces::of(self.points.iter().filter(|point| point.library != FLOOR)).are_two
     }
 
     /// Copying at a size, as a rate.
@@ -430,7 +442,7 @@ pub(crate) mod tests {
     /// A point of one process with these samples in nanoseconds.
     pub(crate) fn point(library: &str, row: Row, process: u32, samples: &[f64]) -> Point {
         let amount = if row.unit == "MB/s" { row.bytes as f64 } else { 0.0 };
-        Measured { row, operations_per_sample: 1, amount, samples: samples.to_vec(), unpaced: 0 }
+        Measured { row, operations_per_sample: 1, amount, samples: samples.to_vec(), unpaced: 0, again: false }
             .point(library, process, (0.0, 0.0))
             .expect("samples")
     }
@@ -486,7 +498,8 @@ pub(crate) mod tests {
     #[test]
     fn samples_that_are_no_numbers_make_no_point() {
         for samples in [vec![], vec![f64::NAN], vec![-1.0], vec![f64::INFINITY]] {
-            let measured = Measured { row: row(8), operations_per_sample: 1, amount: 0.0, samples, unpaced: 0 };
+            let measured =
+                Measured { row: row(8), operations_per_sample: 1, amount: 0.0, samples, unpaced: 0, again: false };
             assert!(measured.point("a", 0, (0.0, 0.0)).is_none());
         }
     }

@@ -9,6 +9,7 @@
 //! six tell what forty do not tell elsewhere. So a row is repeated until the interval of its median is narrow.
 
 use crate::measure::positive;
+use crate::pace::{self, Pace};
 use crate::record::Row;
 use crate::statistics;
 use anyhow::{Result, bail};
@@ -29,6 +30,8 @@ const ROUNDS_MIN: u32 = 6;
 const ROUNDS_MAX: u32 = 40;
 /// The exit code of a run that was interrupted, as shells have it.
 const INTERRUPTED_CODE: u8 = 130;
+/// A pace of the machine that fewer processes met than one in so many is not waited for.
+const SHARE_MIN: usize = 4;
 /// Seconds after which no further job begins, unless told otherwise.
 const BUDGET_S: f64 = 600.0;
 
@@ -217,6 +220,9 @@ impl Progress {
     }
 }
 
+/// What processes found at a pace of the machine.
+type AtPace<'a> = (Option<Pace>, &'a Vec<f64>);
+
 struct SoFar<'a> {
     effort: &'a Effort,
     /// By job and row, what each process found.
@@ -233,7 +239,7 @@ impl SoFar<'_> {
 
     /// So many processes that a difference between two libraries can be shown in each of so many rows.
     fn rounds_min(&self) -> u32 {
-        let rows: BTreeSet<&Row> = self.medians.keys().map(|(_, row)| row).collect();
+        let rows: BTreeSet<Row> = self.medians.keys().map(|(_, row)| pace::split_row(row).0).collect();
         let shows = |count: &u32| {
             let probability = statistics::smallest_probability(*count as usize, *count as usize);
             probability * (rows.len() as f64) < 1.0 - statistics::CONFIDENCE
@@ -242,11 +248,22 @@ impl SoFar<'_> {
     }
 
     fn is_certain(&self, job: usize) -> bool {
-        let of_job = self.medians.iter().filter(|((of, _), _)| *of == job);
-        // What is counted is not measured: it is as it is.
-        of_job
-            .filter(|((_, row), _)| row.unit != "count")
-            .all(|((_, row), medians)| self.effort.is_enough(row, medians))
+        // By row and pace; what is counted is not measured: it is as it is.
+        let mut of_job: BTreeMap<Row, Vec<AtPace<'_>>> = BTreeMap::new();
+        for ((of, row), medians) in &self.medians {
+            if *of == job && row.unit != "count" {
+                let (base, pace) = pace::split_row(row);
+                of_job.entry(base).or_default().push((pace, medians));
+            }
+        }
+        of_job.iter().all(|(row, paces)| {
+            let all: usize = paces.iter().map(|(_, medians)| medians.len()).sum();
+            let is_told = paces.iter().any(|(pace, _)| pace.is_some());
+            // A pace that is met rarely need not be waited for, nor one that is not known beside others.
+            let counts =
+                |(pace, medians): &&AtPace<'_>| SHARE_MIN * medians.len() >= all && (pace.is_some() || !is_told);
+            paces.iter().filter(counts).all(|(_, medians)| self.effort.is_enough(row, medians))
+        })
     }
 
     fn wants<J: Job>(&self, jobs: &[J], job: usize, round: u32) -> bool {
@@ -411,6 +428,24 @@ mod tests {
         let mut so_far = SoFar { effort: &effort, medians: BTreeMap::new(), failed: BTreeSet::new() };
         so_far.add(0, vec![(Row { unit: "count".into(), ..row(8) }, 1.0)]);
         assert!(so_far.is_certain(0));
+    }
+
+    #[test]
+    fn a_pace_that_is_rarely_met_is_not_waited_for() {
+        let effort = effort(None);
+        let certain = |met: &[(Option<Pace>, usize)]| {
+            let mut so_far = SoFar { effort: &effort, medians: BTreeMap::new(), failed: BTreeSet::new() };
+            for (pace, count) in met {
+                let took = if *pace == Some(Pace::Near) { 1.0 } else { 5.0 };
+                (0..*count).for_each(|_| so_far.add(0, vec![(pace::of_row(&row(8), *pace), took)]));
+            }
+            assert_eq!(so_far.rounds_min(), ROUNDS_MIN, "it is one row");
+            so_far.is_certain(0)
+        };
+        let (near, apart) = (Some(Pace::Near), Some(Pace::Apart));
+        assert!(certain(&[(near, 6)]) && certain(&[(near, 6), (apart, 6)]));
+        assert!(certain(&[(near, 10), (apart, 1)]) && certain(&[(near, 6), (None, 5)]));
+        assert!(!certain(&[(near, 6), (apart, 5)]) && !certain(&[(near, 5)]) && !certain(&[(None, 5)]));
     }
 
     #[test]

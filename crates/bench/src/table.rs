@@ -142,11 +142,21 @@ pub fn tables(records: &Records, suite: &Suite, markdown: bool, long: bool) -> S
     if let Some(line) = records.floor_of_a_line(None) {
         let _ = writeln!(text, "A cache line from one process to another takes {} us.", shown(line));
     }
+    if let Some(left_out) = left_out(records) {
+        let _ = writeln!(text, "{left_out}");
+    }
     text.push_str(&tables_of(records, suite, markdown, long));
     if let Some(standing) = standing(records, suite) {
         let _ = write!(text, "\n{standing}");
     }
     text
+}
+
+/// What no row holds, if there is any.
+pub fn left_out(records: &Records) -> Option<String> {
+    let (samples, points) = records.left_out();
+    let says = "the pace is not known that the machine had then; they are left out beside others of their row.";
+    (samples > 0 || points > 0).then(|| format!("Of {samples} samples and {points} whole points {says}"))
 }
 
 /// The rows in which libraries are rivals; devices and variants of one library are not. And the names of the rivals.

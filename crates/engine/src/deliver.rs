@@ -86,7 +86,11 @@ impl Core {
             Some(Message::ClearBlocks { send, receive, blocks }) => {
                 self.arrive_clear_blocks(peer, send, receive, blocks);
             }
-            Some(Message::Finished { send } | Message::Acknowledge { send }) => self.arrive_finished(peer, send),
+            Some(Message::Finished { send }) => {
+                self.other_takes(peer, false);
+                self.arrive_finished(peer, send);
+            }
+            Some(Message::Acknowledge { send }) => self.arrive_finished(peer, send),
             Some(Message::Withdraw { key, send }) => self.arrive_withdraw(peer, key, send),
             Some(Message::Withdrawn { send }) => self.arrive_withdrawn(peer, send),
             Some(Message::Open) => self.turned.push((peer, Turn::Opened)),
@@ -357,6 +361,7 @@ impl Core {
         if let Some(Some(peer)) = self.peers.get_mut(peer as usize) {
             peer.takes_ahead = took_ahead;
         }
+        self.other_takes(peer, true);
         self.streams.push_back(Stream { to: peer, send: key, receive, next, end, chunk_bytes: end, whole: true });
     }
 

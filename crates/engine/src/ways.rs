@@ -40,6 +40,15 @@ impl Core {
         (way, Some(Judged { kind, start: Instant::now() }))
     }
 
+    /// The peer takes a message of ours through the channel (`stages`), or has taken it another way.
+    pub(crate) fn other_takes(&mut self, peer: PeerId, stages: bool) {
+        if let Some(Some(peer)) = self.peers.get_mut(peer as usize)
+            && let Some(ways) = &mut peer.ways
+        {
+            ways.experience.other_takes(stages);
+        }
+    }
+
     /// A message of `len_bytes` that came this way is there, or has failed: notes what that took.
     pub(crate) fn note_way(&mut self, peer: PeerId, len_bytes: u64, way: CopyWay, judged: Judged, is_there: bool) {
         let Some(Some(peer)) = self.peers.get_mut(peer as usize) else { return };

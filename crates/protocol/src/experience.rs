@@ -13,6 +13,10 @@
 //! A channel that was not used for long messages is short, and its memory in no cache. So a run through it begins with
 //! messages that only warm it, and is the longer for them. What trials cost is kept small: the longer one took, the more
 //! goes the best way before the next.
+//!
+//! Where long messages go both ways at once, the channel may pay only if both sides use it: a side that tries it alone finds
+//! nothing. So who sees that the other side begins to use it tries it, too, and who tries it does so until the other can
+//! have followed, and is judged from then on.
 
 /// Shortest and longest lengths that are told apart, as powers of two.
 const LEN_BITS: std::ops::RangeInclusive<u32> = 13..=23;
@@ -33,6 +37,8 @@ const REST_BOUNDS: std::ops::RangeInclusive<u64> = 24..=128;
 /// So many bytes go through a cold channel before it is judged: enough for it to grow, and to find out with which stores
 /// it is fastest.
 const CHANNEL_WARM_BYTES: u64 = 1 << 20;
+/// Runs of a trial of the channel where messages go both ways: in the first the other side has not followed yet.
+const TRIAL_OF_BOTH: u32 = 3;
 /// It is cold again when so many went other ways.
 const CHANNEL_COLD_BYTES: u64 = 8 << 20;
 
@@ -111,6 +117,18 @@ pub struct Experience {
     under_way: u32,
     /// The way of the message that was there last.
     last: Option<(Kind, CopyWay)>,
+    other: Other,
+}
+
+/// What the other side does with messages from here.
+#[derive(Debug, Default)]
+struct Other {
+    /// It takes them through the channel.
+    stages: bool,
+    /// It has begun to.
+    has_begun: bool,
+    /// Messages that it has taken some way.
+    taken: u64,
 }
 
 /// Whether the channel is as it would be if all messages went through it.
@@ -134,6 +152,9 @@ struct Costs {
     /// The way of this run, and messages it had so far, without those that only warmed the channel.
     current: CopyWay,
     run: u32,
+    /// Runs of this trial of the channel, if it is one, and messages that the other side had taken when it began.
+    trial: u32,
+    taken_before: u64,
     /// Bytes of all messages of this run.
     run_bytes: u64,
     /// What is known of those that are there: of all, and of those the way is judged by.
@@ -156,6 +177,8 @@ impl Default for Costs {
             rest_bytes: [0; 3],
             current: CopyWay::Read,
             run: RUN_MAX,
+            trial: 0,
+            taken_before: 0,
             run_bytes: 0,
             spent: Taken::default(),
             judged: Taken::default(),
@@ -182,7 +205,9 @@ impl Experience {
             self.channel.warms(CopyWay::Staged, len_bytes);
             return CopyWay::Staged;
         }
-        let way = self.costs(kind).choose(kind.ways, under_way, len_bytes);
+        let mut other = std::mem::take(&mut self.other);
+        let way = self.costs(kind).choose(kind.ways, under_way, len_bytes, &mut other);
+        self.other = other;
         let warms = self.channel.warms(way, len_bytes);
         let costs = self.costs(kind);
         if !warms || costs.is_warmed() {
@@ -199,6 +224,13 @@ impl Experience {
         let only_warms = way == CopyWay::Staged && self.channel.there(len_bytes);
         let Some(ns) = ns.filter(|_| is_run || was_alone) else { return };
         self.costs(kind).see(way, Taken { ns, bytes: len_bytes }, only_warms);
+    }
+
+    /// The other side takes a message from here through the channel, or has taken it another way.
+    pub fn other_takes(&mut self, stages: bool) {
+        self.other.has_begun |= stages && !self.other.stages;
+        self.other.stages = stages;
+        self.other.taken = self.other.taken.wrapping_add(1);
     }
 
     fn costs(&mut self, kind: Kind) -> &mut Costs {
@@ -248,12 +280,21 @@ impl Taken {
 }
 
 impl Costs {
-    fn choose(&mut self, possible: CopyWays, under_way: u32, len_bytes: u64) -> CopyWay {
+    fn choose(&mut self, possible: CopyWays, under_way: u32, len_bytes: u64, other: &mut Other) -> CopyWay {
         let is_over = self.run >= if under_way == 0 { RUN } else { RUN_MAX };
         if is_over || !possible.has(self.current) {
-            self.sum_up(possible);
-            self.current = self.next(possible);
-            self.run = 0;
+            let goes_both_ways = other.taken != self.taken_before;
+            if possible.has(self.current) && goes_both_ways && (1..TRIAL_OF_BOTH).contains(&self.trial) {
+                if self.trial == 1 {
+                    self.judged = Taken::default();
+                }
+                self.trial += 1;
+            } else {
+                self.sum_up(possible);
+                self.current = self.next(possible, std::mem::take(&mut other.has_begun));
+                self.trial = u32::from(self.current == CopyWay::Staged && self.best(possible) != CopyWay::Staged);
+            }
+            (self.run, self.taken_before) = (0, other.taken);
         }
         self.run_bytes = self.run_bytes.saturating_add(len_bytes);
         for rest in &mut self.rest_bytes {
@@ -296,8 +337,12 @@ impl Costs {
         (self.per_kib[way as usize], self.tries[way as usize]) = (0, 0);
     }
 
-    /// The way of the next run.
-    fn next(&mut self, possible: CopyWays) -> CopyWay {
+    /// The way of the next run; the other side `has_begun` to use the channel.
+    fn next(&mut self, possible: CopyWays, has_begun: bool) -> CopyWay {
+        // Not if it has followed.
+        if has_begun && self.current != CopyWay::Staged && possible.has(CopyWay::Staged) {
+            return CopyWay::Staged;
+        }
         let best = self.best(possible);
         let least = self.per_kib[best as usize];
         // What is not believable was not the way's doing.
@@ -528,6 +573,46 @@ mod tests {
             cost(way, message)
         });
         assert!(total.get() < 20_000 * 5500 / 100 * 103, "{}", total.get());
+    }
+
+    /// Both sides send windows to each other; `cost` of a message by its way and by whether the other side stages, too.
+    /// How often each way is taken by the one side, in the last quarter of the windows.
+    fn both_ways(sides: &mut [Experience; 2], windows: usize, cost: impl Fn(CopyWay, bool) -> u64) -> [usize; 3] {
+        let kind = Kind::of(LEN, None, all());
+        let mut taken = [0; 3];
+        for window in 0..windows {
+            let ways = [0, 1].map(|side| (0..64).map(|_| sides[side].choose(kind, LEN, true)).collect::<Vec<_>>());
+            for message in 0..64 {
+                for side in 0..2 {
+                    let (own, others) = (ways[side][message], ways[1 - side][message]);
+                    sides[side].end(kind, LEN, own, message == 0, Some(cost(own, others == Staged)));
+                    sides[1 - side].other_takes(own == Staged);
+                }
+                taken[ways[0][message] as usize] += usize::from(window >= windows / 4 * 3);
+            }
+        }
+        taken
+    }
+
+    #[test]
+    fn what_pays_only_if_both_sides_do_it_is_found() {
+        let mut sides = [Experience::default(), Experience::default()];
+        // They are out of step: one has used the other ways by itself before.
+        run(&mut sides[1], 3000, true, |way, _| if way == Read { 6000 } else { 9000 });
+        let taken = both_ways(&mut sides, 2000, |way, too| match way {
+            Staged if too => 4000,
+            Staged => 9000,
+            Read => 6000,
+            Shared => 20_000,
+        });
+        assert!(taken[2] > 28_000, "{taken:?}");
+    }
+
+    #[test]
+    fn following_the_other_side_costs_little_where_it_does_not_pay() {
+        let mut sides = [Experience::default(), Experience::default()];
+        let taken = both_ways(&mut sides, 2000, |way, _| if way == Read { 6000 } else { 12_000 });
+        assert!(taken[0] > 30_000, "{taken:?}");
     }
 
     #[test]

@@ -310,10 +310,10 @@ fn tests(page: &mut String) -> Result<()> {
     writeln!(page, "{}.\n", shown.join(", "))?;
     let (out, within): (Vec<_>, Vec<_>) = test::python_list()?.into_iter().partition(|entry| entry.name == "-");
     let counts: Vec<String> = within.iter().filter(|entry| entry.name == "all").map(ranks).collect();
-    writeln!(page, "mpi4py's own test suite, the whole in one start ({}), but for:\n", counts.join("; "))?;
+    writeln!(page, "mpi4py's own test suite, the whole in one start ({}), but for:\n", counts.join(", "))?;
     for entry in &out {
         let (pattern, why) = entry.words.split_first().context("a line out of scope says what it leaves out")?;
-        let why = why.iter().filter(|word| word.parse::<u32>().is_err()).map(String::as_str).collect::<Vec<_>>();
+        let why = why.iter().skip_while(|word| word.parse::<u32>().is_ok()).map(String::as_str).collect::<Vec<_>>();
         let only_on = if entry.ranks().is_empty() { String::new() } else { format!(" ({})", ranks(entry)) };
         writeln!(page, "- `{pattern}`{only_on}: {}", why.join(" "))?;
     }

@@ -39,7 +39,7 @@ pub fn floors(sizes: &[u64], sampling: &Sampling) -> Vec<Measured> {
 }
 
 fn measured(row: Row, amount: f64, taken: Taken) -> Measured {
-    Measured { row, operations_per_sample: taken.per_sample, amount, samples: taken.samples, unpaced: 0 }
+    Measured { row, operations_per_sample: taken.per_sample, amount, samples: taken.samples, unpaced: 0, again: false }
 }
 
 fn wait_for(line: &Line, value: u64) {

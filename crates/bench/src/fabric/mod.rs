@@ -291,7 +291,7 @@ impl Found {
             unit: self.unit.to_owned(),
         };
         let (operations_per_sample, amount) = (self.taken.per_sample, self.amount);
-        Measured { row, operations_per_sample, amount, samples: self.taken.samples, unpaced: 0 }
+        Measured { row, operations_per_sample, amount, samples: self.taken.samples, unpaced: 0, again: false }
     }
 
     fn time(taken: sampling::Taken) -> Vec<Self> {

@@ -149,7 +149,7 @@ fn measured(paper: &data::Paper, devices: &[String], options: &Options) -> Resul
                 fabric::records(&suite, &read(words)?)?
             }
             Level::Mpi | Level::App => {
-                words.extend(["--no-floor", "--limit"].map(str::to_owned));
+                words.extend(["--no-pace", "--no-floor", "--limit"].map(str::to_owned));
                 words.push(options.limit.to_string());
                 words.extend(options.prefix.iter().flat_map(|prefix| ["--prefix".to_owned(), prefix.clone()]));
                 let mut measuring: measure::Options = read(words)?;

@@ -101,14 +101,12 @@ fn trust(text: &mut String, records: &Records) {
         let is_at = |line: &&Point| line.row.parameters.get(pace::PARAMETER).is_some_and(|pace| pace == name);
         lines.iter().copied().filter(is_at).collect()
     };
-    if let (Some(near), Some(apart)) = (took(&at("near")), took(&at("apart"))) {
-        let (samples, points) = records.left_out();
+    if let (true, Some(near), Some(apart)) = (records.are_of_two_paces(), took(&at("near")), took(&at("apart"))) {
         let _ = write!(
             text,
             " The machine has two paces: a cache line from one process to another took {} us while its processors were \
              near and {} us while they were apart. Rows of two ranks say which they met, before and after their samples; in \
-             the others a ratio within {:.1} either way may be the machine's. Not known is the pace of {samples} samples and of \
-             {points} whole points, which are left out where others of their row are told.",
+             the others a ratio within {:.1} either way may be the machine's.",
             shown(near),
             shown(apart),
             apart / near
@@ -126,6 +124,9 @@ fn trust(text: &mut String, records: &Records) {
             shown(high),
             high / low
         );
+    }
+    if let Some(left_out) = table::left_out(records) {
+        let _ = write!(text, " {left_out}");
     }
     text.push('\n');
 }
@@ -217,7 +218,7 @@ mod tests {
             text.contains("took 0.050 us while its processors were near and 0.150 us while they were apart"),
             "{text}"
         );
-        assert!(text.contains("the pace of 5 samples and of 1 whole points"), "{text}");
+        assert!(text.contains("Of 5 samples and 1 whole points the pace is not known"), "{text}");
         for cells in
             ["pace=apart | 0.300 | 0.600 | 0.150 | 2.00 | 2.00", "pace=near | 0.100 | 0.200 | 0.050 | 2.00 | 2.00"]
         {

@@ -28,6 +28,11 @@ pub fn cases() -> Result<Vec<Case>> {
             on_all_counts(&workshop.rust_examples()?.join(stem(&source)))
         }));
     }
+    // As its user builds it.
+    cases.push(Case::new("examples/rust/nonblocking-release", |workshop| {
+        workshop.installation()?;
+        on_all_counts(&rust_example("nonblocking")?)
+    }));
     for source in sources("examples/python", "py")? {
         cases.push(Case::new(format!("examples/python/{}", stem(&source)), move |workshop| {
             let python = workshop.python()?.python;
