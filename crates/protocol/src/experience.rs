@@ -15,8 +15,8 @@
 //! goes the best way before the next.
 //!
 //! Where long messages go both ways at once, the channel may pay only if both sides use it: a side that tries it alone finds
-//! nothing. So who sees that the other side begins to use it tries it, too, and who tries it does so until the other can
-//! have followed, and is judged from then on.
+//! nothing. So who sees that the other side begins to use it tries it, too, unless it has just followed in vain; and who tries it
+//! does so until the other can have followed, and judges it from then on.
 
 /// Shortest and longest lengths that are told apart, as powers of two.
 const LEN_BITS: std::ops::RangeInclusive<u32> = 13..=23;
@@ -147,14 +147,17 @@ struct Costs {
     /// ns per KiB; 0 if nothing is known.
     per_kib: [u32; 3],
     tries: [u8; 3],
-    /// Bytes until the next trial.
+    /// Bytes until the next trial, and until the other side is followed again if it begins with the channel.
     rest_bytes: [u64; 3],
+    follow_rest_bytes: u64,
     /// The way of this run, and messages it had so far, without those that only warmed the channel.
     current: CopyWay,
     run: u32,
     /// Runs of this trial of the channel, if it is one, and messages that the other side had taken when it began.
     trial: u32,
     taken_before: u64,
+    /// It follows the other side.
+    follows: bool,
     /// Bytes of all messages of this run.
     run_bytes: u64,
     /// What is known of those that are there: of all, and of those the way is judged by.
@@ -175,10 +178,12 @@ impl Default for Costs {
             per_kib: [0; 3],
             tries: [0; 3],
             rest_bytes: [0; 3],
+            follow_rest_bytes: 0,
             current: CopyWay::Read,
             run: RUN_MAX,
             trial: 0,
             taken_before: 0,
+            follows: false,
             run_bytes: 0,
             spent: Taken::default(),
             judged: Taken::default(),
@@ -297,7 +302,7 @@ impl Costs {
             (self.run, self.taken_before) = (0, other.taken);
         }
         self.run_bytes = self.run_bytes.saturating_add(len_bytes);
-        for rest in &mut self.rest_bytes {
+        for rest in self.rest_bytes.iter_mut().chain([&mut self.follow_rest_bytes]) {
             *rest = rest.saturating_sub(len_bytes);
         }
         self.current
@@ -320,15 +325,24 @@ impl Costs {
     fn sum_up(&mut self, possible: CopyWays) {
         let (way, run_bytes) = (self.current, std::mem::take(&mut self.run_bytes));
         let (spent, judged) = (std::mem::take(&mut self.spent), std::mem::take(&mut self.judged));
+        let before = self.best(possible);
         if let Some(per_kib) = judged.per_kib() {
             self.note(way, per_kib);
         }
         let best = self.best(possible);
+        if best != before && self.per_kib[before as usize] != 0 {
+            // What it takes is known, and the other side may be about to find the same.
+            self.rest_bytes[before as usize] = run_bytes.saturating_mul(*REST_BOUNDS.start());
+        }
         if way != best {
             let least = u64::from(self.per_kib[best as usize]).max(1);
             let longer = u64::from(spent.per_kib().unwrap_or(u32::MAX)).saturating_sub(least);
             let times = (REST * longer / least).clamp(*REST_BOUNDS.start(), *REST_BOUNDS.end());
             self.rest_bytes[way as usize] = run_bytes.saturating_mul(times);
+            if self.follows {
+                // Sooner than its own next trial, for the other side's may come before that.
+                self.follow_rest_bytes = self.rest_bytes[way as usize] / 2;
+            }
         }
     }
 
@@ -339,8 +353,10 @@ impl Costs {
 
     /// The way of the next run; the other side `has_begun` to use the channel.
     fn next(&mut self, possible: CopyWays, has_begun: bool) -> CopyWay {
-        // Not if it has followed.
-        if has_begun && self.current != CopyWay::Staged && possible.has(CopyWay::Staged) {
+        // Not if it has followed this side, nor each time that it begins.
+        let may_follow = self.current != CopyWay::Staged && self.follow_rest_bytes == 0;
+        self.follows = has_begun && may_follow && possible.has(CopyWay::Staged);
+        if self.follows {
             return CopyWay::Staged;
         }
         let best = self.best(possible);
@@ -613,6 +629,23 @@ mod tests {
         let mut sides = [Experience::default(), Experience::default()];
         let taken = both_ways(&mut sides, 2000, |way, _| if way == Read { 6000 } else { 12_000 });
         assert!(taken[0] > 30_000, "{taken:?}");
+    }
+
+    #[test]
+    fn an_other_side_that_begins_again_and_again_is_not_followed_each_time() {
+        let mut experience = Experience::default();
+        let kind = Kind::of(LEN, None, all());
+        let mut total = 0;
+        for _ in 0..20_000 {
+            let way = experience.choose(kind, LEN, true);
+            let ns = if way == Staged { 12_000 } else { 6000 };
+            experience.end(kind, LEN, way, true, Some(ns));
+            // Messages of two lengths, say, of which it stages one.
+            experience.other_takes(true);
+            experience.other_takes(false);
+            total += ns;
+        }
+        assert!(total < 20_000 * 6000 / 100 * 106, "{total}");
     }
 
     #[test]

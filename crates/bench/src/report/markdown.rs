@@ -101,16 +101,18 @@ fn trust(text: &mut String, records: &Records) {
         let is_at = |line: &&Point| line.row.parameters.get(pace::PARAMETER).is_some_and(|pace| pace == name);
         lines.iter().copied().filter(is_at).collect()
     };
-    if let (true, Some(near), Some(apart)) = (records.are_of_two_paces(), took(&at("near")), took(&at("apart"))) {
-        let _ = write!(
-            text,
-            " The machine has two paces: a cache line from one process to another took {} us while its processors were \
-             near and {} us while they were apart. Rows of two ranks say which they met, before and after their samples; in \
-             the others a ratio within {:.1} either way may be the machine's.",
-            shown(near),
-            shown(apart),
-            apart / near
+    if records.are_of_two_paces() {
+        text.push_str(
+            " The machine has two paces: a row of two ranks says whether its processors were near each other or apart, \
+             before and after its samples; rows of more ranks hold both.",
         );
+        let floors: Vec<String> = ["near", "apart"]
+            .iter()
+            .filter_map(|pace| Some(format!("{} us {pace}", shown(took(&at(pace))?))))
+            .collect();
+        if !floors.is_empty() {
+            let _ = write!(text, " A cache line from one process to another took {}.", floors.join(" and "));
+        }
     } else if let (Some(median), true) = (took(&lines), lines.len() > 1) {
         let (low, high) = lines
             .iter()
@@ -214,10 +216,7 @@ mod tests {
         records.add(Record::Point(point("A", row(8), 1, &[1.0])));
         records.points[1].unpaced_samples = 5;
         let text = document("Performance", None, &records, &Suite::everything().unwrap());
-        assert!(
-            text.contains("took 0.050 us while its processors were near and 0.150 us while they were apart"),
-            "{text}"
-        );
+        assert!(text.contains("took 0.050 us near and 0.150 us apart"), "{text}");
         assert!(text.contains("Of 5 samples and 1 whole points the pace is not known"), "{text}");
         for cells in
             ["pace=apart | 0.300 | 0.600 | 0.150 | 2.00 | 2.00", "pace=near | 0.100 | 0.200 | 0.050 | 2.00 | 2.00"]

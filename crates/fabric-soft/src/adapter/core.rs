@@ -259,17 +259,18 @@ impl Core {
             qp.reads_in_flight -= u32::from(send.operation.returns_data());
         }
         qp.retries = 0;
-        self.complete_send(number, (send.id, send.operation, send.len_bytes), send.flags, status);
+        self.complete_send(number, (send.id, opcode(send.operation), send.len_bytes), send.flags, status);
         if status != WcStatus::Success {
             self.fail(number);
         }
     }
 
     /// The completion of a send that is over, if there is one.
+    #[inline]
     pub(super) fn complete_send(
         &mut self,
         number: u32,
-        (id, operation, len_bytes): (u64, Operation, u64),
+        (id, opcode, len_bytes): (u64, CompletionOpcode, u64),
         flags: SendFlags,
         status: WcStatus,
     ) {
@@ -277,7 +278,7 @@ impl Core {
         let queue = qp.attributes.send_completions;
         if flags.signalled || status != WcStatus::Success {
             let bytes = if status == WcStatus::Success { len_bytes } else { 0 };
-            let (opcode, qp) = (opcode(operation), QpNumber(number));
+            let qp = QpNumber(number);
             self.complete(queue, WorkCompletion { id, status, opcode, bytes, qp, ..WorkCompletion::default() }, false);
         }
     }

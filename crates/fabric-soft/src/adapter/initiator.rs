@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use base::memory::ReadRange;
 use fabric::{
-    CompletionOpcode, Destination, Operation, Payload, QpNumber, QueuePairState, ReceiverNotReadyRetry, RemoteMemory,
-    SendRequest, WcStatus, WorkCompletion,
+    CompletionOpcode, Destination, Operation, Payload, QueuePairState, ReceiverNotReadyRetry, RemoteMemory,
+    SendRequest, WcStatus,
 };
 
 use super::core::{Core, OWN, Way};
@@ -165,7 +165,7 @@ impl Core {
         let Some(qp) = self.queue_pairs.get(number) else { return false };
         let is_first = qp.sends.is_empty() && qp.offered.is_empty() && qp.hold.is_none();
         let Some(peer) = qp.peer.filter(|peer| is_first && *peer != OWN) else { return false };
-        let (remote_qp, queue) = (qp.remote, qp.attributes.send_completions);
+        let remote_qp = qp.remote;
         let source = match &request.payload {
             Payload::Memory([piece]) => self.regions.source(qp.domain(), piece),
             Payload::Inline(bytes) => Some(copying::borrowed(bytes)),
@@ -181,11 +181,8 @@ impl Core {
         if !link.direct().is_some_and(|direct| direct.write(&target, &[source]) == DirectOutcome::Done) {
             return false;
         }
-        if request.flags.signalled {
-            let (id, opcode, qp) = (request.id, CompletionOpcode::RdmaWrite, QpNumber(number));
-            let done = WorkCompletion { id, opcode, bytes: len_bytes, qp, ..WorkCompletion::default() };
-            self.complete(queue, done, false);
-        }
+        let done = (request.id, CompletionOpcode::RdmaWrite, len_bytes);
+        self.complete_send(number, done, request.flags, WcStatus::Success);
         true
     }
 

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use fabric::{Destination, Operation, QueuePairState, WcStatus};
 
-use super::core::{Answer, Core, OWN};
+use super::core::{Answer, Core, OWN, opcode};
 use super::initiator::{Started, request, status_of};
 use super::queue_pair::{Hold, QueuePairObject, Send, WINDOW_MAX};
 use super::receive::Posted;
@@ -312,7 +312,7 @@ impl Core {
         let Some(qp) = self.queue_pairs.get_mut(number) else { return };
         qp.retries = 0;
         let Some(send) = qp.lines.as_mut().and_then(|lines| lines.pop(queue)) else { return };
-        self.complete_send(number, (send.id, send.operation, send.len_bytes), send.flags, status);
+        self.complete_send(number, (send.id, opcode(send.operation), send.len_bytes), send.flags, status);
         if status != WcStatus::Success {
             self.fail(number);
         }

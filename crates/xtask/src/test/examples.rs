@@ -1,5 +1,5 @@
-//! Every example, run on one to four ranks: in C built as its first line says, in Rust as tests are built (the demo builds a
-//! release).
+//! Every example, run on one to four ranks: in C built as its first line says, in Rust as tests are built, and one
+//! of them as a release.
 
 use super::mpi::Job;
 use super::{Case, Workshop};
