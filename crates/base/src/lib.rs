@@ -1,4 +1,4 @@
-//! What every floor stands on: configuration, limits, the gate round an engine,
+//! What every floor stands on: configuration, limits, long copies, the gate round an engine,
 //! slabs with generations, the synchronisation shim, log lines, a watch over the memory map, and threads without
 //! signals.
 //!
@@ -23,6 +23,7 @@
 
 pub mod address_watch;
 pub mod config;
+pub mod copy;
 pub mod descriptor;
 pub mod gate;
 pub mod log;

@@ -402,7 +402,7 @@ impl View {
         let to = &mut dst[..take];
         if let Some(bytes) = self.as_slice() {
             if take > 0 {
-                to.copy_from_slice(&bytes[offset_bytes as usize..][..take]);
+                base::copy::copy(to, &bytes[offset_bytes as usize..][..take]);
             }
             return take;
         }

@@ -169,7 +169,7 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, bytes: u64) {
         // SAFETY: as above.
         33..=64 => unsafe { copy_ends::<32>(from, to, bytes as usize) },
         // SAFETY: as above.
-        _ => unsafe { std::ptr::copy_nonoverlapping(from, to, bytes as usize) },
+        _ => unsafe { base::copy::copy_raw(from, to, bytes as usize) },
     }
 }
 
@@ -287,7 +287,7 @@ unsafe fn strided_steps(from: *const u8, from_stride: i64, to: *mut u8, to_strid
 /// As [`strided`].
 unsafe fn strided_long(from: *const u8, from_stride: i64, to: *mut u8, to_stride: i64, bytes: u64, count: u64) {
     // SAFETY: each pair of addresses is a block of the caller's.
-    let copy = |from: *const u8, to| unsafe { std::ptr::copy_nonoverlapping(from, to, bytes as usize) };
+    let copy = |from: *const u8, to| unsafe { base::copy::copy_raw(from, to, bytes as usize) };
     over_strides(from, from_stride, to, to_stride, count, copy);
 }
 

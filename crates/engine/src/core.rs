@@ -778,7 +778,7 @@ fn pack_to_shared(buf: &SendBuf, offset: u64, space: &mut [u8], stores: Stores) 
 #[inline]
 pub(crate) fn pack_all(buf: &SendBuf, offset: u64, space: &mut [u8]) {
     match buf.as_contiguous() {
-        Some(bytes) => space.copy_from_slice(&bytes[offset as usize..offset as usize + space.len()]),
+        Some(bytes) => base::copy::copy(space, &bytes[offset as usize..offset as usize + space.len()]),
         None => {
             let packed = buf.pack_at(offset, space);
             debug_assert_eq!(packed, space.len());

@@ -505,7 +505,7 @@ fn read_all(buf: &mut RecvBuf, data: &[u8]) {
     match buf.contiguous_mut() {
         Some(space) => {
             let len = data.len().min(space.len());
-            space[..len].copy_from_slice(&data[..len]);
+            base::copy::copy(&mut space[..len], &data[..len]);
         }
         None => {
             let len = data.len().min(buf.len_bytes() as usize);

@@ -11,8 +11,15 @@ pub fn copy(from: &[ReadRange], to: &[WriteRange]) -> u64 {
     let (mut source, mut target) = (sources.next(), targets.next());
     while let (Some(here), Some(there)) = (source, target) {
         let step = here.len_bytes().min(there.len_bytes());
-        // SAFETY: both ranges were promised valid for at least `step` bytes while the request that named them lives.
-        unsafe { std::ptr::copy(here.address() as *const u8, there.address() as *mut u8, step) };
+        let (source_start, target_start) = (here.address() as *const u8, there.address() as *mut u8);
+        if here.address().abs_diff(there.address()) >= step {
+            // SAFETY: both ranges were promised valid for at least `step` bytes while the request that named them lives,
+            // and so many bytes of them do not overlap.
+            unsafe { base::copy::copy_raw(source_start, target_start, step) };
+        } else {
+            // SAFETY: as above, but for overlapping, which is allowed here.
+            unsafe { std::ptr::copy(source_start, target_start, step) };
+        }
         total += step as u64;
         source = rest(here.part(step, here.len_bytes() - step), ReadRange::len_bytes).or_else(|| sources.next());
         target = rest(there.part(step, there.len_bytes() - step), WriteRange::len_bytes).or_else(|| targets.next());
@@ -37,7 +44,7 @@ pub fn append(from: &[ReadRange], to: &mut Vec<u8>) {
         // SAFETY: so much room was made behind what is there.
         let end = unsafe { to.as_mut_ptr().add(len) };
         // SAFETY: the range was promised valid while the request that named it lives, and the room is nobody else's.
-        unsafe { std::ptr::copy_nonoverlapping(range.address() as *const u8, end, more) };
+        unsafe { base::copy::copy_raw(range.address() as *const u8, end, more) };
         // SAFETY: so many bytes have just been written.
         unsafe { to.set_len(len + more) };
     }

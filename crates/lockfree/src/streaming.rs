@@ -13,7 +13,8 @@ pub const STREAMING_MIN_BYTES: usize = 2048;
 pub enum Stores {
     /// As [`copy_to_shared`].
     Streaming,
-    /// As [`copy_to_rotating`].
+    /// As [`base::copy::copy`]. For memory that is used in turns so long that its lines are with nobody when they are
+    /// written again: fetching them is cheap then, and the reader finds them nearer than in main memory.
     Ordinary,
 }
 
@@ -26,7 +27,7 @@ impl Stores {
     pub fn copy(self, into: &mut [u8], from: &[u8]) {
         match self {
             Self::Streaming => copy_to_shared(into, from),
-            Self::Ordinary => copy_to_rotating(into, from),
+            Self::Ordinary => base::copy::copy(into, from),
         }
     }
 }
@@ -42,78 +43,6 @@ pub fn copy_to_shared(into: &mut [u8], from: &[u8]) {
     } else {
         stream(into, from);
     }
-}
-
-/// Copies `from` to `into`, which another core is about to read, by ordinary stores; both have the same length. For
-/// memory that is used in turns so long that its lines are with nobody when they are written again: fetching them is
-/// cheap then, and the reader finds them nearer than in main memory. Written out, because the processor's own
-/// instruction for copies (`rep movsb`), which long copies else become, was measured up to three times slower there.
-///
-/// # Panics
-/// If the lengths differ.
-#[inline]
-pub fn copy_to_rotating(into: &mut [u8], from: &[u8]) {
-    if from.len() < STREAMING_MIN_BYTES {
-        into.copy_from_slice(from);
-    } else {
-        store(into, from);
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn store(into: &mut [u8], from: &[u8]) {
-    store_by(into, from, true);
-}
-
-/// With wide stores, if that `is_wide` and the processor has them.
-#[cfg(target_arch = "x86_64")]
-fn store_by(into: &mut [u8], from: &[u8], is_wide: bool) {
-    assert_eq!(into.len(), from.len(), "a copy has one length");
-    let (targets, rest) = into.as_chunks_mut::<64>();
-    let (sources, last) = from.as_chunks::<64>();
-    if is_wide && std::arch::is_x86_feature_detected!("avx") {
-        // SAFETY: the processor has these instructions.
-        unsafe { store_wide(targets, sources) };
-    } else {
-        store_narrow(targets, sources);
-    }
-    rest.copy_from_slice(last);
-}
-
-/// By half a line each: measured 8 % faster than by a quarter.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx")]
-fn store_wide(targets: &mut [[u8; 64]], sources: &[[u8; 64]]) {
-    use std::arch::x86_64::{__m256i, _mm256_loadu_si256, _mm256_storeu_si256};
-    for (target, source) in targets.iter_mut().zip(sources) {
-        let (target, source) = (target.as_mut_ptr().cast::<__m256i>(), source.as_ptr().cast::<__m256i>());
-        // SAFETY: the two halves of 64 bytes, read without alignment.
-        let (low, high) = unsafe { (_mm256_loadu_si256(source), _mm256_loadu_si256(source.add(1))) };
-        // SAFETY: the two halves of 64 bytes, written without alignment.
-        unsafe {
-            _mm256_storeu_si256(target, low);
-            _mm256_storeu_si256(target.add(1), high);
-        }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn store_narrow(targets: &mut [[u8; 64]], sources: &[[u8; 64]]) {
-    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_storeu_si128};
-    for (target, source) in targets.iter_mut().zip(sources) {
-        let (target, source) = (target.as_mut_ptr().cast::<__m128i>(), source.as_ptr().cast::<__m128i>());
-        for at in 0..4 {
-            // SAFETY: 64 bytes of the source from here, read without alignment.
-            let value = unsafe { _mm_loadu_si128(source.add(at)) };
-            // SAFETY: 64 bytes of the target from here, written without alignment.
-            unsafe { _mm_storeu_si128(target.add(at), value) };
-        }
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn store(into: &mut [u8], from: &[u8]) {
-    into.copy_from_slice(from);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -156,14 +85,6 @@ fn stream(into: &mut [u8], from: &[u8]) {
 mod tests {
     use super::*;
 
-    /// What a processor without wide stores does.
-    fn copy_narrow(into: &mut [u8], from: &[u8]) {
-        #[cfg(target_arch = "x86_64")]
-        store_by(into, from, false);
-        #[cfg(not(target_arch = "x86_64"))]
-        store(into, from);
-    }
-
     #[test]
     fn every_length_and_alignment_is_copied_whole_and_nothing_beside_it() {
         let source: Vec<u8> = (0..5000u32).map(|n| (n * 7 + n / 256) as u8).collect();
@@ -174,12 +95,9 @@ mod tests {
         for start in starts.iter().copied() {
             for len in lens.iter().copied() {
                 let mut target = vec![0xaa; 5000];
-                for copy in [copy_to_shared, copy_to_rotating, copy_narrow] {
-                    target.fill(0xaa);
-                    copy(&mut target[start..start + len], &source[3..3 + len]);
-                    assert_eq!(target[start..start + len], source[3..3 + len], "{start} {len}");
-                    assert!(target[..start].iter().chain(&target[start + len..]).all(|byte| *byte == 0xaa));
-                }
+                copy_to_shared(&mut target[start..start + len], &source[3..3 + len]);
+                assert_eq!(target[start..start + len], source[3..3 + len], "{start} {len}");
+                assert!(target[..start].iter().chain(&target[start + len..]).all(|byte| *byte == 0xaa));
             }
         }
     }

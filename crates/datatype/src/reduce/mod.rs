@@ -29,7 +29,7 @@ pub(crate) struct Kernel(fn(&[u8], &mut [u8]));
 /// MPI: §6.9.2
 pub(crate) fn kernel(op: PredefinedOp, basic: Basic) -> Option<Kernel> {
     match op {
-        PredefinedOp::Replace => return Some(Kernel(|input, inout| inout.copy_from_slice(input))),
+        PredefinedOp::Replace => return Some(Kernel(|input, inout| base::copy::copy(inout, input))),
         PredefinedOp::NoOp => return Some(Kernel(|_, _| ())),
         PredefinedOp::Minloc | PredefinedOp::Maxloc => return pair_kernel(op, basic),
         _ => {}

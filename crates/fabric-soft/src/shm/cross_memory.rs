@@ -6,15 +6,33 @@ use fabric::{DirectCopyError, LocalPieces, RemotePiece};
 /// Pieces of a side in one system call.
 const LIST_MAX: usize = 256;
 
+/// Bytes of a detour at a time: they stay near the processor.
+const DETOUR_BYTES: usize = 32 << 10;
+
 /// Copies `len` bytes at `remote` of process `pid` to `local`.
 ///
 /// # Safety
 /// `len` bytes at `local` are writable and nobody else touches them.
 pub(super) unsafe fn read(pid: i32, local: usize, remote: u64, len: usize) -> Result<(), DirectCopyError> {
-    transfer(len, |done| {
-        let (mine, theirs) = vectors(local + done, remote as usize + done, len - done);
-        // SAFETY: `mine` is writable by this function's contract; `theirs` is checked by the kernel.
+    let attach = |mine: usize, theirs: usize, len: usize| {
+        let (mine, theirs) = vectors(mine, theirs, len);
+        // SAFETY: `mine` is writable: by this function's contract, or as a detour; `theirs` is checked by the kernel.
         unsafe { libc::process_vm_readv(pid, &mine, 1, &theirs, 1, 0) }
+    };
+    let remote = remote as usize;
+    if !base::copy::are_places_in_conflict(remote, local, len) {
+        return transfer(len, |done| attach(local + done, remote + done, len - done));
+    }
+    let mut detour = Detour::new();
+    transfer(len, |done| {
+        let step = DETOUR_BYTES.min(len - done);
+        let place = detour.at_place_of(remote + done);
+        let moved = attach(place as usize, remote + done, step);
+        if moved > 0 {
+            // SAFETY: the kernel has just written so many bytes of the detour; those at `local` are this function's.
+            unsafe { base::copy::copy_raw(place, (local + done) as *mut u8, moved as usize) };
+        }
+        moved
     })
 }
 
@@ -23,11 +41,38 @@ pub(super) unsafe fn read(pid: i32, local: usize, remote: u64, len: usize) -> Re
 /// # Safety
 /// `len` bytes at `local` are readable.
 pub(super) unsafe fn write(pid: i32, local: usize, remote: u64, len: usize) -> Result<(), DirectCopyError> {
-    transfer(len, |done| {
-        let (mine, theirs) = vectors(local + done, remote as usize + done, len - done);
-        // SAFETY: `mine` is readable by this function's contract; `theirs` is checked by the kernel.
+    let attach = |mine: usize, theirs: usize, len: usize| {
+        let (mine, theirs) = vectors(mine, theirs, len);
+        // SAFETY: `mine` is readable: by this function's contract, or as a detour; `theirs` is checked by the kernel.
         unsafe { libc::process_vm_writev(pid, &mine, 1, &theirs, 1, 0) }
+    };
+    let remote = remote as usize;
+    if !base::copy::are_places_in_conflict(local, remote, len) {
+        return transfer(len, |done| attach(local + done, remote + done, len - done));
+    }
+    let mut detour = Detour::new();
+    transfer(len, |done| {
+        let step = DETOUR_BYTES.min(len - done);
+        let place = detour.at_place_of(remote + done);
+        // SAFETY: so many bytes at `local` are readable, and the detour has room for them.
+        unsafe { base::copy::copy_raw((local + done) as *const u8, place, step) };
+        attach(place as usize, remote + done, step)
     })
+}
+
+/// Memory in between, for what the kernel copies slowly from place to place (see [`base::copy`]).
+struct Detour(Vec<std::mem::MaybeUninit<u8>>);
+
+impl Detour {
+    fn new() -> Self {
+        Self(Vec::with_capacity(DETOUR_BYTES + base::copy::PAGE_BYTES))
+    }
+
+    /// [`DETOUR_BYTES`] bytes, which begin where `address` does in its page.
+    fn at_place_of(&mut self, address: usize) -> *mut u8 {
+        let start: *mut u8 = self.0.as_mut_ptr().cast();
+        start.wrapping_add(address.wrapping_sub(start.addr()) % base::copy::PAGE_BYTES)
+    }
 }
 
 /// Copies between `local` and `remote` of process `pid`, at most `list_max` pieces of a side at once.
@@ -210,6 +255,45 @@ mod tests {
             let uneven = unsafe { copy_pieces(me, LocalPieces::To(&to[1..]), &from, list_max) };
             assert_eq!(uneven, Err(DirectCopyError::AccessError));
         }
+    }
+
+    #[test]
+    fn places_in_conflict_are_copied_whole_and_nothing_beside_them() {
+        if let Err(why) = probe() {
+            return eprintln!("skipped: {why}");
+        }
+        const LEN: usize = 2 * DETOUR_BYTES + 5000;
+        let me = std::process::id() as i32;
+        let source: Vec<u8> = (0..LEN + 8192).map(|at| (at * 13 + at / 256) as u8).collect();
+        let mut target = vec![0xaa; LEN + 8192];
+        let mut conflicts = 0;
+        for behind in [0, 1, 16, 31, 32, 4095] {
+            // So that the target's place in its page is so far behind the source's.
+            let from = 64;
+            let apart = (source.as_ptr().addr() + from + behind).wrapping_sub(target.as_ptr().addr());
+            let into = 32 + (apart - 32) % base::copy::PAGE_BYTES;
+            let whole = into..into + LEN;
+            conflicts += usize::from(base::copy::are_places_in_conflict(
+                source.as_ptr().addr() + from,
+                target.as_ptr().addr() + into,
+                LEN,
+            ));
+            for is_read in [true, false] {
+                target.fill(0xaa);
+                let (theirs, mine) = (source.as_ptr().addr() + from, target.as_mut_ptr().addr() + into);
+                // SAFETY: both lie within their vectors, and the target is touched by nothing else.
+                let outcome = unsafe {
+                    match is_read {
+                        true => read(me, mine, theirs as u64, LEN),
+                        false => write(me, theirs, mine as u64, LEN),
+                    }
+                };
+                assert_eq!(outcome, Ok(()));
+                assert!(target[whole.clone()] == source[from..from + LEN], "{behind} behind, {is_read}");
+                assert!(target[..into].iter().chain(&target[whole.end..]).all(|byte| *byte == 0xaa));
+            }
+        }
+        assert_eq!(conflicts, if cfg!(target_arch = "x86_64") { 3 } else { 0 }, "1, 16 and 31 bytes");
     }
 
     /// Nor is what an earlier system call has left behind taken for its reason.

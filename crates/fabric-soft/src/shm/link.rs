@@ -427,7 +427,7 @@ impl Stream {
         if self.ranges.is_empty() {
             // What was copied begins where the lending ended.
             let start = self.owned.len() - (self.len_bytes - self.sent) as usize;
-            space.copy_from_slice(&self.owned[start..start + space.len()]);
+            base::copy::copy(space, &self.owned[start..start + space.len()]);
         } else {
             copying::read_behind(&self.ranges, self.sent as usize, space);
         }
