@@ -228,8 +228,8 @@ void need(int ok, const char *what, long index) {
     exit(3);
 }
 
-/* Where malloc puts them, as programs have them: long ones begin 16 bytes into a page, and a library whose own memory begins
- * with one may copy slowly between the two. */
+/* Where malloc puts them, as programs have them: long ones begin 16 bytes into a page, and a library whose own memory
+ * begins with one may copy slowly between the two. */
 void buffers(size_t length) {
     length = (length + 8191) & ~(size_t)4095;
     free(out);

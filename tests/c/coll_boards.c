@@ -67,6 +67,33 @@ static void blocks(MPI_Comm comm, int count)
     for (int i = 0; i < ranks * count; i++) CHECK(out[i] == 9 * (i / count) + i % count);
 }
 
+/* Blocks that take several steps where ranks outnumber cores, some of whose pieces are not whole lines, and such that
+ * lie in memory with gaps. */
+static void long_blocks(MPI_Comm comm)
+{
+    static const int counts[] = {8193, 20001, 36997, 37000};
+    int r, ranks;
+    MPI_Datatype every_other;
+    OK(MPI_Comm_rank(comm, &r));
+    OK(MPI_Comm_size(comm, &ranks));
+    for (int round = 0; round < 4; round++)
+        if (ranks * counts[round] <= longest) blocks(comm, counts[round]);
+    OK(MPI_Type_create_resized(MPI_INT, 0, 2 * sizeof(int), &every_other));
+    OK(MPI_Type_commit(&every_other));
+    int count = longest / 2 / ranks;
+    for (int i = 0; i < 2 * ranks * count; i++) in[i] = i % 2 ? -2 : 1000 * r + i / 2, out[i] = -1;
+    OK(MPI_Alltoall(in, count, every_other, out, count, MPI_INT, comm));
+    for (int i = 0; i < ranks * count; i++) CHECK(out[i] == 1000 * (i / count) + r * count + i % count);
+    for (int i = 0; i < 2 * ranks * count; i++) in[i] = out[i], out[i] = -1;
+    OK(MPI_Alltoall(in, count, MPI_INT, out, count, every_other, comm));
+    for (int i = 0; i < 2 * ranks * count; i++) CHECK(out[i] == (i % 2 ? -1 : 1000 * r + i / 2));
+    for (int i = 0; i < count; i++) in[i] = 7 * r + i;
+    OK(MPI_Allgather(in, count, MPI_INT, out, count, every_other, comm));
+    for (int i = 0; i < 2 * ranks * count; i++)
+        CHECK(out[i] == (i % 2 ? -1 : 7 * (i / 2 / count) + i / 2 % count));
+    OK(MPI_Type_free(&every_other));
+}
+
 /* A root that does not wait for those it tells. */
 static void broadcasts(MPI_Comm comm, int count, int rounds)
 {
@@ -130,6 +157,7 @@ int main(int argc, char **argv)
     broadcasts(MPI_COMM_WORLD, 1, 500);
     broadcasts(MPI_COMM_WORLD, 3000, 100);
     long_broadcasts(MPI_COMM_WORLD);
+    long_blocks(MPI_COMM_WORLD);
 
     /* More at once than any process has boards, used in turns. */
     MPI_Comm many[12];

@@ -38,5 +38,17 @@ int main(int argc, char **argv)
         CHECK(world_rank == 0 ? error == MPI_SUCCESS : class_of(error) == MPI_ERR_TRUNCATE);
         go_on();
     }
+    /* Blocks of several lengths on both sides of one step, where they go by pieces. */
+    const int lengths[][2] = {{100, 70000}, {70000, 100}, {40000, 100000}, {100000, 99999}};
+    const int longer = argc > 1 && strcmp(argv[1], "blocks") == 0;
+    for (size_t at = 0; longer && at < sizeof lengths / sizeof *lengths; at++) {
+        int count = lengths[at][world_rank != 0];
+        int error = MPI_Allgather(in, count, MPI_INT, out, count, MPI_INT, MPI_COMM_WORLD);
+        CHECK(class_of(error) == MPI_ERR_TRUNCATE);
+        go_on();
+        error = MPI_Alltoall(in, count, MPI_INT, out, count, MPI_INT, MPI_COMM_WORLD);
+        CHECK(class_of(error) == MPI_ERR_TRUNCATE);
+        go_on();
+    }
     return finish();
 }

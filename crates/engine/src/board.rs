@@ -185,16 +185,18 @@ impl GroupBoard {
         finished >= needed
     }
 
-    /// Shows the data of `first` and then of `second` as `step`, for which there is room.
+    /// Shows the data of `contents`, one behind the other, and then `trailer` as `step`, for which there is room.
     #[inline]
-    pub fn show(&self, engine: &Engine, step: u64, first: &SendBuf, second: &SendBuf) {
+    pub fn show(&self, engine: &Engine, step: u64, contents: &[SendBuf], trailer: &[u8]) {
         let finished = self.finished.load(Ordering::Relaxed);
-        let first_bytes = first.len_bytes() as usize;
-        let len_bytes = first_bytes + second.len_bytes() as usize;
-        let write = |space: &mut [u8], stores| {
-            let (head, tail) = space.split_at_mut(first_bytes);
-            write_all(first, 0, head, stores);
-            write_all(second, 0, tail, stores);
+        let len_bytes = contents.iter().map(SendBuf::len_bytes).sum::<u64>() as usize + trailer.len();
+        let write = |mut rest: &mut [u8], stores| {
+            for content in contents {
+                let (space, behind) = rest.split_at_mut(content.len_bytes() as usize);
+                write_all(content, 0, space, stores);
+                rest = behind;
+            }
+            rest.copy_from_slice(trailer);
         };
         let board = &self.boards[self.me];
         // Where ranks outnumber cores, what a copy takes says who ran before on this one.

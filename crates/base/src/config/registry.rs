@@ -539,7 +539,7 @@ pub const VARIABLES: &[Variable] = &[
         "0 | 1",
         "0",
         "1",
-        "Whether short blocking collectives on one host, and long allreduces and broadcasts, go through memory that all \
+        "Whether short blocking collectives on one host, and long ones where that is faster, go through memory that all \
          their processes see, without messages."
     ),
     switch!(

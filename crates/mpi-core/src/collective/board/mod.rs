@@ -1,0 +1,190 @@
+//! Short blocking collectives between processes of one host: each member shows what it has, all others read it.
+//!
+//! ```text
+//! barrier, allgather, alltoall     everyone shows, everyone reads                        1 step
+//! allgather, alltoall, long        the same by pieces of each block                      1 step per piece
+//! broadcast, short                 the root shows, all others read                       1 step
+//! broadcast, long                  the same by pieces, of which several are under way    1 step per piece
+//! allreduce, short                 everyone shows, everyone reduces everything           1 step
+//! allreduce, long                  everyone shows a piece, each reduces a part of it     2 steps per piece
+//!                                  and shows that, everyone reads the parts
+//! ```
+//! Nothing is matched and nobody runs between two others: where processes outnumber processors each of them runs once
+//! per step, whoever comes first. Reductions evaluate operands in the order of ranks, in all members alike.
+//!
+//! Cost: a step is one line written and one read from each other member, or a copy in and one out.
+//!
+//! A group has boards from its ninth such call on, if its members have one in common; see
+//! [`engine::BoardTable`]. What goes this way depends on nothing but what all members know: the call, its size, the
+//! settings.
+
+mod blocks;
+mod broadcast;
+mod reduce;
+
+use collectives::Collective;
+use datatype::SendBuf;
+use engine::{BOARD_STEP_BYTES, GroupBoard};
+
+use super::arguments::{Arguments, Buffer, Reduction};
+use crate::communicator::Comm;
+use crate::error::{ErrorClass, Result};
+use crate::world::World;
+
+/// Largest group.
+const RANKS_MAX: u32 = 64;
+/// The length of something that may take several steps, behind what the first of them shows.
+const LENGTH_BYTES: usize = 8;
+
+/// What a call shows in all, if it may go over boards.
+#[derive(Clone, Copy)]
+enum Plan<'a> {
+    Barrier,
+    Bcast { root: usize, buffer: &'a Buffer<datatype::UserMemoryMut> },
+    Allreduce { data: &'a Reduction },
+    Allgather { send: Option<&'a Buffer<datatype::UserMemory>>, recv: &'a Buffer<datatype::UserMemoryMut> },
+    Alltoall { send: Option<&'a Buffer<datatype::UserMemory>>, recv: &'a Buffer<datatype::UserMemoryMut> },
+}
+
+impl<'a> Plan<'a> {
+    /// The plan of a call, if it is one for boards: the same decision in all members.
+    #[inline]
+    fn of(comm: &Comm, arguments: &'a Arguments) -> Option<Plan<'a>> {
+        if !comm.may_share() || comm.is_inter() || !(2..=RANKS_MAX).contains(&comm.size()) {
+            return None;
+        }
+        let within = |count: u64, size: u64, max: u64| {
+            count.checked_mul(size).is_some_and(|len_bytes| (1..=max).contains(&len_bytes))
+        };
+        let (plan, collective) = match arguments {
+            Arguments::Barrier => (Plan::Barrier, Collective::Barrier),
+            Arguments::Bcast { root, buffer }
+                if within(buffer.count, buffer.datatype.size(), broadcast::len_max_bytes(comm)) =>
+            {
+                let root = usize::try_from(*root).ok().filter(|root| *root < comm.size() as usize)?;
+                (Plan::Bcast { root, buffer }, Collective::Bcast)
+            }
+            Arguments::Allreduce { data }
+                if data.result.is_some()
+                    && (1..=BOARD_STEP_BYTES as u64).contains(&data.datatype.size())
+                    && within(data.count, data.datatype.size(), u64::MAX)
+                    && data.op.supports(&data.datatype) =>
+            {
+                (Plan::Allreduce { data }, Collective::Allreduce)
+            }
+            Arguments::Allgather { send, recv }
+                if within(recv.count, recv.datatype.size(), blocks::len_max_bytes(comm, 1)) =>
+            {
+                (Plan::Allgather { send: send.as_ref(), recv }, Collective::Allgather)
+            }
+            Arguments::Alltoall { send, recv }
+                if within(recv.count, recv.datatype.size(), blocks::len_max_bytes(comm, comm.size() as usize - 1)) =>
+            {
+                (Plan::Alltoall { send: send.as_ref(), recv }, Collective::Alltoall)
+            }
+            _ => return None,
+        };
+        comm.chooses_freely(collective).then_some(plan)
+    }
+}
+
+impl World {
+    /// Carries the collective out if it is one for this way.
+    #[inline]
+    pub(super) fn on_boards(&self, comm: &Comm, arguments: &Arguments) -> Option<Result<()>> {
+        let plan = Plan::of(comm, arguments)?;
+        let group = comm.boards(self)?;
+        // Those who were in the call when a member was lost may have left it at different steps.
+        if let Some(error) = self.lost_among((0..comm.size()).map(|rank| comm.peer_of(rank))) {
+            return Some(Err(error));
+        }
+        self.engine.borrow_mut().count_board_collective();
+        let table = Table { world: self, comm, group };
+        Some(match plan {
+            Plan::Barrier => table.barrier(),
+            Plan::Bcast { root, buffer } => table.bcast(root, buffer),
+            Plan::Allreduce { data } => table.allreduce(data),
+            Plan::Allgather { send, recv } => table.allgather(send, recv),
+            Plan::Alltoall { send, recv } => table.alltoall(send, recv),
+        })
+    }
+}
+
+/// One call over the boards of its group.
+#[derive(Clone, Copy)]
+struct Table<'a> {
+    world: &'a World,
+    comm: &'a Comm,
+    group: &'a GroupBoard,
+}
+
+impl Table<'_> {
+    fn barrier(self) -> Result<()> {
+        let step = self.show_common(&[], &[])?;
+        self.group.finish_common(step);
+        Ok(())
+    }
+
+    /// A step that all members show; returns its number once they do.
+    #[inline]
+    fn show_common(self, contents: &[SendBuf], trailer: &[u8]) -> Result<u64> {
+        let step = self.group.next_step();
+        self.show(step, contents, trailer)?;
+        let mut checked = 0;
+        self.wait(|| self.group.is_shown_by_all(step, &mut checked))?;
+        Ok(step)
+    }
+
+    /// Waits for what other members show.
+    ///
+    /// # Errors
+    /// If one of them is lost, which shows nothing any more.
+    #[inline]
+    fn wait(self, mut is_reached: impl FnMut() -> bool) -> Result<()> {
+        self.world.wait_closely(|world| {
+            if is_reached() {
+                return Some(Ok(()));
+            }
+            world.lost_among((0..self.comm.size()).map(|rank| self.comm.peer_of(rank))).map(Err)
+        })
+    }
+
+    #[inline]
+    fn show(self, step: u64, contents: &[SendBuf], trailer: &[u8]) -> Result<()> {
+        let len_bytes = contents.iter().map(SendBuf::len_bytes).sum::<u64>() as usize + trailer.len();
+        if !self.group.has_room(step, len_bytes) {
+            self.wait(|| self.group.has_room(step, len_bytes))?;
+        }
+        self.group.show(&self.world.engine.borrow(), step, contents, trailer);
+        Ok(())
+    }
+
+    /// The length that stands behind what a member shows as `step`; `None` if so little is shown that none does.
+    #[inline]
+    fn told_bytes(self, rank: usize, step: u64) -> Option<usize> {
+        let mut told = [0; LENGTH_BYTES];
+        let offset = self.group.len_bytes(rank, step).checked_sub(LENGTH_BYTES)?;
+        let is_told = self.group.read(rank, step, offset, LENGTH_BYTES, |bytes| told.copy_from_slice(bytes));
+        is_told.then_some(u64::from_ne_bytes(told) as usize)
+    }
+
+    /// The error of members that do not agree about sizes.
+    #[cold]
+    fn shorter(self, rank: usize, shown_bytes: usize, call: &str) -> crate::Error {
+        ErrorClass::Truncate.error(format!(
+            "{call} on {}: {} brings {shown_bytes} bytes, which is not what {} expects; do all ranks pass the same counts and \
+             types?",
+            self.comm,
+            self.comm.describe_rank(rank as u32),
+            self.comm.describe_self(),
+        ))
+    }
+
+    fn me(self) -> usize {
+        self.comm.rank() as usize
+    }
+
+    fn size(self) -> usize {
+        self.comm.size() as usize
+    }
+}
