@@ -131,7 +131,7 @@ impl Default for Config {
             unexpected_max_bytes: 64 << 20,
             large_copy: LargeCopy::Auto,
             cross_memory_min_bytes: 32 << 10,
-            staged_near_max_bytes: 512 << 10,
+            staged_near_max_bytes: 64 << 20,
             ahead_bytes: 32 << 10,
             shared_copy_min_bytes: 64 << 10,
             cross_memory: CrossMemory::Auto,

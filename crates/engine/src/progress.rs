@@ -20,10 +20,10 @@ const LOOKS_PER_SWEEP: u32 = 16;
 
 /// Cache lines of a piece of a staged message, a quarter of it within these bounds: the receiver copies one piece while the
 /// next is written, and each begins with lines that nobody has asked for yet.
-const PIECE_LINES: RangeInclusive<u64> = 128..=256;
+const PIECE_LINES: RangeInclusive<u64> = 128..=512;
 /// Bytes of one message that leave before this side takes in what has arrived: where both send at once, each reads what
 /// the other wrote while it is near.
-const BURST_BYTES: u64 = 32 << 10;
+const BURST_BYTES: u64 = 128 << 10;
 
 /// A message that leaves through the channel piece by piece.
 pub(crate) struct Stream {

@@ -17,6 +17,10 @@ use base::config::{LargeCopy, Rendezvous};
 
 use crate::experience::{CopyWay, CopyWays};
 
+/// Where processes outnumber processors, messages of up to so many bytes are staged: the kernel's copy needs a turn of the
+/// sender as well, and takes the pages of both one by one.
+const STAGED_CROWDED_MAX_BYTES: u64 = 128 << 10;
+
 /// The sizes at which protocols change, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Thresholds {
@@ -131,6 +135,7 @@ impl Thresholds {
             || reach == Reach::Refused
             || self.large_copy == LargeCopy::Staged
             || len_bytes < self.cross_memory_min_bytes
+            || self.is_staged_in_turns(len_bytes)
         {
             return CopyPlan::Staged;
         }
@@ -140,6 +145,10 @@ impl Thresholds {
             return CopyPlan::of(CopyWay::Shared, len_bytes);
         }
         CopyPlan::Read
+    }
+
+    fn is_staged_in_turns(&self, len_bytes: u64) -> bool {
+        self.large_copy == LargeCopy::Auto && self.is_crowded && len_bytes <= STAGED_CROWDED_MAX_BYTES
     }
 }
 
@@ -241,6 +250,21 @@ mod tests {
         ] {
             let plan = Thresholds { large_copy, is_crowded, ..THRESHOLDS }.plan(1 << 20, true, Reach::Works);
             assert_eq!(plan != CopyPlan::Read, helps, "{large_copy:?} {is_crowded}");
+        }
+    }
+
+    #[test]
+    fn short_copies_are_staged_in_turns_unless_something_else_was_asked_for() {
+        let at_most = STAGED_CROWDED_MAX_BYTES;
+        for (large_copy, is_crowded, len_bytes, is_staged) in [
+            (LargeCopy::Auto, true, at_most, true),
+            (LargeCopy::Auto, true, at_most + 1, false),
+            (LargeCopy::Auto, false, at_most, false),
+            (LargeCopy::Read, true, at_most, false),
+            (LargeCopy::Both, true, at_most, false),
+        ] {
+            let plan = Thresholds { large_copy, is_crowded, ..THRESHOLDS }.plan(len_bytes, true, Reach::Works);
+            assert_eq!(plan == CopyPlan::Staged, is_staged, "{large_copy:?} {is_crowded} {len_bytes}");
         }
     }
 

@@ -284,7 +284,7 @@ pub const VARIABLES: &[Variable] = &[
         "FERROVIA_LARGE_COPY",
         large_copy: LargeCopy,
         "auto | both | read | staged",
-        "Who moves a large message between two processes of one host: sender and receiver together, the receiver alone, or both through the channel. By itself the receiver alone where ranks outnumber cores, and otherwise whichever was the fastest lately."
+        "Who moves a large message between two processes of one host: sender and receiver together, the receiver alone, or both through the channel. By itself, where ranks outnumber cores, the receiver alone, and up to 128 KiB both through the channel; otherwise whichever was the fastest lately."
     ),
     size!(
         "FERROVIA_CROSS_MEMORY_MIN",
