@@ -13,6 +13,9 @@
 /* A sample lasts at least so many readings of the clock. */
 #define CLOCK_SHARE 100
 #define SAMPLES_MIN 8
+/* And where ranks outnumber processors a few slices of the scheduler's: who had to wait for one would not be seen in
+ * the median of shorter ones, and the slowest rank of a short one has waited for those who ran before it. */
+#define CROWDED_SAMPLE_NS 10e6
 /* From one look at the machine's pace to the next. */
 #define STRETCH_NS 5e6
 
@@ -151,6 +154,7 @@ struct samples measure(operation *run, enum who who, double sample_ns) {
     double each;
     run(1);
     if (sample_ns < clock_cost * CLOCK_SHARE) sample_ns = clock_cost * CLOCK_SHARE;
+    if (size > sysconf(_SC_NPROCESSORS_ONLN) && sample_ns < CROWDED_SAMPLE_NS) sample_ns = CROWDED_SAMPLE_NS;
     double told = sample_ns;
     MPI_Bcast(&told, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     int together = options.agreed_start && who == ALL;

@@ -94,6 +94,64 @@ static void long_blocks(MPI_Comm comm)
     OK(MPI_Type_free(&every_other));
 }
 
+/* How many numbers `from` sends to `to`: none, a few, many; once, from one of them, more than boards are used for. */
+static int part_of(int from, int to, int round, int most)
+{
+    unsigned mixed = (unsigned)(from * 7919 + to * 104729 + round * 1299709);
+    mixed ^= mixed >> 7;
+    if (round == 5 && from == 1) return most;
+    return mixed % 4 == 0 ? 0 : mixed % 4 == 1 ? (int)(mixed % 50) : (int)(mixed % (unsigned)(most / 8));
+}
+
+static int number_of(int from, int to, int i)
+{
+    return from * 1000003 + to * 10007 + i;
+}
+
+/* Blocks of any lengths, of one type and of several, with gaps between them. */
+static void uneven_blocks(MPI_Comm comm)
+{
+    enum { most = 600000, gap = 3, rounds = 8 };
+    int r, ranks;
+    OK(MPI_Comm_rank(comm, &r));
+    OK(MPI_Comm_size(comm, &ranks));
+    int *counts = calloc(6 * ranks, sizeof *counts), *from = counts + ranks, *to = from + ranks;
+    int *received = to + ranks, *from_bytes = received + ranks, *to_bytes = from_bytes + ranks;
+    MPI_Datatype *numbers = calloc(2 * ranks, sizeof *numbers), *pairs = numbers + ranks, pair;
+    OK(MPI_Type_contiguous(2, MPI_INT, &pair));
+    OK(MPI_Type_commit(&pair));
+    for (int round = 0; round < rounds; round++) {
+        int out_count = 0, in_count = 0, is_typed = round % 2;
+        for (int peer = 0; peer < ranks; peer++) {
+            counts[peer] = part_of(r, peer, round, most) & ~1;
+            received[peer] = part_of(peer, r, round, most) & ~1;
+            from[peer] = out_count, to[peer] = in_count;
+            from_bytes[peer] = 4 * out_count, to_bytes[peer] = 4 * in_count;
+            out_count += counts[peer] + gap, in_count += received[peer] + gap;
+            numbers[peer] = MPI_INT, pairs[peer] = pair;
+        }
+        int *goes = calloc(out_count, sizeof *goes), *comes = calloc(in_count, sizeof *comes);
+        for (int peer = 0; peer < ranks; peer++)
+            for (int i = 0; i < counts[peer]; i++) goes[from[peer] + i] = number_of(r, peer, i);
+        for (int i = 0; i < in_count; i++) comes[i] = -1;
+        if (is_typed) {
+            for (int peer = 0; peer < ranks; peer++) received[peer] /= 2;
+            OK(MPI_Alltoallw(goes, counts, from_bytes, numbers, comes, received, to_bytes, pairs, comm));
+            for (int peer = 0; peer < ranks; peer++) received[peer] *= 2;
+        } else {
+            OK(MPI_Alltoallv(goes, counts, from, MPI_INT, comes, received, to, MPI_INT, comm));
+        }
+        for (int peer = 0; peer < ranks; peer++) {
+            for (int i = 0; i < received[peer]; i++) CHECK(comes[to[peer] + i] == number_of(peer, r, i));
+            for (int i = 0; i < gap; i++) CHECK(comes[to[peer] + received[peer] + i] == -1);
+        }
+        if (round == 3) OK(MPI_Barrier(comm));
+        free(goes), free(comes);
+    }
+    OK(MPI_Type_free(&pair));
+    free(counts), free(numbers);
+}
+
 /* A root that does not wait for those it tells. */
 static void broadcasts(MPI_Comm comm, int count, int rounds)
 {
@@ -158,6 +216,7 @@ int main(int argc, char **argv)
     broadcasts(MPI_COMM_WORLD, 3000, 100);
     long_broadcasts(MPI_COMM_WORLD);
     long_blocks(MPI_COMM_WORLD);
+    uneven_blocks(MPI_COMM_WORLD);
 
     /* More at once than any process has boards, used in turns. */
     MPI_Comm many[12];

@@ -50,5 +50,13 @@ int main(int argc, char **argv)
         CHECK(class_of(error) == MPI_ERR_TRUNCATE);
         go_on();
     }
+    /* One of them brings more than one of the others has room for: that one learns it. */
+    for (int excess = 1; longer && excess <= 90001; excess += 45000) {
+        int counts[3] = {0}, places[3] = {0}, room[3] = {5, 5, 5}, into[3] = {0, 10, 20};
+        for (int peer = 0; peer < 3; peer++) counts[peer] = world_rank == 1 && peer == 2 ? 5 + excess : 5;
+        int error = MPI_Alltoallv(in, counts, places, MPI_INT, out, room, into, MPI_INT, MPI_COMM_WORLD);
+        CHECK(world_rank == 2 ? class_of(error) == MPI_ERR_TRUNCATE : error == MPI_SUCCESS);
+        go_on();
+    }
     return finish();
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! barrier, allgather, alltoall     everyone shows, everyone reads                        1 step
 //! allgather, alltoall, long        the same by pieces of each block                      1 step per piece
+//! alltoallv, alltoallw             the same by pieces of all blocks together             1 step per piece
 //! broadcast, short                 the root shows, all others read                       1 step
 //! broadcast, long                  the same by pieces, of which several are under way    1 step per piece
 //! allreduce, short                 everyone shows, everyone reduces everything           1 step
@@ -20,13 +21,14 @@
 
 mod blocks;
 mod broadcast;
+mod parts;
 mod reduce;
 
 use collectives::Collective;
 use datatype::SendBuf;
 use engine::{BOARD_STEP_BYTES, GroupBoard};
 
-use super::arguments::{Arguments, Buffer, Reduction};
+use super::arguments::{Arguments, Blocks, Buffer, Parts, Reduction};
 use crate::communicator::Comm;
 use crate::error::{ErrorClass, Result};
 use crate::world::World;
@@ -44,6 +46,8 @@ enum Plan<'a> {
     Allreduce { data: &'a Reduction },
     Allgather { send: Option<&'a Buffer<datatype::UserMemory>>, recv: &'a Buffer<datatype::UserMemoryMut> },
     Alltoall { send: Option<&'a Buffer<datatype::UserMemory>>, recv: &'a Buffer<datatype::UserMemoryMut> },
+    Alltoallv { send: &'a Blocks<datatype::UserMemory>, recv: &'a Blocks<datatype::UserMemoryMut> },
+    Alltoallw { send: &'a Parts<datatype::UserMemory>, recv: &'a Parts<datatype::UserMemoryMut> },
 }
 
 impl<'a> Plan<'a> {
@@ -82,6 +86,13 @@ impl<'a> Plan<'a> {
             {
                 (Plan::Alltoall { send: send.as_ref(), recv }, Collective::Alltoall)
             }
+            // In place, what comes for a later block would be shown as what goes: that is for messages.
+            Arguments::Alltoallv { send: Some(send), recv } if comm.is_oversubscribed() => {
+                (Plan::Alltoallv { send, recv }, Collective::Alltoallv)
+            }
+            Arguments::Alltoallw { send: Some(send), recv } if comm.is_oversubscribed() => {
+                (Plan::Alltoallw { send, recv }, Collective::Alltoallw)
+            }
             _ => return None,
         };
         comm.chooses_freely(collective).then_some(plan)
@@ -98,15 +109,23 @@ impl World {
         if let Some(error) = self.lost_among((0..comm.size()).map(|rank| comm.peer_of(rank))) {
             return Some(Err(error));
         }
-        self.engine.borrow_mut().count_board_collective();
         let table = Table { world: self, comm, group };
-        Some(match plan {
-            Plan::Barrier => table.barrier(),
-            Plan::Bcast { root, buffer } => table.bcast(root, buffer),
-            Plan::Allreduce { data } => table.allreduce(data),
-            Plan::Allgather { send, recv } => table.allgather(send, recv),
-            Plan::Alltoall { send, recv } => table.alltoall(send, recv),
-        })
+        let is_over = match plan {
+            Plan::Barrier => table.barrier().map(|()| true),
+            Plan::Bcast { root, buffer } => table.bcast(root, buffer).map(|()| true),
+            Plan::Allreduce { data } => table.allreduce(data).map(|()| true),
+            Plan::Allgather { send, recv } => table.allgather(send, recv).map(|()| true),
+            Plan::Alltoall { send, recv } => table.alltoall(send, recv).map(|()| true),
+            Plan::Alltoallv { send, recv } => table.alltoallv(send, recv),
+            Plan::Alltoallw { send, recv } => table.alltoallw(send, recv),
+        };
+        match is_over {
+            Ok(false) => None,
+            other => {
+                self.engine.borrow_mut().count_board_collective();
+                Some(other.map(|_| ()))
+            }
+        }
     }
 }
 
