@@ -2,6 +2,7 @@
 #include "bench.h"
 
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +14,8 @@
 /* A sample lasts at least so many readings of the clock. */
 #define CLOCK_SHARE 100
 #define SAMPLES_MIN 8
-/* And where ranks outnumber processors a few slices of the scheduler's: who had to wait for one would not be seen in
- * the median of shorter ones, and the slowest rank of a short one has waited for those who ran before it. */
+/* And where ranks outnumber processors a few slices of the scheduler's: what waiting for one of these costs would not
+ * be seen in the median of shorter samples, and the slowest rank of such a one has waited for those who ran before. */
 #define CROWDED_SAMPLE_NS 10e6
 /* From one look at the machine's pace to the next. */
 #define STRETCH_NS 5e6
@@ -149,12 +150,18 @@ static long operations(operation *run, double sample_ns, double *each) {
     }
 }
 
+/* Those that this process may run on. */
+static int processors(void) {
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
 struct samples measure(operation *run, enum who who, double sample_ns) {
     struct samples samples = {0};
     double each;
     run(1);
     if (sample_ns < clock_cost * CLOCK_SHARE) sample_ns = clock_cost * CLOCK_SHARE;
-    if (size > sysconf(_SC_NPROCESSORS_ONLN) && sample_ns < CROWDED_SAMPLE_NS) sample_ns = CROWDED_SAMPLE_NS;
+    if (size > processors() && sample_ns < CROWDED_SAMPLE_NS) sample_ns = CROWDED_SAMPLE_NS;
     double told = sample_ns;
     MPI_Bcast(&told, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     int together = options.agreed_start && who == ALL;
@@ -232,15 +239,20 @@ void need(int ok, const char *what, long index) {
     exit(3);
 }
 
-/* Where malloc puts them, as programs have them: long ones begin 16 bytes into a page, and a library whose own memory
- * begins with one may copy slowly between the two. */
+/* As long memory from malloc begins in its first page: a library whose own memory begins with a page may copy slowly
+ * between the two. */
+#define PLACE_IN_PAGE 16
+
 void buffers(size_t length) {
+    static unsigned char *pages[2];
     length = (length + 8191) & ~(size_t)4095;
-    free(out);
-    free(in);
-    out = malloc(length);
-    in = malloc(length);
-    if (!out || !in) {
+    for (int i = 0; i < 2; i++) {
+        free(pages[i]);
+        pages[i] = aligned_alloc(4096, length + 4096);
+    }
+    out = pages[0] + PLACE_IN_PAGE;
+    in = pages[1] + PLACE_IN_PAGE;
+    if (!pages[0] || !pages[1]) {
         fprintf(stderr, "bench: no memory for two buffers of %zu bytes\n", length);
         MPI_Abort(MPI_COMM_WORLD, 2);
     }

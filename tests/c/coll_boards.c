@@ -71,12 +71,12 @@ static void blocks(MPI_Comm comm, int count)
  * lie in memory with gaps. */
 static void long_blocks(MPI_Comm comm)
 {
-    static const int counts[] = {8193, 20001, 36997, 37000};
+    static const int counts[] = {8193, 20001, 36997, 37000, 75001, 149999};
     int r, ranks;
     MPI_Datatype every_other;
     OK(MPI_Comm_rank(comm, &r));
     OK(MPI_Comm_size(comm, &ranks));
-    for (int round = 0; round < 4; round++)
+    for (int round = 0; round < 6; round++)
         if (ranks * counts[round] <= longest) blocks(comm, counts[round]);
     OK(MPI_Type_create_resized(MPI_INT, 0, 2 * sizeof(int), &every_other));
     OK(MPI_Type_commit(&every_other));

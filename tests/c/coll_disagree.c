@@ -50,6 +50,16 @@ int main(int argc, char **argv)
         CHECK(class_of(error) == MPI_ERR_TRUNCATE);
         go_on();
     }
+    /* One expects more or less than it brings itself, which is what the others bring and expect. */
+    for (int expected = 65000; longer && expected <= 99000; expected += 34000) {
+        int count = world_rank == 2 ? expected : 75000;
+        int error = MPI_Allgather(in, 75000, MPI_INT, out, count, MPI_INT, MPI_COMM_WORLD);
+        CHECK(class_of(error) == MPI_ERR_TRUNCATE);
+        go_on();
+        error = MPI_Alltoall(in, 75000, MPI_INT, out, count, MPI_INT, MPI_COMM_WORLD);
+        CHECK(class_of(error) == MPI_ERR_TRUNCATE);
+        go_on();
+    }
     /* One of them brings more than one of the others has room for: that one learns it. */
     for (int excess = 1; longer && excess <= 90001; excess += 45000) {
         int counts[3] = {0}, places[3] = {0}, room[3] = {5, 5, 5}, into[3] = {0, 10, 20};

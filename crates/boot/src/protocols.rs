@@ -22,7 +22,7 @@ pub fn protocols(config: &Config) -> Vec<ProtocolReport> {
     let thresholds = Thresholds::configured(config, lockfree::block::payload_max_bytes(config.channel_bytes));
     let (reach, note) = match cross_memory(config) {
         Ok(()) => {
-            (Reach::Works, "the first long message from a peer is read, to see whether the kernel allows it; by FERROVIA_LARGE_COPY=auto later ones are read, shared or (up to FERROVIA_STAGED_NEAR_MAX) staged, whichever was the fastest lately; data in pieces goes by FERROVIA_DATATYPE_SCHEME, and tuple queues (FERROVIA_RENDEZVOUS) come before any of this".into())
+            (Reach::Works, "the first long message from a peer is read, to see whether the kernel allows it; by FERROVIA_LARGE_COPY=auto later ones are read, shared or (up to FERROVIA_STAGED_NEAR_MAX) staged, whichever was the fastest lately, or, where ranks outnumber cores, read, and staged up to 128 KiB; data in pieces goes by FERROVIA_DATATYPE_SCHEME, and tuple queues (FERROVIA_RENDEZVOUS) come before any of this".into())
         }
         Err(why) => (Reach::Refused, format!("nothing is copied straight between processes: {why}")),
     };

@@ -199,8 +199,7 @@ impl GroupBoard {
             rest.copy_from_slice(trailer);
         };
         let board = &self.boards[self.me];
-        // Where ranks outnumber cores, what a copy takes says who ran before on this one.
-        if len_bytes < STREAMING_MIN_BYTES || engine.core.thresholds.is_crowded {
+        if len_bytes < STREAMING_MIN_BYTES {
             board.show(step, len_bytes, finished, |space| write(space, Stores::Ordinary));
         } else {
             board.show(step, len_bytes, finished, |space| self.write_long(space, write));

@@ -17,8 +17,8 @@ use base::config::{LargeCopy, Rendezvous};
 
 use crate::experience::{CopyWay, CopyWays};
 
-/// Where processes outnumber processors, messages of up to so many bytes are staged: the kernel's copy needs a turn of the
-/// sender as well, and takes the pages of both one by one.
+/// Where processes outnumber processors, messages of up to so many bytes are staged: up to there the kernel spends more on
+/// taking the pages of both one by one than a second copy costs.
 const STAGED_CROWDED_MAX_BYTES: u64 = 128 << 10;
 
 /// The sizes at which protocols change, in bytes.
@@ -135,7 +135,7 @@ impl Thresholds {
             || reach == Reach::Refused
             || self.large_copy == LargeCopy::Staged
             || len_bytes < self.cross_memory_min_bytes
-            || self.is_staged_in_turns(len_bytes)
+            || self.is_staged_where_crowded(len_bytes)
         {
             return CopyPlan::Staged;
         }
@@ -147,8 +147,9 @@ impl Thresholds {
         CopyPlan::Read
     }
 
-    fn is_staged_in_turns(&self, len_bytes: u64) -> bool {
-        self.large_copy == LargeCopy::Auto && self.is_crowded && len_bytes <= STAGED_CROWDED_MAX_BYTES
+    fn is_staged_where_crowded(&self, len_bytes: u64) -> bool {
+        let most = STAGED_CROWDED_MAX_BYTES.min(self.staged_near_max_bytes);
+        self.large_copy == LargeCopy::Auto && self.is_crowded && len_bytes <= most
     }
 }
 
@@ -254,17 +255,20 @@ mod tests {
     }
 
     #[test]
-    fn short_copies_are_staged_in_turns_unless_something_else_was_asked_for() {
+    fn short_copies_are_staged_where_crowded_unless_something_else_was_asked_for() {
         let at_most = STAGED_CROWDED_MAX_BYTES;
-        for (large_copy, is_crowded, len_bytes, is_staged) in [
-            (LargeCopy::Auto, true, at_most, true),
-            (LargeCopy::Auto, true, at_most + 1, false),
-            (LargeCopy::Auto, false, at_most, false),
-            (LargeCopy::Read, true, at_most, false),
-            (LargeCopy::Both, true, at_most, false),
+        for (large_copy, staged_near_max_bytes, is_crowded, len_bytes, is_staged) in [
+            (LargeCopy::Auto, 1 << 20, true, at_most, true),
+            (LargeCopy::Auto, 1 << 20, true, at_most + 1, false),
+            (LargeCopy::Auto, at_most - 1, true, at_most, false),
+            (LargeCopy::Auto, 0, true, 16 << 10, false),
+            (LargeCopy::Auto, 1 << 20, false, at_most, false),
+            (LargeCopy::Read, 1 << 20, true, at_most, false),
+            (LargeCopy::Both, 1 << 20, true, at_most, false),
         ] {
-            let plan = Thresholds { large_copy, is_crowded, ..THRESHOLDS }.plan(len_bytes, true, Reach::Works);
-            assert_eq!(plan == CopyPlan::Staged, is_staged, "{large_copy:?} {is_crowded} {len_bytes}");
+            let thresholds = Thresholds { large_copy, is_crowded, staged_near_max_bytes, ..THRESHOLDS };
+            let plan = thresholds.plan(len_bytes, true, Reach::Works);
+            assert_eq!(plan == CopyPlan::Staged, is_staged, "{thresholds:?} {len_bytes}");
         }
     }
 

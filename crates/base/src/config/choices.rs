@@ -83,7 +83,8 @@ pub enum CrossMemory {
 /// Who moves the bytes of a large message on shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LargeCopy {
-    /// Both sides where there is a processor for each process, the receiver alone where there is not.
+    /// Where there is a processor for each process, as was the fastest lately; where there is not, the receiver alone, or
+    /// both through the channel if it is short.
     Auto,
     /// Both sides copy chunks when both are in the library.
     Both,

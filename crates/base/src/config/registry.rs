@@ -298,7 +298,7 @@ pub const VARIABLES: &[Variable] = &[
         staged_near_max_bytes,
         "bytes",
         0..,
-        "Longest message that goes through the channel all the same where that is the fastest way, which messages find out; 0: none. Only for FERROVIA_LARGE_COPY=auto."
+        "Longest message that goes through the channel all the same where that is the fastest way, which messages find out; where ranks outnumber cores, those of up to 128 KiB, untried. 0: none. Only for FERROVIA_LARGE_COPY=auto."
     ),
     size!(
         "FERROVIA_AHEAD",

@@ -14,8 +14,7 @@ pub fn document(title: &str, remarks: Option<&str>, records: &Records, suite: &S
     text.push_str(
         "Written by `ferrovia bench report` from records of `ferrovia bench`; the same program over each library, the \
          libraries in turns.\nA figure is the median of the processes' medians, ± how far the further end of its \
-         interval lies; what is behind is listed\nfirst. A process measures samples of whatever length the clock \
-         needs; where ranks outnumber processors, of 10 ms and more.\n\n",
+         interval lies; what is behind is listed\nfirst.\n\n",
     );
     circumstances(&mut text, records);
     trust(&mut text, records);

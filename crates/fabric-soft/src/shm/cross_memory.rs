@@ -60,7 +60,8 @@ pub(super) unsafe fn write(pid: i32, local: usize, remote: u64, len: usize) -> R
     })
 }
 
-/// Memory in between, for what the kernel copies slowly from place to place (see [`base::copy`]).
+/// Memory in between, for what the kernel copies slowly from place to place (see [`base::copy`]). Lists of pieces go
+/// without: few of their pieces are so long, and in conflict.
 struct Detour(Vec<std::mem::MaybeUninit<u8>>);
 
 impl Detour {

@@ -11,9 +11,9 @@ use crate::error::Result;
 
 /// Longest block where all members run at once: longer ones are faster copied straight from each to each.
 const BLOCK_MAX_BYTES: u64 = 32 << 10;
-/// Most that one member shows to each other something else where they do not all run at once: what is longer is with no
-/// cache when it is read. Up to there boards are faster by two to three, for a message waits for the turns of two, and a
-/// step for one of each, whatever it brings.
+/// Most that one member shows in all where it has something else for each of the others and they do not all run at once:
+/// what is longer is with no cache when it is read. Up to there boards are two to three times as fast as messages: each
+/// message waits for a turn of its sender and one of its receiver, a step for one turn of each member, whatever it brings.
 const APART_MAX_BYTES: u64 = 4 << 20;
 
 /// Longest block of a collective whose members show `blocks` of them each.
@@ -76,7 +76,8 @@ impl Table<'_> {
     /// Shows, piece by piece, what is `shown` of `blocks` blocks from an offset on, so many bytes of each, and lets `take`
     /// read what each other member shows as a step of that; it returns false if that is less than it should be.
     ///
-    /// A member whose blocks have another length is found out by all, itself included, in the first step: all leave after it.
+    /// The first step tells the length of the blocks that a member shows, and of those that it expects: one that differs in
+    /// either is found out by all, itself included, and all leave after that step.
     fn in_steps(
         self,
         call: &Call,
@@ -88,13 +89,17 @@ impl Table<'_> {
         let steps = Steps::of(block_bytes, blocks);
         for piece in 0..steps.count {
             let (offset, len_bytes) = steps.range(piece);
-            let told = if piece == 0 { &call.own_bytes.to_ne_bytes()[..] } else { &[] };
+            let lengths = [call.own_bytes, call.block_bytes].map(u64::to_ne_bytes);
+            let told = if piece == 0 { lengths.as_flattened() } else { &[] };
             let step = self.show_common(&shown(offset as u64, len_bytes as u64), told)?;
             let outcome = (0..self.size()).try_for_each(|rank| {
                 if piece == 0 {
-                    let brought = self.told_bytes(rank, step).unwrap_or(0);
-                    if brought != block_bytes {
-                        return Err(self.shorter(rank, brought, call.name));
+                    let [brought, expected] = self.told::<LENGTHS>(rank, step).unwrap_or_default();
+                    if brought != call.block_bytes {
+                        return Err(self.disagreement(rank, "brings", brought, call.name));
+                    }
+                    if expected != call.block_bytes {
+                        return Err(self.disagreement(rank, "expects", expected, call.name));
                     }
                 }
                 if rank == self.me() || take(rank, step, offset as u64, len_bytes) {
@@ -108,6 +113,9 @@ impl Table<'_> {
         Ok(())
     }
 }
+
+/// Lengths told behind what the first step shows.
+const LENGTHS: usize = 2;
 
 /// What a member passes.
 struct Call {
@@ -136,7 +144,7 @@ impl Steps {
 
     /// Longest piece of each of `blocks` blocks.
     const fn most_bytes(blocks: usize) -> usize {
-        (BOARD_STEP_BYTES - LENGTH_BYTES) / blocks / PIECE_UNIT_BYTES * PIECE_UNIT_BYTES
+        (BOARD_STEP_BYTES - LENGTHS * LENGTH_BYTES) / blocks / PIECE_UNIT_BYTES * PIECE_UNIT_BYTES
     }
 
     /// Where a piece begins, and its length, in bytes of each block.
@@ -164,7 +172,7 @@ mod tests {
                 for piece in 0..steps.count {
                     let (offset, len_bytes) = steps.range(piece);
                     assert_eq!(offset, next);
-                    assert!(len_bytes > 0 && blocks * len_bytes + LENGTH_BYTES <= BOARD_STEP_BYTES);
+                    assert!(len_bytes > 0 && blocks * len_bytes + LENGTHS * LENGTH_BYTES <= BOARD_STEP_BYTES);
                     next += len_bytes;
                 }
                 assert_eq!(next, block_bytes);

@@ -84,8 +84,8 @@ impl Table<'_> {
     /// Bytes of the broadcast whose first piece the root shows as `step`.
     fn broadcast_bytes(self, root: usize, step: u64) -> usize {
         let shown = self.group.len_bytes(root, step);
-        let told = if shown > ONE_STEP_MAX_BYTES as usize { self.told_bytes(root, step) } else { None };
-        told.unwrap_or(shown)
+        let told = if shown > ONE_STEP_MAX_BYTES as usize { self.told(root, step) } else { None };
+        told.map_or(shown, |[len_bytes]| len_bytes as usize)
     }
 }
 

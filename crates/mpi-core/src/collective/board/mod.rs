@@ -1,4 +1,4 @@
-//! Short blocking collectives between processes of one host: each member shows what it has, all others read it.
+//! Blocking collectives between processes of one host: each member shows what it has, all others read it.
 //!
 //! ```text
 //! barrier, allgather, alltoall     everyone shows, everyone reads                        1 step
@@ -60,6 +60,7 @@ impl<'a> Plan<'a> {
         let within = |count: u64, size: u64, max: u64| {
             count.checked_mul(size).is_some_and(|len_bytes| (1..=max).contains(&len_bytes))
         };
+        let ranks = comm.size() as usize;
         let (plan, collective) = match arguments {
             Arguments::Barrier => (Plan::Barrier, Collective::Barrier),
             Arguments::Bcast { root, buffer }
@@ -77,20 +78,30 @@ impl<'a> Plan<'a> {
                 (Plan::Allreduce { data }, Collective::Allreduce)
             }
             Arguments::Allgather { send, recv }
-                if within(recv.count, recv.datatype.size(), blocks::len_max_bytes(comm, 1)) =>
+                if within(recv.count, recv.datatype.size(), blocks::len_max_bytes(comm, 1))
+                    && is_within_reach(recv, ranks)
+                    && send.as_ref().is_none_or(|send| is_within_reach(send, 1)) =>
             {
                 (Plan::Allgather { send: send.as_ref(), recv }, Collective::Allgather)
             }
             Arguments::Alltoall { send, recv }
-                if within(recv.count, recv.datatype.size(), blocks::len_max_bytes(comm, comm.size() as usize - 1)) =>
+                if within(recv.count, recv.datatype.size(), blocks::len_max_bytes(comm, ranks - 1))
+                    && is_within_reach(recv, ranks)
+                    && send.as_ref().is_none_or(|send| is_within_reach(send, ranks)) =>
             {
                 (Plan::Alltoall { send: send.as_ref(), recv }, Collective::Alltoall)
             }
             // In place, what comes for a later block would be shown as what goes: that is for messages.
-            Arguments::Alltoallv { send: Some(send), recv } if comm.is_oversubscribed() => {
+            Arguments::Alltoallv { send: Some(send), recv }
+                if comm.is_oversubscribed() && are_within_reach(send, ranks) && are_within_reach(recv, ranks) =>
+            {
                 (Plan::Alltoallv { send, recv }, Collective::Alltoallv)
             }
-            Arguments::Alltoallw { send: Some(send), recv } if comm.is_oversubscribed() => {
+            Arguments::Alltoallw { send: Some(send), recv }
+                if comm.is_oversubscribed()
+                    && are_parts_within_reach(send, ranks)
+                    && are_parts_within_reach(recv, ranks) =>
+            {
                 (Plan::Alltoallw { send, recv }, Collective::Alltoallw)
             }
             _ => return None,
@@ -178,20 +189,26 @@ impl Table<'_> {
         Ok(())
     }
 
-    /// The length that stands behind what a member shows as `step`; `None` if so little is shown that none does.
+    /// The lengths that stand behind what a member shows as `step`; `None` if so little is shown that they do not.
     #[inline]
-    fn told_bytes(self, rank: usize, step: u64) -> Option<usize> {
-        let mut told = [0; LENGTH_BYTES];
-        let offset = self.group.len_bytes(rank, step).checked_sub(LENGTH_BYTES)?;
-        let is_told = self.group.read(rank, step, offset, LENGTH_BYTES, |bytes| told.copy_from_slice(bytes));
-        is_told.then_some(u64::from_ne_bytes(told) as usize)
+    fn told<const N: usize>(self, rank: usize, step: u64) -> Option<[u64; N]> {
+        let mut told = [[0; LENGTH_BYTES]; N];
+        let offset = self.group.len_bytes(rank, step).checked_sub(N * LENGTH_BYTES)?;
+        let is_told = self.group.read(rank, step, offset, N * LENGTH_BYTES, |bytes| {
+            told.as_flattened_mut().copy_from_slice(bytes);
+        });
+        is_told.then_some(told.map(u64::from_ne_bytes))
     }
 
-    /// The error of members that do not agree about sizes.
-    #[cold]
+    /// The error of members that do not agree about sizes: one brings so many bytes.
     fn shorter(self, rank: usize, shown_bytes: usize, call: &str) -> crate::Error {
+        self.disagreement(rank, "brings", shown_bytes as u64, call)
+    }
+
+    #[cold]
+    fn disagreement(self, rank: usize, what: &str, bytes: u64, call: &str) -> crate::Error {
         ErrorClass::Truncate.error(format!(
-            "{call} on {}: {} brings {shown_bytes} bytes, which is not what {} expects; do all ranks pass the same counts and \
+            "{call} on {}: {} {what} {bytes} bytes, which is not what {} expects; do all ranks pass the same counts and \
              types?",
             self.comm,
             self.comm.describe_rank(rank as u32),
@@ -206,4 +223,35 @@ impl Table<'_> {
     fn size(self) -> usize {
         self.comm.size() as usize
     }
+}
+
+/// Bytes that no call spans. What goes beyond is left to messages, which refuse it.
+const REACH_MAX_BYTES: u128 = 1 << 62;
+
+/// True if so many blocks can be addressed.
+fn is_within_reach<M>(block: &Buffer<M>, blocks: usize) -> bool {
+    let elements = u128::from(block.count) * blocks as u128;
+    elements.saturating_mul(reach_of(&block.datatype)) < REACH_MAX_BYTES
+}
+
+/// True if there is a block for each of `ranks`, and all can be addressed.
+fn are_within_reach<M>(blocks: &Blocks<M>, ranks: usize) -> bool {
+    let total: u128 = blocks.counts.iter().map(|count| u128::from(*count)).sum();
+    let furthest = blocks.displacements.iter().map(|at| at.unsigned_abs()).max().unwrap_or(0);
+    let spanned = (total + u128::from(furthest)).saturating_mul(reach_of(&blocks.datatype));
+    [blocks.counts.len(), blocks.displacements.len()] == [ranks; 2] && spanned < REACH_MAX_BYTES
+}
+
+/// As [`are_within_reach`].
+fn are_parts_within_reach<M>(parts: &Parts<M>, ranks: usize) -> bool {
+    let spanned =
+        parts.counts.iter().zip(&parts.datatypes).zip(&parts.displacements_bytes).map(|((count, datatype), at)| {
+            u128::from(*count).saturating_mul(reach_of(datatype)).saturating_add(u128::from(at.unsigned_abs()))
+        });
+    let lists = [parts.counts.len(), parts.displacements_bytes.len(), parts.datatypes.len()];
+    lists == [ranks; 3] && spanned.fold(0, u128::saturating_add) < REACH_MAX_BYTES
+}
+
+fn reach_of(datatype: &datatype::Datatype) -> u128 {
+    datatype.size().max(datatype.extent().unsigned_abs()).into()
 }

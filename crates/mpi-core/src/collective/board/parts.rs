@@ -65,7 +65,8 @@ impl Table<'_> {
             };
             (0..ranks).filter_map(inside).collect()
         };
-        let mut step = self.show_common(&shown(window(0)), &own.told())?;
+        let first = if own.len_bytes() > STREAM_MAX_BYTES { SmallVec::new() } else { shown(window(0)) };
+        let mut step = self.show_common(&first, &own.told())?;
         // Who can not be understood is taken to bring nothing: that is an error below.
         let streams: SmallVec<[Option<Stream>; 8]> = (0..ranks).map(|rank| self.stream_of(rank, step)).collect();
         let longest = streams.iter().flatten().map(Stream::len_bytes).max().unwrap_or(0);
