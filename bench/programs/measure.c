@@ -250,12 +250,12 @@ void buffers(size_t length) {
         free(pages[i]);
         pages[i] = aligned_alloc(4096, length + 4096);
     }
-    out = pages[0] + PLACE_IN_PAGE;
-    in = pages[1] + PLACE_IN_PAGE;
     if (!pages[0] || !pages[1]) {
         fprintf(stderr, "bench: no memory for two buffers of %zu bytes\n", length);
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
+    out = pages[0] + PLACE_IN_PAGE;
+    in = pages[1] + PLACE_IN_PAGE;
     memset(out, 0, length);
     memset(in, 0, length);
 }

@@ -1,4 +1,5 @@
-/* Members of a collective that do not agree about sizes: all of them learn it, and the next collective works. */
+/* Members of a collective that do not agree about sizes, or agree about such as no memory holds: all of them learn it,
+ * and the next collective works. */
 #include "check.h"
 
 enum { longest = 300000 };
@@ -38,6 +39,14 @@ int main(int argc, char **argv)
         CHECK(world_rank == 0 ? error == MPI_SUCCESS : class_of(error) == MPI_ERR_TRUNCATE);
         go_on();
     }
+    /* Counts that all agree about, and that no memory holds. */
+    const MPI_Count much = (MPI_Count)1 << 61;
+    CHECK(class_of(MPI_Bcast_c(out, much, MPI_INT, 0, MPI_COMM_WORLD)) == MPI_ERR_COUNT);
+    go_on();
+    CHECK(class_of(MPI_Allreduce_c(in, out, much, MPI_INT, MPI_SUM, MPI_COMM_WORLD)) == MPI_ERR_COUNT);
+    go_on();
+    CHECK(class_of(MPI_Allgather_c(in, much, MPI_INT, out, much, MPI_INT, MPI_COMM_WORLD)) == MPI_ERR_COUNT);
+    go_on();
     /* Blocks of several lengths on both sides of one step, where they go by pieces. */
     const int lengths[][2] = {{100, 70000}, {70000, 100}, {40000, 100000}, {100000, 99999}};
     const int longer = argc > 1 && strcmp(argv[1], "blocks") == 0;

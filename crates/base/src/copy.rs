@@ -14,7 +14,7 @@ const LONG_MAX_BYTES: usize = 4 << 20;
 
 /// Places are compared within so many bytes.
 pub const PAGE_BYTES: usize = 4096;
-/// A target so few bytes behind its source, or fewer, is copied slowly.
+/// A target fewer bytes than this behind its source is copied slowly.
 const CONFLICT_BYTES: usize = 32;
 
 /// True if somebody else who copies `len_bytes` from one address to another, such as the kernel, may be slow at it.

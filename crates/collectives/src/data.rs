@@ -31,6 +31,19 @@ impl TypeShape {
     pub fn basic(size_bytes: u64) -> TypeShape {
         TypeShape { size_bytes, extent_bytes: size_bytes as i64, contiguous: true }
     }
+
+    /// True if so many elements in a row can be addressed.
+    pub fn can_span(&self, elements: u128) -> bool {
+        let reach = u128::from(self.size_bytes.max(self.extent_bytes.unsigned_abs()).max(1));
+        elements.saturating_mul(reach) < REACH_MAX
+    }
+
+    /// True if blocks of so many elements at these displacements, in elements, can be addressed.
+    pub fn can_span_blocks(&self, counts: &[u64], displacements: &[i64]) -> bool {
+        let total: u128 = counts.iter().map(|count| u128::from(*count)).sum();
+        let furthest = displacements.iter().map(|d| d.unsigned_abs()).max().unwrap_or(0);
+        self.can_span(total.saturating_add(u128::from(furthest)))
+    }
 }
 
 /// `count` elements of one type: a whole buffer, or one block of a buffer of equal blocks.
@@ -78,9 +91,7 @@ impl Data {
 
     /// That `blocks` such blocks can be addressed.
     pub(crate) fn check(&self, collective: Collective, list: &'static str, blocks: u32) -> Result<(), BuildError> {
-        let reach = u128::from(self.shape.size_bytes.max(self.shape.extent_bytes.unsigned_abs()));
-        let elements = u128::from(self.count) * u128::from(blocks.max(1));
-        let fits = elements.saturating_mul(reach) < REACH_MAX;
+        let fits = self.shape.can_span(u128::from(self.count) * u128::from(blocks.max(1)));
         if fits { Ok(()) } else { Err(BuildError::TooLarge { collective, list }) }
     }
 }
@@ -154,10 +165,7 @@ impl Vector {
                 return Err(BuildError::ListLength { collective, list, actual_count, expected_count });
             }
         }
-        let reach = u128::from(self.shape.size_bytes.max(self.shape.extent_bytes.unsigned_abs()).max(1));
-        let total = self.counts.iter().fold(0u128, |sum, &count| sum + u128::from(count));
-        let furthest = self.displacements.iter().map(|d| d.unsigned_abs()).max().unwrap_or(0);
-        let fits = total.saturating_add(u128::from(furthest)).saturating_mul(reach) < REACH_MAX;
+        let fits = self.shape.can_span_blocks(&self.counts, &self.displacements);
         if fits { Ok(()) } else { Err(BuildError::TooLarge { collective, list: lists[0] }) }
     }
 }

@@ -14,20 +14,16 @@ const DETOUR_BYTES: usize = 32 << 10;
 /// # Safety
 /// `len` bytes at `local` are writable and nobody else touches them.
 pub(super) unsafe fn read(pid: i32, local: usize, remote: u64, len: usize) -> Result<(), DirectCopyError> {
-    let attach = |mine: usize, theirs: usize, len: usize| {
-        let (mine, theirs) = vectors(mine, theirs, len);
-        // SAFETY: `mine` is writable: by this function's contract, or as a detour; `theirs` is checked by the kernel.
-        unsafe { libc::process_vm_readv(pid, &mine, 1, &theirs, 1, 0) }
-    };
     let remote = remote as usize;
+    // SAFETY: what is written is this function's to write: by its contract, or a detour.
+    let attach = |mine, theirs, len| unsafe { attach(libc::process_vm_readv, pid, mine, theirs, len) };
     if !base::copy::are_places_in_conflict(remote, local, len) {
         return transfer(len, |done| attach(local + done, remote + done, len - done));
     }
     let mut detour = Detour::new();
     transfer(len, |done| {
-        let step = DETOUR_BYTES.min(len - done);
         let place = detour.at_place_of(remote + done);
-        let moved = attach(place as usize, remote + done, step);
+        let moved = attach(place.expose_provenance(), remote + done, DETOUR_BYTES.min(len - done));
         if moved > 0 {
             // SAFETY: the kernel has just written so many bytes of the detour; those at `local` are this function's.
             unsafe { base::copy::copy_raw(place, (local + done) as *mut u8, moved as usize) };
@@ -41,22 +37,18 @@ pub(super) unsafe fn read(pid: i32, local: usize, remote: u64, len: usize) -> Re
 /// # Safety
 /// `len` bytes at `local` are readable.
 pub(super) unsafe fn write(pid: i32, local: usize, remote: u64, len: usize) -> Result<(), DirectCopyError> {
-    let attach = |mine: usize, theirs: usize, len: usize| {
-        let (mine, theirs) = vectors(mine, theirs, len);
-        // SAFETY: `mine` is readable: by this function's contract, or as a detour; `theirs` is checked by the kernel.
-        unsafe { libc::process_vm_writev(pid, &mine, 1, &theirs, 1, 0) }
-    };
     let remote = remote as usize;
+    // SAFETY: what is read is there: by this function's contract, or a detour that has been filled so far.
+    let attach = |mine, theirs, len| unsafe { attach(libc::process_vm_writev, pid, mine, theirs, len) };
     if !base::copy::are_places_in_conflict(local, remote, len) {
         return transfer(len, |done| attach(local + done, remote + done, len - done));
     }
     let mut detour = Detour::new();
     transfer(len, |done| {
-        let step = DETOUR_BYTES.min(len - done);
-        let place = detour.at_place_of(remote + done);
+        let (place, step) = (detour.at_place_of(remote + done), DETOUR_BYTES.min(len - done));
         // SAFETY: so many bytes at `local` are readable, and the detour has room for them.
         unsafe { base::copy::copy_raw((local + done) as *const u8, place, step) };
-        attach(place as usize, remote + done, step)
+        attach(place.expose_provenance(), remote + done, step)
     })
 }
 
@@ -114,6 +106,16 @@ type Attach = unsafe extern "C" fn(
     libc::c_ulong,
     libc::c_ulong,
 ) -> isize;
+
+/// One piece of each side.
+///
+/// # Safety
+/// `len` bytes at `mine` may be used as `call` does; those at `theirs` are checked by the kernel.
+unsafe fn attach(call: Attach, pid: i32, mine: usize, theirs: usize, len: usize) -> isize {
+    let (mine, theirs) = vectors(mine, theirs, len);
+    // SAFETY: the caller's promise.
+    unsafe { call(pid, &mine, 1, &theirs, 1, 0) }
+}
 
 /// What is left of one side of a copy.
 struct Pieces<'a, T, F> {
@@ -195,9 +197,9 @@ fn moved_bytes(returned: isize) -> Result<usize, DirectCopyError> {
 pub fn probe() -> Result<(), String> {
     let from = 0x5au8;
     let mut to = 0u8;
-    let (mine, theirs) = vectors(&raw mut to as usize, &raw const from as usize, 1);
+    let (mine, theirs) = (&raw mut to as usize, &raw const from as usize);
     // SAFETY: both ranges are one byte on this stack frame.
-    let moved = unsafe { libc::process_vm_readv(std::process::id() as i32, &mine, 1, &theirs, 1, 0) };
+    let moved = unsafe { attach(libc::process_vm_readv, std::process::id() as i32, mine, theirs, 1) };
     if moved == 1 && to == from {
         return Ok(());
     }

@@ -162,7 +162,7 @@ fn reduction(comm: &Comm, data: &Reduction) -> Result<(bool, bool, Data)> {
     Ok((data.input.is_none(), commutes, Data::new(data.count, shape(&data.datatype))))
 }
 
-fn shape(datatype: &Datatype) -> TypeShape {
+pub(super) fn shape(datatype: &Datatype) -> TypeShape {
     TypeShape { size_bytes: datatype.size(), extent_bytes: datatype.extent(), contiguous: datatype.is_contiguous() }
 }
 

@@ -4,24 +4,22 @@ use datatype::{SendBuf, UserMemory, UserMemoryMut};
 use engine::BOARD_STEP_BYTES;
 use smallvec::SmallVec;
 
-use super::{LENGTH_BYTES, Table};
+use super::{LENGTH_BYTES, TO_EACH_MAX_BYTES, Table};
 use crate::collective::arguments::Buffer;
 use crate::communicator::Comm;
 use crate::error::Result;
 
 /// Longest block where all members run at once: longer ones are faster copied straight from each to each.
 const BLOCK_MAX_BYTES: u64 = 32 << 10;
-/// Most that one member shows in all where it has something else for each of the others and they do not all run at once:
-/// what is longer is with no cache when it is read. Up to there boards are two to three times as fast as messages: each
-/// message waits for a turn of its sender and one of its receiver, a step for one turn of each member, whatever it brings.
-const APART_MAX_BYTES: u64 = 4 << 20;
 
-/// Longest block of a collective whose members show `blocks` of them each.
+/// Longest block of a collective whose members show `blocks` of them each. Where members do not all run at once, boards are
+/// two to three times as fast as messages: each message waits for a turn of its sender and one of its receiver, a step for
+/// one turn of each member, whatever it brings.
 pub(super) fn len_max_bytes(comm: &Comm, blocks: usize) -> u64 {
-    match comm.is_oversubscribed() {
-        true if blocks == 1 => u64::MAX,
-        true => APART_MAX_BYTES / blocks as u64,
-        false => BLOCK_MAX_BYTES.min(Steps::most_bytes(blocks) as u64),
+    match (comm.is_oversubscribed(), blocks) {
+        (false, _) => BLOCK_MAX_BYTES.min(Steps::most_bytes(blocks) as u64),
+        (true, 1) => u64::MAX,
+        (true, _) => TO_EACH_MAX_BYTES / blocks as u64,
     }
 }
 

@@ -17,7 +17,7 @@
 //!
 //! A group has boards from its ninth such call on, if its members have one in common; see
 //! [`engine::BoardTable`]. What goes this way depends on nothing but what all members know: the call, its size, the
-//! settings.
+//! settings; where sizes differ from member to member, what all have been told in the first step.
 
 mod blocks;
 mod broadcast;
@@ -25,10 +25,11 @@ mod parts;
 mod reduce;
 
 use collectives::Collective;
-use datatype::SendBuf;
+use datatype::{Datatype, SendBuf};
 use engine::{BOARD_STEP_BYTES, GroupBoard};
 
 use super::arguments::{Arguments, Blocks, Buffer, Parts, Reduction};
+use super::plan::shape;
 use crate::communicator::Comm;
 use crate::error::{ErrorClass, Result};
 use crate::world::World;
@@ -37,6 +38,10 @@ use crate::world::World;
 const RANKS_MAX: u32 = 64;
 /// The length of something that may take several steps, behind what the first of them shows.
 const LENGTH_BYTES: usize = 8;
+
+/// Most that one member shows in all where it has something else for each of the others: what is longer is with no cache
+/// when it is read.
+const TO_EACH_MAX_BYTES: u64 = 4 << 20;
 
 /// What a call shows in all, if it may go over boards.
 #[derive(Clone, Copy)]
@@ -57,50 +62,47 @@ impl<'a> Plan<'a> {
         if !comm.may_share() || comm.is_inter() || !(2..=RANKS_MAX).contains(&comm.size()) {
             return None;
         }
-        let within = |count: u64, size: u64, max: u64| {
-            count.checked_mul(size).is_some_and(|len_bytes| (1..=max).contains(&len_bytes))
-        };
         let ranks = comm.size() as usize;
+        // So many blocks, each with data, but no more than so many bytes of it.
+        let within = |count: u64, datatype: &Datatype, blocks: usize, max: u64| {
+            can_reach(count, datatype, blocks) && (1..=max).contains(&(count * datatype.size()))
+        };
         let (plan, collective) = match arguments {
             Arguments::Barrier => (Plan::Barrier, Collective::Barrier),
             Arguments::Bcast { root, buffer }
-                if within(buffer.count, buffer.datatype.size(), broadcast::len_max_bytes(comm)) =>
+                if within(buffer.count, &buffer.datatype, 1, broadcast::len_max_bytes(comm)) =>
             {
-                let root = usize::try_from(*root).ok().filter(|root| *root < comm.size() as usize)?;
+                let root = usize::try_from(*root).ok().filter(|root| *root < ranks)?;
                 (Plan::Bcast { root, buffer }, Collective::Bcast)
             }
             Arguments::Allreduce { data }
                 if data.result.is_some()
                     && (1..=BOARD_STEP_BYTES as u64).contains(&data.datatype.size())
-                    && within(data.count, data.datatype.size(), u64::MAX)
+                    && within(data.count, &data.datatype, 1, u64::MAX)
                     && data.op.supports(&data.datatype) =>
             {
                 (Plan::Allreduce { data }, Collective::Allreduce)
             }
             Arguments::Allgather { send, recv }
-                if within(recv.count, recv.datatype.size(), blocks::len_max_bytes(comm, 1))
-                    && is_within_reach(recv, ranks)
-                    && send.as_ref().is_none_or(|send| is_within_reach(send, 1)) =>
+                if within(recv.count, &recv.datatype, ranks, blocks::len_max_bytes(comm, 1))
+                    && send.as_ref().is_none_or(|send| can_reach(send.count, &send.datatype, 1)) =>
             {
                 (Plan::Allgather { send: send.as_ref(), recv }, Collective::Allgather)
             }
             Arguments::Alltoall { send, recv }
-                if within(recv.count, recv.datatype.size(), blocks::len_max_bytes(comm, ranks - 1))
-                    && is_within_reach(recv, ranks)
-                    && send.as_ref().is_none_or(|send| is_within_reach(send, ranks)) =>
+                if within(recv.count, &recv.datatype, ranks, blocks::len_max_bytes(comm, ranks - 1))
+                    && send.as_ref().is_none_or(|send| can_reach(send.count, &send.datatype, ranks)) =>
             {
                 (Plan::Alltoall { send: send.as_ref(), recv }, Collective::Alltoall)
             }
             // In place, what comes for a later block would be shown as what goes: that is for messages.
             Arguments::Alltoallv { send: Some(send), recv }
-                if comm.is_oversubscribed() && are_within_reach(send, ranks) && are_within_reach(recv, ranks) =>
+                if comm.is_oversubscribed() && can_reach_blocks(send, ranks) && can_reach_blocks(recv, ranks) =>
             {
                 (Plan::Alltoallv { send, recv }, Collective::Alltoallv)
             }
             Arguments::Alltoallw { send: Some(send), recv }
-                if comm.is_oversubscribed()
-                    && are_parts_within_reach(send, ranks)
-                    && are_parts_within_reach(recv, ranks) =>
+                if comm.is_oversubscribed() && can_reach_parts(send, ranks) && can_reach_parts(recv, ranks) =>
             {
                 (Plan::Alltoallw { send, recv }, Collective::Alltoallw)
             }
@@ -121,22 +123,19 @@ impl World {
             return Some(Err(error));
         }
         let table = Table { world: self, comm, group };
-        let is_over = match plan {
-            Plan::Barrier => table.barrier().map(|()| true),
-            Plan::Bcast { root, buffer } => table.bcast(root, buffer).map(|()| true),
-            Plan::Allreduce { data } => table.allreduce(data).map(|()| true),
-            Plan::Allgather { send, recv } => table.allgather(send, recv).map(|()| true),
-            Plan::Alltoall { send, recv } => table.alltoall(send, recv).map(|()| true),
-            Plan::Alltoallv { send, recv } => table.alltoallv(send, recv),
-            Plan::Alltoallw { send, recv } => table.alltoallw(send, recv),
+        let outcome = match plan {
+            Plan::Barrier => Some(table.barrier()),
+            Plan::Bcast { root, buffer } => Some(table.bcast(root, buffer)),
+            Plan::Allreduce { data } => Some(table.allreduce(data)),
+            Plan::Allgather { send, recv } => Some(table.allgather(send, recv)),
+            Plan::Alltoall { send, recv } => Some(table.alltoall(send, recv)),
+            Plan::Alltoallv { send, recv } => table.alltoallv(send, recv).transpose(),
+            Plan::Alltoallw { send, recv } => table.alltoallw(send, recv).transpose(),
         };
-        match is_over {
-            Ok(false) => None,
-            other => {
-                self.engine.borrow_mut().count_board_collective();
-                Some(other.map(|_| ()))
-            }
+        if outcome.is_some() {
+            self.engine.borrow_mut().count_board_collective();
         }
+        outcome
     }
 }
 
@@ -225,33 +224,19 @@ impl Table<'_> {
     }
 }
 
-/// Bytes that no call spans. What goes beyond is left to messages, which refuse it.
-const REACH_MAX_BYTES: u128 = 1 << 62;
-
-/// True if so many blocks can be addressed.
-fn is_within_reach<M>(block: &Buffer<M>, blocks: usize) -> bool {
-    let elements = u128::from(block.count) * blocks as u128;
-    elements.saturating_mul(reach_of(&block.datatype)) < REACH_MAX_BYTES
+/// True if so many blocks of `count` elements each can be addressed. What can not is left to messages, which refuse it.
+fn can_reach(count: u64, datatype: &Datatype, blocks: usize) -> bool {
+    shape(datatype).can_span(u128::from(count) * blocks as u128)
 }
 
 /// True if there is a block for each of `ranks`, and all can be addressed.
-fn are_within_reach<M>(blocks: &Blocks<M>, ranks: usize) -> bool {
-    let total: u128 = blocks.counts.iter().map(|count| u128::from(*count)).sum();
-    let furthest = blocks.displacements.iter().map(|at| at.unsigned_abs()).max().unwrap_or(0);
-    let spanned = (total + u128::from(furthest)).saturating_mul(reach_of(&blocks.datatype));
-    [blocks.counts.len(), blocks.displacements.len()] == [ranks; 2] && spanned < REACH_MAX_BYTES
+fn can_reach_blocks<M>(blocks: &Blocks<M>, ranks: usize) -> bool {
+    let are_listed = [blocks.counts.len(), blocks.displacements.len()] == [ranks; 2];
+    are_listed && shape(&blocks.datatype).can_span_blocks(&blocks.counts, &blocks.displacements)
 }
 
-/// As [`are_within_reach`].
-fn are_parts_within_reach<M>(parts: &Parts<M>, ranks: usize) -> bool {
-    let spanned =
-        parts.counts.iter().zip(&parts.datatypes).zip(&parts.displacements_bytes).map(|((count, datatype), at)| {
-            u128::from(*count).saturating_mul(reach_of(datatype)).saturating_add(u128::from(at.unsigned_abs()))
-        });
-    let lists = [parts.counts.len(), parts.displacements_bytes.len(), parts.datatypes.len()];
-    lists == [ranks; 3] && spanned.fold(0, u128::saturating_add) < REACH_MAX_BYTES
-}
-
-fn reach_of(datatype: &datatype::Datatype) -> u128 {
-    datatype.size().max(datatype.extent().unsigned_abs()).into()
+/// As [`can_reach_blocks`].
+fn can_reach_parts<M>(parts: &Parts<M>, ranks: usize) -> bool {
+    let are_listed = [parts.counts.len(), parts.displacements_bytes.len(), parts.datatypes.len()] == [ranks; 3];
+    are_listed && parts.counts.iter().zip(&parts.datatypes).all(|(count, datatype)| can_reach(*count, datatype, ranks))
 }

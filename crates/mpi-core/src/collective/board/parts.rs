@@ -8,22 +8,20 @@ use datatype::{RecvBuf, SendBuf};
 use engine::BOARD_STEP_BYTES;
 use smallvec::SmallVec;
 
-use super::{LENGTH_BYTES, RANKS_MAX, Table};
+use super::{LENGTH_BYTES, RANKS_MAX, TO_EACH_MAX_BYTES, Table};
 use crate::collective::arguments::{Blocks, Parts};
 use crate::error::Result;
 
 /// Bytes of a stream in one step; behind the first of them stand the lengths of its blocks.
 const STREAM_STEP_BYTES: u64 = (BOARD_STEP_BYTES - RANKS_MAX as usize * LENGTH_BYTES) as u64;
-/// Longest stream: if some member's is longer, all send messages. What is so long is with no cache when it is read.
-const STREAM_MAX_BYTES: u64 = 4 << 20;
 
 impl Table<'_> {
-    /// False if messages are to do it: all members come to the same conclusion.
+    /// `None` if messages are to do it, for some member's stream is too long: all come to the same conclusion.
     pub(super) fn alltoallv(
         self,
         send: &Blocks<datatype::UserMemory>,
         recv: &Blocks<datatype::UserMemoryMut>,
-    ) -> Result<bool> {
+    ) -> Result<Option<()>> {
         self.in_streams(
             "MPI_Alltoallv",
             |rank| {
@@ -42,7 +40,7 @@ impl Table<'_> {
         self,
         send: &Parts<datatype::UserMemory>,
         recv: &Parts<datatype::UserMemoryMut>,
-    ) -> Result<bool> {
+    ) -> Result<Option<()>> {
         self.in_streams(
             "MPI_Alltoallw",
             |rank| send.memory.send(send.displacements_bytes[rank], send.counts[rank], &send.datatypes[rank]),
@@ -55,7 +53,7 @@ impl Table<'_> {
         call: &'static str,
         out: impl Fn(usize) -> SendBuf,
         block: impl Fn(usize) -> RecvBuf,
-    ) -> Result<bool> {
+    ) -> Result<Option<()>> {
         let (me, ranks) = (self.me(), self.size());
         let own = Stream::of((0..ranks).map(|rank| if rank == me { 0 } else { out(rank).len_bytes() }));
         let shown = |window: Range<u64>| -> SmallVec<[SendBuf; 8]> {
@@ -65,14 +63,14 @@ impl Table<'_> {
             };
             (0..ranks).filter_map(inside).collect()
         };
-        let first = if own.len_bytes() > STREAM_MAX_BYTES { SmallVec::new() } else { shown(window(0)) };
+        let first = if own.len_bytes() > TO_EACH_MAX_BYTES { SmallVec::new() } else { shown(window(0)) };
         let mut step = self.show_common(&first, &own.told())?;
         // Who can not be understood is taken to bring nothing: that is an error below.
         let streams: SmallVec<[Option<Stream>; 8]> = (0..ranks).map(|rank| self.stream_of(rank, step)).collect();
         let longest = streams.iter().flatten().map(Stream::len_bytes).max().unwrap_or(0);
-        if longest > STREAM_MAX_BYTES {
+        if longest > TO_EACH_MAX_BYTES {
             self.group.finish_common(step);
-            return Ok(false);
+            return Ok(None);
         }
         let mut outcome = Ok(());
         for index in 0..longest.div_ceil(STREAM_STEP_BYTES).max(1) {
@@ -91,7 +89,7 @@ impl Table<'_> {
         if block(me).copy_from(&own_block) < own_block.len_bytes() {
             outcome = outcome.and(Err(self.shorter(me, own_block.len_bytes() as usize, call)));
         }
-        outcome.map(|()| true)
+        outcome.map(Some)
     }
 
     /// What a member's first step tells of its stream; `None` if that is not how one looks.
