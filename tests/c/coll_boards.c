@@ -152,6 +152,110 @@ static void uneven_blocks(MPI_Comm comm)
     free(counts), free(numbers);
 }
 
+/* What an in-order product of the functions of ranks `first` to `last` is at `i`. */
+static struct affine product(int first, int last, int i)
+{
+    struct affine all = function_of(first, i);
+    for (int rank = first + 1; rank <= last; rank++) all = after(all, function_of(rank, i));
+    return all;
+}
+
+static int is_product(struct affine found, int first, int last, int i)
+{
+    struct affine expected = product(first, last, i);
+    return found.a == expected.a && found.b == expected.b;
+}
+
+/* To a root and from one; what is in place, is. */
+static void rooted(MPI_Comm comm, int count, int root, MPI_Op op)
+{
+    int r, ranks;
+    OK(MPI_Comm_rank(comm, &r));
+    OK(MPI_Comm_size(comm, &ranks));
+    struct affine *functions = (struct affine *)in, *composed = (struct affine *)out;
+    for (int i = 0; i < count; i++) functions[i] = function_of(r, i), composed[i] = (struct affine){0, 0};
+    OK(MPI_Reduce(functions, composed, count, affine_type, op, root, comm));
+    for (int i = 0; i < count; i++)
+        CHECK(r == root ? is_product(composed[i], 0, ranks - 1, i) : composed[i].a == 0 && composed[i].b == 0);
+    OK(MPI_Reduce(r == root ? MPI_IN_PLACE : functions, functions, count, affine_type, op, root, comm));
+    for (int i = 0; r == root && i < count; i++) CHECK(is_product(functions[i], 0, ranks - 1, i));
+    for (int i = 0; i < count; i++) in[i] = r + i, out[i] = -1;
+    OK(MPI_Reduce(in, out, count, MPI_INT, MPI_SUM, root, comm));
+    for (int i = 0; i < count; i++) CHECK(out[i] == (r == root ? ranks * i + ranks * (ranks - 1) / 2 : -1));
+    OK(MPI_Reduce(r == root ? MPI_IN_PLACE : in, in, count, MPI_INT, MPI_SUM, root, comm));
+    for (int i = 0; r == root && i < count; i++) CHECK(in[i] == out[i]);
+    if (ranks * count > longest) return;
+
+    for (int i = 0; i < count; i++) in[i] = 11 * r + i;
+    for (int i = 0; i < ranks * count; i++) out[i] = -1;
+    OK(MPI_Gather(in, count, MPI_INT, out, count, MPI_INT, root, comm));
+    for (int i = 0; i < ranks * count; i++) CHECK(out[i] == (r == root ? 11 * (i / count) + i % count : -1));
+    for (int i = 0; i < count; i++) out[(r == root ? r * count : 0) + i] = 13 * r + i;
+    OK(MPI_Gather(r == root ? MPI_IN_PLACE : out, count, MPI_INT, out, count, MPI_INT, root, comm));
+    for (int i = 0; r == root && i < ranks * count; i++) CHECK(out[i] == 13 * (i / count) + i % count);
+    for (int i = 0; i < ranks * count; i++) in[i] = r == root ? 3 * i : -2, out[i] = -1;
+    OK(MPI_Scatter(in, count, MPI_INT, out, count, MPI_INT, root, comm));
+    for (int i = 0; i < count; i++) CHECK(out[i] == 3 * (r * count + i));
+    OK(MPI_Scatter(in, count, MPI_INT, r == root ? MPI_IN_PLACE : out, count, MPI_INT, root, comm));
+    for (int i = 0; i < count; i++) CHECK(out[i] == 3 * (r * count + i));
+    for (int i = 0; i < ranks * count; i++) CHECK(in[i] == (r == root ? 3 * i : -2));
+}
+
+/* Reductions of which each member gets a block, or those before it. */
+static void partial(MPI_Comm comm, int count, MPI_Op op)
+{
+    int r, ranks;
+    OK(MPI_Comm_rank(comm, &r));
+    OK(MPI_Comm_size(comm, &ranks));
+    struct affine *functions = (struct affine *)in, *composed = (struct affine *)out;
+    for (int i = 0; i < count; i++) functions[i] = function_of(r, i), composed[i] = (struct affine){5, 5};
+    OK(MPI_Scan(functions, composed, count, affine_type, op, comm));
+    for (int i = 0; i < count; i++) CHECK(is_product(composed[i], 0, r, i)), composed[i] = (struct affine){5, 5};
+    OK(MPI_Exscan(functions, composed, count, affine_type, op, comm));
+    for (int i = 0; i < count; i++)
+        CHECK(r ? is_product(composed[i], 0, r - 1, i) : composed[i].a == 5 && composed[i].b == 5);
+    OK(MPI_Scan(MPI_IN_PLACE, functions, count, affine_type, op, comm));
+    for (int i = 0; i < count; i++) CHECK(is_product(functions[i], 0, r, i)), in[i] = r + i;
+    OK(MPI_Exscan(MPI_IN_PLACE, in, count, MPI_INT, MPI_SUM, comm));
+    for (int i = 0; r && i < count; i++) CHECK(in[i] == r * i + r * (r - 1) / 2);
+    if (2 * ranks * count > longest) return;
+
+    for (int i = 0; i < ranks * count; i++) functions[i] = function_of(r, i);
+    OK(MPI_Reduce_scatter_block(functions, composed, count, affine_type, op, comm));
+    for (int i = 0; i < count; i++) CHECK(is_product(composed[i], 0, ranks - 1, r * count + i));
+    OK(MPI_Reduce_scatter_block(MPI_IN_PLACE, functions, count, affine_type, op, comm));
+    for (int i = 0; i < count; i++) CHECK(is_product(functions[i], 0, ranks - 1, r * count + i));
+    for (int i = 0; i < ranks * count; i++) in[i] = r + i;
+    OK(MPI_Reduce_scatter_block(MPI_IN_PLACE, in, count, MPI_INT, MPI_SUM, comm));
+    for (int i = 0; i < count; i++) CHECK(in[i] == ranks * (r * count + i) + ranks * (ranks - 1) / 2);
+}
+
+/* Blocks of which one may be much longer than the others, or empty, in an order of their own and with gaps. */
+static void uneven_gather(MPI_Comm comm, int count)
+{
+    int r, ranks;
+    OK(MPI_Comm_rank(comm, &r));
+    OK(MPI_Comm_size(comm, &ranks));
+    int *counts = calloc(2 * ranks, sizeof *counts), *places = counts + ranks, length = 1;
+    for (int peer = ranks - 1; peer >= 0; peer--) {
+        counts[peer] = peer == 1 ? count : peer % 3 == 2 ? 0 : count / 7 + peer;
+        places[peer] = length;
+        length += counts[peer] + 2;
+    }
+    int *all = calloc(length, sizeof *all);
+    for (int in_place = 0; in_place < 2 && length <= longest; in_place++) {
+        for (int i = 0; i < length; i++) all[i] = -1;
+        int *mine = in_place ? all + places[r] : in;
+        for (int i = 0; i < counts[r]; i++) mine[i] = number_of(r, in_place, i);
+        OK(MPI_Allgatherv(in_place ? MPI_IN_PLACE : in, counts[r], MPI_INT, all, counts, places, MPI_INT, comm));
+        for (int peer = 0; peer < ranks; peer++) {
+            for (int i = 0; i < counts[peer]; i++) CHECK(all[places[peer] + i] == number_of(peer, in_place, i));
+            CHECK(all[places[peer] - 1] == -1 && all[places[peer] + counts[peer]] == -1);
+        }
+    }
+    free(all), free(counts);
+}
+
 /* A root that does not wait for those it tells. */
 static void broadcasts(MPI_Comm comm, int count, int rounds)
 {
@@ -191,12 +295,36 @@ static void long_broadcasts(MPI_Comm comm)
 static void everything(MPI_Comm comm, int rounds, MPI_Op op)
 {
     static const int counts[] = {1, 12, 13, 100, 5000, 0, 70000};
+    int ranks;
+    OK(MPI_Comm_size(comm, &ranks));
     for (int round = 0; round < rounds; round++) {
         OK(MPI_Barrier(comm));
         int count = counts[round % (int)(sizeof counts / sizeof *counts)];
         allreduce(comm, count, op);
         if (count <= 5000) blocks(comm, count ? count : 1);
         broadcasts(comm, count % 9000, 3);
+        rooted(comm, count ? count : 2, round % ranks, op);
+        partial(comm, count ? count : 3, op);
+        uneven_gather(comm, count);
+    }
+}
+
+/* Members that run ahead of a root which is not told by all of them that they may. */
+static void one_way(MPI_Comm comm, int rounds)
+{
+    int r, ranks, sum, all = 0;
+    OK(MPI_Comm_rank(comm, &r));
+    OK(MPI_Comm_size(comm, &ranks));
+    for (int round = 0; round < rounds; round++) {
+        int root = round / 30 % ranks, mine = round + r;
+        if (round % 50 == 49 && r == root) usleep(3000);
+        if (round % 3 == 0) OK(MPI_Reduce(&mine, &sum, 1, MPI_INT, MPI_SUM, root, comm));
+        if (round % 3 == 1) OK(MPI_Gather(&mine, 1, MPI_INT, out, 1, MPI_INT, root, comm));
+        if (round % 3 == 2) OK(MPI_Scatter(in, 1, MPI_INT, &all, 1, MPI_INT, root, comm));
+        if (r == root && round % 3 == 0) CHECK(sum == ranks * round + ranks * (ranks - 1) / 2);
+        for (int i = 0; r == root && round % 3 == 1 && i < ranks; i++) CHECK(out[i] == round + i);
+        if (round % 3 == 2) CHECK(all == in[r]);
+        if (round % 40 == 0) OK(MPI_Scan(&mine, &sum, 1, MPI_INT, MPI_SUM, comm));
     }
 }
 
@@ -204,6 +332,7 @@ int main(int argc, char **argv)
 {
     start(&argc, &argv);
     const int rank = world_rank, size = world_size;
+    static const int long_counts[] = {8193, 20001, 65000, 149999};
     in = calloc(longest, sizeof *in);
     out = calloc(longest, sizeof *out);
     MPI_Op op;
@@ -217,6 +346,13 @@ int main(int argc, char **argv)
     long_broadcasts(MPI_COMM_WORLD);
     long_blocks(MPI_COMM_WORLD);
     uneven_blocks(MPI_COMM_WORLD);
+    for (int c = 0; c < 4; c++) {
+        rooted(MPI_COMM_WORLD, long_counts[c], c % size, op);
+        partial(MPI_COMM_WORLD, long_counts[c] / 2, op);
+        uneven_gather(MPI_COMM_WORLD, long_counts[c]);
+    }
+    for (int i = 0; i < longest; i++) in[i] = 17 * i;
+    one_way(MPI_COMM_WORLD, 1000);
 
     /* More at once than any process has boards, used in turns. */
     MPI_Comm many[12];

@@ -15,6 +15,35 @@ static void go_on(void)
     CHECK(sum == world_size * (world_size - 1) / 2);
 }
 
+/* Rank 1 means another count than all others in everything that has a root or reduces. Whoever is to read too much or
+ * too little learns it; who sends need not. */
+static void one_means_another(int count, int other)
+{
+    const int mine = world_rank == 1 ? other : count, is_other = world_rank == 1;
+    const MPI_Comm world = MPI_COMM_WORLD;
+    for (int root = 0; root < 2; root++) {
+        int error = MPI_Gather(in, mine, MPI_INT, out, mine, MPI_INT, root, world);
+        CHECK(world_rank == root ? class_of(error) == MPI_ERR_TRUNCATE : !error || class_of(error) == MPI_ERR_TRUNCATE);
+        go_on();
+        error = MPI_Reduce(in, out, mine, MPI_INT, MPI_SUM, root, world);
+        CHECK(world_rank == root ? class_of(error) == MPI_ERR_TRUNCATE : !error || class_of(error) == MPI_ERR_TRUNCATE);
+        go_on();
+        error = MPI_Scatter(in, mine, MPI_INT, out, mine, MPI_INT, root, world);
+        /* A longer one goes by messages, of which one may be shorter than its receiver expects. */
+        int learns = world_rank != root && (is_other || root == 1) && (count > other ? count : other) <= 32768;
+        CHECK(learns ? class_of(error) == MPI_ERR_TRUNCATE : !error || class_of(error) == MPI_ERR_TRUNCATE);
+        go_on();
+    }
+    CHECK(class_of(MPI_Allreduce(in, out, mine, MPI_INT, MPI_SUM, world)) == MPI_ERR_TRUNCATE);
+    go_on();
+    CHECK(class_of(MPI_Reduce_scatter_block(in, out, mine, MPI_INT, MPI_SUM, world)) == MPI_ERR_TRUNCATE);
+    go_on();
+    int counts[3] = {count, mine, count}, places[3] = {0, longest / 3, longest / 3 * 2};
+    int error = MPI_Allgatherv(in, counts[world_rank], MPI_INT, out, counts, places, MPI_INT, world);
+    CHECK(is_other ? error == MPI_SUCCESS || class_of(error) == MPI_ERR_TRUNCATE : class_of(error) == MPI_ERR_TRUNCATE);
+    go_on();
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
@@ -47,6 +76,16 @@ int main(int argc, char **argv)
     go_on();
     CHECK(class_of(MPI_Allgather_c(in, much, MPI_INT, out, much, MPI_INT, MPI_COMM_WORLD)) == MPI_ERR_COUNT);
     go_on();
+    CHECK(class_of(MPI_Gather_c(in, much, MPI_INT, out, much, MPI_INT, 0, MPI_COMM_WORLD)) == MPI_ERR_COUNT);
+    go_on();
+    CHECK(class_of(MPI_Scatter_c(in, much, MPI_INT, out, much, MPI_INT, 0, MPI_COMM_WORLD)) == MPI_ERR_COUNT);
+    go_on();
+    CHECK(class_of(MPI_Reduce_c(in, out, much, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD)) == MPI_ERR_COUNT);
+    go_on();
+    CHECK(class_of(MPI_Reduce_scatter_block_c(in, out, much, MPI_INT, MPI_SUM, MPI_COMM_WORLD)) == MPI_ERR_COUNT);
+    go_on();
+    CHECK(class_of(MPI_Scan_c(in, out, much, MPI_INT, MPI_SUM, MPI_COMM_WORLD)) == MPI_ERR_COUNT);
+    go_on();
     /* Blocks of several lengths on both sides of one step, where they go by pieces. */
     const int lengths[][2] = {{100, 70000}, {70000, 100}, {40000, 100000}, {100000, 99999}};
     const int longer = argc > 1 && strcmp(argv[1], "blocks") == 0;
@@ -76,6 +115,14 @@ int main(int argc, char **argv)
         int error = MPI_Alltoallv(in, counts, places, MPI_INT, out, room, into, MPI_INT, MPI_COMM_WORLD);
         CHECK(world_rank == 2 ? class_of(error) == MPI_ERR_TRUNCATE : error == MPI_SUCCESS);
         go_on();
+    }
+    if (world_size == 3) {
+        one_means_another(1, 2);
+        one_means_another(100, 30);
+    }
+    for (int at = 0; longer && at < 2; at++) {
+        one_means_another(at ? 100 : 32768, at ? 32768 : 100);
+        one_means_another(at ? 99000 : 66000, at ? 66000 : 99000);
     }
     return finish();
 }

@@ -154,6 +154,7 @@ impl SendBuf {
         SendBuf(self.0.slice(offset_bytes, len_bytes))
     }
 
+    #[inline]
     pub(crate) fn with_owner(self, owner: Option<Arc<Block>>) -> Self {
         SendBuf(self.0.with_owner(owner))
     }
@@ -286,6 +287,7 @@ impl RecvBuf {
         }
     }
 
+    #[inline]
     pub(crate) fn with_owner(self, owner: Option<Arc<Block>>) -> Self {
         RecvBuf(self.0.with_owner(owner))
     }
@@ -355,7 +357,11 @@ impl View {
         View { start, len_bytes, more: More::Nothing }
     }
 
+    #[inline]
     fn with_owner(mut self, owner: Option<Arc<Block>>) -> View {
+        if owner.is_none() && matches!(self.more, More::Nothing) {
+            return self;
+        }
         match &mut self.more {
             More::Scattered(scattered) => scattered.owner = owner,
             more => *more = owner.map_or(More::Nothing, More::Kept),

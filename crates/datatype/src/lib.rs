@@ -59,6 +59,6 @@ pub use copy::Segment;
 pub use datatype::Datatype;
 pub use error::{Argument, TypeError};
 pub use memory::{Scratch, UserMemory, UserMemoryMut};
-pub use op::{Op, OpError, PredefinedOp, UserFunction};
+pub use op::{Op, OpError, PackedOp, PredefinedOp, UserFunction};
 pub use range::{Group, Grouping};
 pub use wire::{Layout, LayoutError};

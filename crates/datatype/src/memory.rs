@@ -45,6 +45,7 @@ impl UserMemory {
     ///
     /// # Panics
     /// If this is temporary memory and the elements lie outside of it.
+    #[inline]
     pub fn send(&self, displacement_bytes: i64, count: u64, datatype: &Arc<Datatype>) -> SendBuf {
         let at = place(self.base, self.owner.as_deref(), displacement_bytes, count, datatype);
         // SAFETY: within the memory that the maker of this value vouched for, or checked to lie in our own block.
@@ -66,6 +67,7 @@ impl UserMemoryMut {
     ///
     /// # Panics
     /// As [`UserMemory::send`].
+    #[inline]
     pub fn send(&self, displacement_bytes: i64, count: u64, datatype: &Arc<Datatype>) -> SendBuf {
         self.reader().send(displacement_bytes, count, datatype)
     }
@@ -76,6 +78,7 @@ impl UserMemoryMut {
     ///
     /// # Panics
     /// As [`UserMemory::send`].
+    #[inline]
     pub fn recv(&self, displacement_bytes: i64, count: u64, datatype: &Arc<Datatype>) -> RecvBuf {
         let at = place(self.base, self.owner.as_deref(), displacement_bytes, count, datatype);
         // SAFETY: within the memory that the maker of this value vouched for, or checked to lie in our own block.
@@ -213,6 +216,7 @@ impl Drop for Block {
 struct Aligned;
 
 /// The address of displacement 0, once the elements are known to lie in the block, if there is one.
+#[inline]
 fn place(base: *mut u8, owner: Option<&Block>, displacement_bytes: i64, count: u64, datatype: &Datatype) -> *mut u8 {
     let at = base.wrapping_offset(displacement_bytes as isize);
     if let Some(block) = owner

@@ -183,6 +183,14 @@ impl Op {
         }
     }
 
+    /// The operation on elements of this type that stand packed, if it is a predefined one and the standard defines it for
+    /// them: a user's function wants them laid out.
+    #[inline]
+    pub fn packed(&self, datatype: &Datatype) -> Option<PackedOp> {
+        let op = self.as_predefined()?;
+        crate::reduce::kernel(op, datatype.uniform_basic()?).map(PackedOp)
+    }
+
     /// `inout[i] = input[i] op inout[i]` for every element; both sides are elements of `datatype`, equally many.
     ///
     /// A predefined operation also takes derived types all of whose leaves are of one type it supports.
@@ -193,9 +201,8 @@ impl Op {
         let mismatch = || OpError::Mismatch { input_bytes: input.len_bytes(), inout_bytes: inout.len_bytes() };
         match &self.0 {
             Kind::Predefined(op) => {
-                let kernel = datatype.uniform_basic().and_then(|basic| crate::reduce::kernel(*op, basic));
                 let undefined = || OpError::Undefined { op: op.name(), datatype: describe(datatype) };
-                let kernel = kernel.ok_or_else(undefined)?;
+                let PackedOp(kernel) = self.packed(datatype).ok_or_else(undefined)?;
                 if input.len_bytes() != inout.len_bytes() || !input.len_bytes().is_multiple_of(datatype.size().max(1)) {
                     return Err(mismatch());
                 }
@@ -215,6 +222,18 @@ impl Op {
                 }
             }
         }
+    }
+}
+
+/// A predefined operation on packed elements of one type, found once for any number of uses.
+#[derive(Clone, Copy)]
+pub struct PackedOp(crate::reduce::Kernel);
+
+impl PackedOp {
+    /// `inout[i] = input[i] op inout[i]` for as many elements as both sides hold.
+    #[inline]
+    pub fn reduce(self, input: &[u8], inout: &mut RecvBuf) {
+        crate::reduce::apply_packed(self.0, input, inout, 0);
     }
 }
 

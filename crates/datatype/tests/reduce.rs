@@ -18,6 +18,10 @@ fn reduce<T: Pod>(op: PredefinedOp, basic: Basic, input: &[T], inout: &[T]) -> V
     let mut target = unsafe { RecvBuf::new(to[1..].as_mut_ptr(), count, &datatype) };
     Op::predefined(op).reduce(&datatype, &source, &mut target).expect("the operation is defined for the type");
     drop(target);
+    let mut packed = RecvBuf::from_owned(bytemuck::cast_slice(inout).into());
+    let kernel = Op::predefined(op).packed(&datatype).expect("the operation is defined for the type");
+    kernel.reduce(&from[1..], &mut packed);
+    assert_eq!(packed.into_owned().as_deref(), Some(&to[1..]), "where it stands packed");
     to[1..].chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()
 }
 
@@ -198,6 +202,37 @@ fn a_derived_type_of_one_leaf_type_is_reduced_in_place() -> Result<(), TypeError
     assert_eq!(reduced, Ok(()));
     drop(target);
     assert_eq!(inout, [101, 10, 202, 20, 303, 30]);
+    Ok(())
+}
+
+#[test]
+fn packed_elements_are_reduced_into_scattered_ones_as_far_as_both_go() -> Result<(), TypeError> {
+    let pair = Datatype::predefined(Basic::DoubleInt);
+    // Longer than what is brought into packed form at a time.
+    #[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+    #[repr(C)]
+    struct Padded(f64, i32, i32);
+    let mut values = vec![Padded(2.0, 7, 99); 1500];
+    let count = values.len() as u64;
+    let element = |i: u64| [&((i % 4) as f64).to_ne_bytes()[..], &5i32.to_ne_bytes()].concat();
+    let packed: Vec<u8> = (0..count).flat_map(element).collect();
+    // SAFETY: the vector holds so many pairs, laid out as C does, and outlives the buffer.
+    let mut target = unsafe { RecvBuf::new(values.as_mut_ptr().cast(), count, &pair) };
+    let maxloc = Op::predefined(PredefinedOp::Maxloc).packed(&pair).expect("defined for pairs");
+    let short = packed.len() - 12 * 100;
+    maxloc.reduce(&packed[..short], &mut target);
+    maxloc.reduce(&[], &mut target);
+    maxloc.reduce(&[packed[..short].to_vec(), vec![0; 12 * 200]].concat(), &mut target);
+    drop(target);
+    for (i, value) in values.iter().enumerate() {
+        let expected = match i % 4 {
+            3 if i < 1400 => Padded(3.0, 5, 99),
+            2 if i < 1400 => Padded(2.0, 5, 99),
+            _ => Padded(2.0, 7, 99),
+        };
+        assert_eq!(*value, expected, "element {i}");
+    }
+    assert!(Op::predefined(PredefinedOp::Sum).packed(&pair).is_none(), "not defined");
     Ok(())
 }
 

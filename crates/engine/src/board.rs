@@ -185,9 +185,10 @@ impl GroupBoard {
         finished >= needed
     }
 
-    /// Shows the data of `contents`, one behind the other, and then `trailer` as `step`, for which there is room.
+    /// Shows the data of `contents`, one behind the other, and then `trailer` as `step`, for which there is room. Wakes
+    /// nobody.
     #[inline]
-    pub fn show(&self, engine: &Engine, step: u64, contents: &[SendBuf], trailer: &[u8]) {
+    pub fn show(&self, step: u64, contents: &[SendBuf], trailer: &[u8]) {
         let finished = self.finished.load(Ordering::Relaxed);
         let len_bytes = contents.iter().map(SendBuf::len_bytes).sum::<u64>() as usize + trailer.len();
         let write = |mut rest: &mut [u8], stores| {
@@ -204,7 +205,6 @@ impl GroupBoard {
         } else {
             board.show(step, len_bytes, finished, |space| self.write_long(space, write));
         }
-        self.ring_others(engine);
     }
 
     /// Writes a long step with the stores that are the faster ones now.
@@ -277,7 +277,7 @@ impl GroupBoard {
 
     /// Wakes the other members that sleep.
     #[inline]
-    fn ring_others(&self, engine: &Engine) {
+    pub fn ring_others(&self, engine: &Engine) {
         for (rank, peer) in self.peers.iter().enumerate() {
             if rank != self.me {
                 engine.core.context.notify(PeerIndex(*peer));

@@ -62,18 +62,36 @@ pub(crate) fn kernel(op: PredefinedOp, basic: Basic) -> Option<Kernel> {
 }
 
 /// Applies a kernel to two buffers of equally many bytes, consecutive or not.
-pub(crate) fn apply(Kernel(kernel): Kernel, input: &SendBuf, inout: &mut RecvBuf) {
-    if let (Some(from), Some(to)) = (input.as_contiguous(), inout.contiguous_mut()) {
-        return kernel(from, to);
+pub(crate) fn apply(kernel: Kernel, input: &SendBuf, inout: &mut RecvBuf) {
+    if let Some(input) = input.as_contiguous() {
+        return apply_packed(kernel, input, inout, 0);
     }
-    let (mut from, mut to) = ([0; PIECE_BYTES], [0; PIECE_BYTES]);
+    let mut from = [0; PIECE_BYTES];
     let mut done = 0;
     while done < input.len_bytes() {
         let piece = input.pack_at(done, &mut from);
-        inout.pack_at(done, &mut to[..piece]);
-        kernel(&from[..piece], &mut to[..piece]);
-        inout.unpack_at(done, &to[..piece]);
+        apply_packed(kernel, &from[..piece], inout, done);
         done += piece as u64;
+    }
+}
+
+/// Applies a kernel to packed elements and those of a buffer, consecutive or not, from its packed byte `offset_bytes` on,
+/// as far as both go.
+pub(crate) fn apply_packed(Kernel(kernel): Kernel, input: &[u8], inout: &mut RecvBuf, offset_bytes: u64) {
+    let left = usize::try_from(inout.len_bytes().saturating_sub(offset_bytes)).unwrap_or(usize::MAX);
+    let input = &input[..input.len().min(left)];
+    if input.is_empty() {
+        return;
+    }
+    if let Some(to) = inout.contiguous_mut() {
+        return kernel(input, &mut to[offset_bytes as usize..][..input.len()]);
+    }
+    let mut to = [0; PIECE_BYTES];
+    for (index, from) in input.chunks(PIECE_BYTES).enumerate() {
+        let (at, to) = (offset_bytes + (index * PIECE_BYTES) as u64, &mut to[..from.len()]);
+        inout.pack_at(at, to);
+        kernel(from, to);
+        inout.unpack_at(at, to);
     }
 }
 

@@ -1,68 +1,77 @@
-//! A block from each to all, or from each to each: everyone shows, everyone reads.
+//! A block from each to all, or from each to each: everyone shows, everyone reads, by pieces if the blocks are long.
 
 use datatype::{SendBuf, UserMemory, UserMemoryMut};
 use engine::BOARD_STEP_BYTES;
 use smallvec::SmallVec;
 
 use super::{LENGTH_BYTES, TO_EACH_MAX_BYTES, Table};
-use crate::collective::arguments::Buffer;
+use crate::collective::arguments::{Blocks, Buffer};
 use crate::communicator::Comm;
 use crate::error::Result;
 
 /// Longest block where all members run at once: longer ones are faster copied straight from each to each.
 const BLOCK_MAX_BYTES: u64 = 32 << 10;
+/// Lengths told behind what the first of several steps shows: of what the member brings, and of the longest block that it
+/// knows of.
+pub(super) const LENGTHS: usize = 2;
+/// Pieces are multiples of it: a line.
+pub(super) const PIECE_UNIT_BYTES: usize = 64;
 
 /// Longest block of a collective whose members show `blocks` of them each. Where members do not all run at once, boards are
 /// two to three times as fast as messages: each message waits for a turn of its sender and one of its receiver, a step for
 /// one turn of each member, whatever it brings.
 pub(super) fn len_max_bytes(comm: &Comm, blocks: usize) -> u64 {
     match (comm.is_oversubscribed(), blocks) {
-        (false, _) => BLOCK_MAX_BYTES.min(Steps::most_bytes(blocks) as u64),
+        (false, _) => BLOCK_MAX_BYTES.min(Steps::most_bytes(blocks, PIECE_UNIT_BYTES) as u64),
         (true, 1) => u64::MAX,
         (true, _) => TO_EACH_MAX_BYTES / blocks as u64,
     }
 }
 
+/// Bytes of the longest of some blocks.
+pub(super) fn longest_bytes<M>(blocks: &Blocks<M>) -> u64 {
+    blocks.counts.iter().copied().max().unwrap_or(0) * blocks.datatype.size()
+}
+
+/// What members show of their blocks in a step.
+pub(super) type Shown = SmallVec<[SendBuf; 8]>;
+
 impl Table<'_> {
     pub(super) fn allgather(self, send: Option<&Buffer<UserMemory>>, recv: &Buffer<UserMemoryMut>) -> Result<()> {
         let Buffer { memory, count, datatype } = recv;
         let block = |rank: usize| memory.recv(rank as i64 * *count as i64 * datatype.extent(), *count, datatype);
-        let own = match send {
-            Some(send) => send.memory.send(0, send.count, &send.datatype),
-            None => block(self.me()).reader(),
-        };
-        let call = Call { name: "MPI_Allgather", own_bytes: own.len_bytes(), block_bytes: count * datatype.size() };
-        let shown = |offset, len_bytes| SmallVec::from_iter([own.slice(offset, len_bytes)]);
-        self.in_steps(&call, 1, shown, |rank, step, offset, len_bytes| {
-            self.group.read(rank, step, 0, len_bytes, |bytes| {
-                block(rank).unpack_at(offset, bytes);
-            })
-        })?;
-        if send.is_some() {
-            block(self.me()).copy_from(&own);
-        }
-        Ok(())
+        let block_bytes = count * datatype.size();
+        self.gather_to_all("MPI_Allgather", send, block_bytes, |_| block_bytes, block)
     }
 
-    pub(super) fn alltoall(self, send: Option<&Buffer<UserMemory>>, recv: &Buffer<UserMemoryMut>) -> Result<()> {
-        let Buffer { memory, count, datatype } = recv;
-        let block = |rank: usize| memory.recv(rank as i64 * *count as i64 * datatype.extent(), *count, datatype);
-        let out = |rank: usize| match send {
-            Some(Buffer { memory, count, datatype }) => {
-                memory.send(rank as i64 * *count as i64 * datatype.extent(), *count, datatype)
-            }
-            None => block(rank).reader(),
+    pub(super) fn allgatherv(self, send: Option<&Buffer<UserMemory>>, recv: &Blocks<UserMemoryMut>) -> Result<()> {
+        let Blocks { memory, counts, displacements, datatype } = recv;
+        let block = |rank: usize| memory.recv(displacements[rank] * datatype.extent(), counts[rank], datatype);
+        self.gather_to_all("MPI_Allgatherv", send, longest_bytes(recv), |rank| counts[rank] * datatype.size(), block)
+    }
+
+    fn gather_to_all(
+        self,
+        name: &'static str,
+        send: Option<&Buffer<UserMemory>>,
+        longest_bytes: u64,
+        expected_bytes: impl Fn(usize) -> u64,
+        block: impl Fn(usize) -> datatype::RecvBuf,
+    ) -> Result<()> {
+        let me = self.me();
+        let own = match send {
+            Some(send) => send.memory.send(0, send.count, &send.datatype),
+            None => block(me).reader(),
         };
-        let (me, own) = (self.me(), out(self.me()));
-        let call = Call { name: "MPI_Alltoall", own_bytes: own.len_bytes(), block_bytes: count * datatype.size() };
-        // What goes to others, in order of rank.
-        let shown = |offset, len_bytes| {
-            (0..self.size()).filter(|rank| *rank != me).map(|rank| out(rank).slice(offset, len_bytes)).collect()
-        };
-        self.in_steps(&call, self.size() - 1, shown, |rank, step, offset, len_bytes| {
-            let before = if rank < me { me - 1 } else { me };
-            self.group.read(rank, step, before * len_bytes, len_bytes, |bytes| {
-                block(rank).unpack_at(offset, bytes);
+        let steps = Steps::of(longest_bytes as usize, 1, PIECE_UNIT_BYTES);
+        let call = Call { name, root: None, own_bytes: own.len_bytes(), longest_bytes };
+        let shown = |offset, len_bytes| SmallVec::from_iter([own.slice(offset, len_bytes)]);
+        self.in_steps(&call, steps, &expected_bytes, shown, |step, offset, len_bytes| {
+            self.others().try_for_each(|rank| {
+                let len_bytes = expected_bytes(rank).saturating_sub(offset).min(len_bytes as u64) as usize;
+                self.read(name, rank, step, 0, len_bytes, |bytes| {
+                    block(rank).unpack_at(offset, bytes);
+                })
             })
         })?;
         if send.is_some() {
@@ -71,78 +80,149 @@ impl Table<'_> {
         Ok(())
     }
 
-    /// Shows, piece by piece, what is `shown` of `blocks` blocks from an offset on, so many bytes of each, and lets `take`
-    /// read what each other member shows as a step of that; it returns false if that is less than it should be.
-    ///
-    /// The first step tells the length of the blocks that a member shows, and of those that it expects: one that differs in
-    /// either is found out by all, itself included, and all leave after that step.
-    fn in_steps(
-        self,
-        call: &Call,
-        blocks: usize,
-        shown: impl Fn(u64, u64) -> SmallVec<[SendBuf; 8]>,
-        mut take: impl FnMut(usize, u64, u64, usize) -> bool,
-    ) -> Result<()> {
-        let block_bytes = call.block_bytes as usize;
-        let steps = Steps::of(block_bytes, blocks);
-        for piece in 0..steps.count {
-            let (offset, len_bytes) = steps.range(piece);
-            let lengths = [call.own_bytes, call.block_bytes].map(u64::to_ne_bytes);
-            let told = if piece == 0 { lengths.as_flattened() } else { &[] };
-            let step = self.show_common(&shown(offset as u64, len_bytes as u64), told)?;
-            let outcome = (0..self.size()).try_for_each(|rank| {
-                if piece == 0 {
-                    let [brought, expected] = self.told::<LENGTHS>(rank, step).unwrap_or_default();
-                    if brought != call.block_bytes {
-                        return Err(self.disagreement(rank, "brings", brought, call.name));
-                    }
-                    if expected != call.block_bytes {
-                        return Err(self.disagreement(rank, "expects", expected, call.name));
-                    }
-                }
-                if rank == self.me() || take(rank, step, offset as u64, len_bytes) {
-                    return Ok(());
-                }
-                Err(self.shorter(rank, self.group.len_bytes(rank, step), call.name))
-            });
-            self.group.finish_common(step);
-            outcome?;
+    pub(super) fn alltoall(self, send: Option<&Buffer<UserMemory>>, recv: &Buffer<UserMemoryMut>) -> Result<()> {
+        const NAME: &str = "MPI_Alltoall";
+        let Buffer { memory, count, datatype } = recv;
+        let block = |rank: usize| memory.recv(rank as i64 * *count as i64 * datatype.extent(), *count, datatype);
+        let out = |rank: usize| match send {
+            Some(Buffer { memory, count, datatype }) => {
+                memory.send(rank as i64 * *count as i64 * datatype.extent(), *count, datatype)
+            }
+            None => block(rank).reader(),
+        };
+        let (own, block_bytes) = (out(self.me()), count * datatype.size());
+        let steps = Steps::of(block_bytes as usize, self.size() - 1, PIECE_UNIT_BYTES);
+        let call = Call { name: NAME, root: None, own_bytes: own.len_bytes(), longest_bytes: block_bytes };
+        let shown = |offset, len_bytes| self.others().map(|rank| out(rank).slice(offset, len_bytes)).collect();
+        self.in_steps(
+            &call,
+            steps,
+            |_| block_bytes,
+            shown,
+            |step, offset, len_bytes| {
+                self.others().try_for_each(|rank| {
+                    self.read(NAME, rank, step, self.place_at(rank) * len_bytes, len_bytes, |bytes| {
+                        block(rank).unpack_at(offset, bytes);
+                    })
+                })
+            },
+        )?;
+        if send.is_some() {
+            block(self.me()).copy_from(&own);
         }
         Ok(())
     }
+
+    /// How many blocks another member shows before ours, if it shows one for each of the others, in order of rank.
+    pub(super) fn place_at(self, rank: usize) -> usize {
+        if rank < self.me() { self.me() - 1 } else { self.me() }
+    }
+
+    /// Shows, piece by piece, what is `shown` of the blocks of this member from an offset on, so many bytes of each, and
+    /// lets `take` read what others show of theirs. Where there is a root, `take` waits for those that it reads from.
+    ///
+    /// The first step tells the length of the block that a member brings, of which `expected_bytes(rank)` are expected,
+    /// and that of the longest: a member that means another longest one counts other steps, which is found out by all, and
+    /// all leave after that step. Whatever else goes wrong, members go on to the last one: the others do not know of it.
+    pub(super) fn in_steps(
+        self,
+        call: &Call,
+        steps: Steps,
+        expected_bytes: impl Fn(usize) -> u64,
+        shown: impl Fn(u64, u64) -> Shown,
+        mut take: impl FnMut(u64, u64, usize) -> Result<()>,
+    ) -> Result<()> {
+        let (offset, len_bytes) = steps.range(0);
+        let told = [call.own_bytes, call.longest_bytes].map(u64::to_ne_bytes);
+        let step = self.group.next_step();
+        self.show(step, &shown(offset as u64, len_bytes as u64), told.as_flattened())?;
+        if let Some(root) = call.root {
+            // If the root counts but one step, the others may, too, and show nothing.
+            self.await_step(root, step)?;
+            let (_, outcome) = self.compare(call, root, step, expected_bytes(root));
+            if outcome.is_err() {
+                self.group.finish_lone(&self.world.engine.borrow(), step, None);
+                return outcome;
+            }
+        }
+        self.await_all(step)?;
+        let mut outcome = Ok(());
+        let mut is_agreed = true;
+        for rank in 0..self.size() {
+            let (counts_alike, found) = self.compare(call, rank, step, expected_bytes(rank));
+            is_agreed &= counts_alike;
+            outcome = outcome.and(found);
+        }
+        if outcome.is_ok() {
+            outcome = take(step, offset as u64, len_bytes);
+        }
+        self.group.finish_common(step);
+        if !is_agreed {
+            return outcome;
+        }
+        for piece in 1..steps.count {
+            let (offset, len_bytes) = steps.range(piece);
+            let contents = shown(offset as u64, len_bytes as u64);
+            let step = if call.root.is_none() { self.show_common(&contents, &[])? } else { self.group.next_step() };
+            if call.root.is_some() && !contents.is_empty() {
+                self.show(step, &contents, &[])?;
+            }
+            if outcome.is_ok() {
+                outcome = take(step, offset as u64, len_bytes);
+            }
+            match call.root {
+                None => self.group.finish_common(step),
+                Some(_) => self.group.finish_lone(&self.world.engine.borrow(), step, None),
+            }
+        }
+        outcome
+    }
+
+    /// Compares what a member tells in the first of several steps with what this one means: whether it counts the same
+    /// steps, and what is wrong.
+    pub(super) fn compare(self, call: &Call, rank: usize, step: u64, expected_bytes: u64) -> (bool, Result<()>) {
+        let [brought, longest] = self.told::<LENGTHS>(rank, step).unwrap_or_default();
+        let counts_alike = longest == call.longest_bytes;
+        if !counts_alike {
+            (false, Err(self.disagreement(rank, "expects", longest, call.name)))
+        } else if brought != expected_bytes {
+            (true, Err(self.disagreement(rank, "brings", brought, call.name)))
+        } else {
+            (true, Ok(()))
+        }
+    }
 }
 
-/// Lengths told behind what the first step shows.
-const LENGTHS: usize = 2;
-
 /// What a member passes.
-struct Call {
-    name: &'static str,
-    /// Bytes of a block that it shows, and of one that it expects.
-    own_bytes: u64,
-    block_bytes: u64,
+pub(super) struct Call {
+    pub name: &'static str,
+    /// The member that all others send to, or receive from.
+    pub root: Option<usize>,
+    /// Bytes of a block that it brings, and of the longest one that it knows of.
+    pub own_bytes: u64,
+    pub longest_bytes: u64,
 }
 
 /// How blocks of one length are cut into steps: each shows a piece of all of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Steps {
+pub(super) struct Steps {
     block_bytes: usize,
     piece_bytes: usize,
-    count: usize,
+    pub count: usize,
 }
 
 impl Steps {
-    /// Of `blocks` blocks of so many bytes, both not 0.
-    fn of(block_bytes: usize, blocks: usize) -> Self {
-        let most = Self::most_bytes(blocks);
+    /// Of `blocks` blocks of so many bytes, both not 0, in pieces of whole units.
+    pub fn of(block_bytes: usize, blocks: usize, unit_bytes: usize) -> Self {
+        let most = Self::most_bytes(blocks, unit_bytes);
         let even = block_bytes.div_ceil(block_bytes.div_ceil(most));
-        let piece_bytes = even.next_multiple_of(PIECE_UNIT_BYTES);
+        let piece_bytes = even.next_multiple_of(unit_bytes);
         Self { block_bytes, piece_bytes, count: block_bytes.div_ceil(piece_bytes) }
     }
 
-    /// Longest piece of each of `blocks` blocks.
-    const fn most_bytes(blocks: usize) -> usize {
-        (BOARD_STEP_BYTES - LENGTHS * LENGTH_BYTES) / blocks / PIECE_UNIT_BYTES * PIECE_UNIT_BYTES
+    /// Longest piece of each of `blocks` blocks; 0 if no unit of all of them fits a step.
+    pub const fn most_bytes(blocks: usize, unit_bytes: usize) -> usize {
+        (BOARD_STEP_BYTES - LENGTHS * LENGTH_BYTES) / blocks / unit_bytes * unit_bytes
     }
 
     /// Where a piece begins, and its length, in bytes of each block.
@@ -152,9 +232,6 @@ impl Steps {
     }
 }
 
-/// Pieces are multiples of it: a line.
-const PIECE_UNIT_BYTES: usize = 64;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,18 +240,24 @@ mod tests {
     #[test]
     fn pieces_cover_the_blocks_and_fit_a_step() {
         for blocks in [1, 2, 3, 7, 31, RANKS_MAX as usize - 1] {
-            let most = Steps::most_bytes(blocks);
-            for block_bytes in [1, 63, 64, most - 1, most, most + 1, 2 * most, 3 * most + 5, 10_000_019] {
-                let steps = Steps::of(block_bytes, blocks);
-                let mut next = 0;
-                for piece in 0..steps.count {
-                    let (offset, len_bytes) = steps.range(piece);
-                    assert_eq!(offset, next);
-                    assert!(len_bytes > 0 && blocks * len_bytes + LENGTHS * LENGTH_BYTES <= BOARD_STEP_BYTES);
-                    next += len_bytes;
+            for unit in [PIECE_UNIT_BYTES, 12] {
+                let most = Steps::most_bytes(blocks, unit);
+                for block_bytes in [1, 63, 64, most - 1, most, most + 1, 2 * most, 3 * most + 5, 10_000_019] {
+                    let steps = Steps::of(block_bytes, blocks, unit);
+                    let mut next = 0;
+                    for piece in 0..steps.count {
+                        let (offset, len_bytes) = steps.range(piece);
+                        assert_eq!(offset, next);
+                        assert!(
+                            offset % unit == 0
+                                && len_bytes > 0
+                                && blocks * len_bytes + LENGTHS * LENGTH_BYTES <= BOARD_STEP_BYTES
+                        );
+                        next += len_bytes;
+                    }
+                    assert_eq!(next, block_bytes);
+                    assert_eq!(steps.count, block_bytes.div_ceil(most), "no more steps than need be");
                 }
-                assert_eq!(next, block_bytes);
-                assert_eq!(steps.count, block_bytes.div_ceil(most), "no more steps than need be");
             }
         }
     }

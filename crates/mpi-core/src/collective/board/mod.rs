@@ -1,14 +1,18 @@
 //! Blocking collectives between processes of one host: each member shows what it has, all others read it.
 //!
 //! ```text
-//! barrier, allgather, alltoall     everyone shows, everyone reads                        1 step
-//! allgather, alltoall, long        the same by pieces of each block                      1 step per piece
+//! barrier, allgather(v), alltoall  everyone shows, everyone reads                        1 step
+//! allgather(v), alltoall, long     the same by pieces of each block                      1 step per piece
 //! alltoallv, alltoallw             the same by pieces of all blocks together             1 step per piece
 //! broadcast, short                 the root shows, all others read                       1 step
 //! broadcast, long                  the same by pieces, of which several are under way    1 step per piece
-//! allreduce, short                 everyone shows, everyone reduces everything           1 step
-//! allreduce, long                  everyone shows a piece, each reduces a part of it     2 steps per piece
-//!                                  and shows that, everyone reads the parts
+//! gather                           all but the root show, the root reads                 1 step (per piece)
+//! scatter                          the root shows, each other reads its block            1 step (per piece)
+//! allreduce, reduce, short         everyone shows, everyone (the root) reduces all       1 step
+//! allreduce, reduce, long          everyone shows a piece, each reduces a part of it     2 steps per piece
+//!                                  and shows that, everyone (the root) reads the parts
+//! reduce-scatter-block             everyone shows, each reduces its block                1 step (per piece)
+//! scan, exscan, short              everyone shows, each reduces those before it          1 step
 //! ```
 //! Nothing is matched and nobody runs between two others: where processes outnumber processors each of them runs once
 //! per step, whoever comes first. Reductions evaluate operands in the order of ranks, in all members alike.
@@ -23,10 +27,11 @@ mod blocks;
 mod broadcast;
 mod parts;
 mod reduce;
+mod rooted;
 
 use collectives::Collective;
-use datatype::{Datatype, SendBuf};
-use engine::{BOARD_STEP_BYTES, GroupBoard};
+use datatype::{Datatype, SendBuf, UserMemory, UserMemoryMut};
+use engine::GroupBoard;
 
 use super::arguments::{Arguments, Blocks, Buffer, Parts, Reduction};
 use super::plan::shape;
@@ -47,12 +52,18 @@ const TO_EACH_MAX_BYTES: u64 = 4 << 20;
 #[derive(Clone, Copy)]
 enum Plan<'a> {
     Barrier,
-    Bcast { root: usize, buffer: &'a Buffer<datatype::UserMemoryMut> },
+    Bcast { root: usize, buffer: &'a Buffer<UserMemoryMut> },
+    Gather { root: usize, send: Option<&'a Buffer<UserMemory>>, recv: Option<&'a Buffer<UserMemoryMut>> },
+    Scatter { root: usize, send: Option<&'a Buffer<UserMemory>>, recv: Option<&'a Buffer<UserMemoryMut>> },
+    Reduce { root: usize, data: &'a Reduction },
     Allreduce { data: &'a Reduction },
-    Allgather { send: Option<&'a Buffer<datatype::UserMemory>>, recv: &'a Buffer<datatype::UserMemoryMut> },
-    Alltoall { send: Option<&'a Buffer<datatype::UserMemory>>, recv: &'a Buffer<datatype::UserMemoryMut> },
-    Alltoallv { send: &'a Blocks<datatype::UserMemory>, recv: &'a Blocks<datatype::UserMemoryMut> },
-    Alltoallw { send: &'a Parts<datatype::UserMemory>, recv: &'a Parts<datatype::UserMemoryMut> },
+    ReduceScatterBlock { data: &'a Reduction },
+    Scan { data: &'a Reduction, is_exclusive: bool },
+    Allgather { send: Option<&'a Buffer<UserMemory>>, recv: &'a Buffer<UserMemoryMut> },
+    Allgatherv { send: Option<&'a Buffer<UserMemory>>, recv: &'a Blocks<UserMemoryMut> },
+    Alltoall { send: Option<&'a Buffer<UserMemory>>, recv: &'a Buffer<UserMemoryMut> },
+    Alltoallv { send: &'a Blocks<UserMemory>, recv: &'a Blocks<UserMemoryMut> },
+    Alltoallw { send: &'a Parts<UserMemory>, recv: &'a Parts<UserMemoryMut> },
 }
 
 impl<'a> Plan<'a> {
@@ -63,31 +74,91 @@ impl<'a> Plan<'a> {
             return None;
         }
         let ranks = comm.size() as usize;
+        let is_me = |root: i32| root == comm.rank() as i32;
+        let rank_of = |root: i32| usize::try_from(root).ok().filter(|root| *root < ranks);
         // So many blocks, each with data, but no more than so many bytes of it.
         let within = |count: u64, datatype: &Datatype, blocks: usize, max: u64| {
             can_reach(count, datatype, blocks) && (1..=max).contains(&(count * datatype.size()))
+        };
+        let can_reduce = |data: &Reduction, blocks: usize, max: u64| {
+            (1..=reduce::ELEMENT_MAX_BYTES).contains(&data.datatype.size())
+                && within(data.count, &data.datatype, blocks, max)
+                && data.op.supports(&data.datatype)
+        };
+        // Where members take turns, messages let those of low ranks run further ahead.
+        let can_scan = |data: &Reduction| {
+            data.result.is_some()
+                && !comm.is_oversubscribed()
+                && can_reduce(data, 1, u64::MAX)
+                && reduce::is_brief(data.count * data.datatype.size(), ranks)
         };
         let (plan, collective) = match arguments {
             Arguments::Barrier => (Plan::Barrier, Collective::Barrier),
             Arguments::Bcast { root, buffer }
                 if within(buffer.count, &buffer.datatype, 1, broadcast::len_max_bytes(comm)) =>
             {
-                let root = usize::try_from(*root).ok().filter(|root| *root < ranks)?;
-                (Plan::Bcast { root, buffer }, Collective::Bcast)
+                (Plan::Bcast { root: rank_of(*root)?, buffer }, Collective::Bcast)
             }
-            Arguments::Allreduce { data }
-                if data.result.is_some()
-                    && (1..=BOARD_STEP_BYTES as u64).contains(&data.datatype.size())
-                    && within(data.count, &data.datatype, 1, u64::MAX)
-                    && data.op.supports(&data.datatype) =>
+            Arguments::Gather { root, send, recv }
+                if match (recv, send) {
+                    (Some(recv), _) if is_me(*root) => {
+                        within(recv.count, &recv.datatype, ranks, blocks::len_max_bytes(comm, 1))
+                            && send.as_ref().is_none_or(|send| can_reach(send.count, &send.datatype, 1))
+                    }
+                    (_, Some(send)) if !is_me(*root) => {
+                        within(send.count, &send.datatype, 1, blocks::len_max_bytes(comm, 1))
+                    }
+                    _ => false,
+                } =>
             {
+                (Plan::Gather { root: rank_of(*root)?, send: send.as_ref(), recv: recv.as_ref() }, Collective::Gather)
+            }
+            Arguments::Scatter { root, send, recv }
+                if match (send, recv) {
+                    (Some(send), _) if is_me(*root) => {
+                        within(send.count, &send.datatype, ranks, rooted::scatter_max_bytes(comm))
+                            && recv.as_ref().is_none_or(|recv| can_reach(recv.count, &recv.datatype, 1))
+                    }
+                    (_, Some(recv)) if !is_me(*root) => {
+                        within(recv.count, &recv.datatype, 1, rooted::scatter_max_bytes(comm))
+                    }
+                    _ => false,
+                } =>
+            {
+                (Plan::Scatter { root: rank_of(*root)?, send: send.as_ref(), recv: recv.as_ref() }, Collective::Scatter)
+            }
+            Arguments::Reduce { root, data }
+                if (if is_me(*root) { data.result.is_some() } else { data.input.is_some() })
+                    && can_reduce(data, 1, u64::MAX) =>
+            {
+                (Plan::Reduce { root: rank_of(*root)?, data }, Collective::Reduce)
+            }
+            Arguments::Allreduce { data } if data.result.is_some() && can_reduce(data, 1, u64::MAX) => {
                 (Plan::Allreduce { data }, Collective::Allreduce)
+            }
+            Arguments::ReduceScatterBlock { data }
+                if data.result.is_some()
+                    && can_reduce(data, ranks, blocks::len_max_bytes(comm, ranks - 1))
+                    && blocks::Steps::most_bytes(ranks - 1, data.datatype.size() as usize) > 0 =>
+            {
+                (Plan::ReduceScatterBlock { data }, Collective::ReduceScatterBlock)
+            }
+            Arguments::Scan { data } if can_scan(data) => (Plan::Scan { data, is_exclusive: false }, Collective::Scan),
+            Arguments::Exscan { data } if can_scan(data) => {
+                (Plan::Scan { data, is_exclusive: true }, Collective::Exscan)
             }
             Arguments::Allgather { send, recv }
                 if within(recv.count, &recv.datatype, ranks, blocks::len_max_bytes(comm, 1))
                     && send.as_ref().is_none_or(|send| can_reach(send.count, &send.datatype, 1)) =>
             {
                 (Plan::Allgather { send: send.as_ref(), recv }, Collective::Allgather)
+            }
+            Arguments::Allgatherv { send, recv }
+                if can_reach_blocks(recv, ranks)
+                    && send.as_ref().is_none_or(|send| can_reach(send.count, &send.datatype, 1))
+                    && (1..=blocks::len_max_bytes(comm, 1)).contains(&blocks::longest_bytes(recv)) =>
+            {
+                (Plan::Allgatherv { send: send.as_ref(), recv }, Collective::Allgatherv)
             }
             Arguments::Alltoall { send, recv }
                 if within(recv.count, &recv.datatype, ranks, blocks::len_max_bytes(comm, ranks - 1))
@@ -97,12 +168,12 @@ impl<'a> Plan<'a> {
             }
             // In place, what comes for a later block would be shown as what goes: that is for messages.
             Arguments::Alltoallv { send: Some(send), recv }
-                if comm.is_oversubscribed() && can_reach_blocks(send, ranks) && can_reach_blocks(recv, ranks) =>
+                if can_reach_blocks(send, ranks) && can_reach_blocks(recv, ranks) =>
             {
                 (Plan::Alltoallv { send, recv }, Collective::Alltoallv)
             }
             Arguments::Alltoallw { send: Some(send), recv }
-                if comm.is_oversubscribed() && can_reach_parts(send, ranks) && can_reach_parts(recv, ranks) =>
+                if can_reach_parts(send, ranks) && can_reach_parts(recv, ranks) =>
             {
                 (Plan::Alltoallw { send, recv }, Collective::Alltoallw)
             }
@@ -126,8 +197,14 @@ impl World {
         let outcome = match plan {
             Plan::Barrier => Some(table.barrier()),
             Plan::Bcast { root, buffer } => Some(table.bcast(root, buffer)),
+            Plan::Gather { root, send, recv } => Some(table.gather(root, send, recv)),
+            Plan::Scatter { root, send, recv } => Some(table.scatter(root, send, recv)),
+            Plan::Reduce { root, data } => Some(table.reduce(root, data)),
             Plan::Allreduce { data } => Some(table.allreduce(data)),
+            Plan::ReduceScatterBlock { data } => Some(table.reduce_scatter_block(data)),
+            Plan::Scan { data, is_exclusive } => Some(table.scan(data, is_exclusive)),
             Plan::Allgather { send, recv } => Some(table.allgather(send, recv)),
+            Plan::Allgatherv { send, recv } => Some(table.allgatherv(send, recv)),
             Plan::Alltoall { send, recv } => Some(table.alltoall(send, recv)),
             Plan::Alltoallv { send, recv } => table.alltoallv(send, recv).transpose(),
             Plan::Alltoallw { send, recv } => table.alltoallw(send, recv).transpose(),
@@ -159,9 +236,52 @@ impl Table<'_> {
     fn show_common(self, contents: &[SendBuf], trailer: &[u8]) -> Result<u64> {
         let step = self.group.next_step();
         self.show(step, contents, trailer)?;
-        let mut checked = 0;
-        self.wait(|| self.group.is_shown_by_all(step, &mut checked))?;
+        self.await_all(step)?;
         Ok(step)
+    }
+
+    /// A step of which this member reads nothing.
+    #[inline]
+    fn show_and_leave(self, contents: &[SendBuf]) -> Result<()> {
+        let step = self.group.next_step();
+        self.write(step, contents, &[])?;
+        self.group.finish_lone(&self.world.engine.borrow(), step, None);
+        Ok(())
+    }
+
+    #[inline]
+    fn await_all(self, step: u64) -> Result<()> {
+        let mut checked = 0;
+        self.wait(|| self.group.is_shown_by_all(step, &mut checked))
+    }
+
+    fn await_step(self, rank: usize, step: u64) -> Result<()> {
+        self.wait(|| self.group.is_shown(rank, step))
+    }
+
+    /// Waits for a step of a member, which is to show so many bytes.
+    #[inline]
+    fn expect(self, call: &'static str, rank: usize, step: u64, len_bytes: usize) -> Result<()> {
+        if !self.group.is_shown(rank, step) {
+            self.await_step(rank, step)?;
+        }
+        let shown = self.group.len_bytes(rank, step);
+        if shown == len_bytes { Ok(()) } else { Err(self.shorter(rank, shown, call)) }
+    }
+
+    /// Lets `take` read a part of what a member shows.
+    #[inline]
+    fn read(
+        self,
+        call: &'static str,
+        rank: usize,
+        step: u64,
+        offset: usize,
+        len_bytes: usize,
+        take: impl FnOnce(&[u8]),
+    ) -> Result<()> {
+        let is_there = self.group.read(rank, step, offset, len_bytes, take);
+        if is_there { Ok(()) } else { Err(self.shorter(rank, self.group.len_bytes(rank, step), call)) }
     }
 
     /// Waits for what other members show.
@@ -180,11 +300,19 @@ impl Table<'_> {
 
     #[inline]
     fn show(self, step: u64, contents: &[SendBuf], trailer: &[u8]) -> Result<()> {
+        self.write(step, contents, trailer)?;
+        self.group.ring_others(&self.world.engine.borrow());
+        Ok(())
+    }
+
+    /// Shows something without waking those who wait for it.
+    #[inline]
+    fn write(self, step: u64, contents: &[SendBuf], trailer: &[u8]) -> Result<()> {
         let len_bytes = contents.iter().map(SendBuf::len_bytes).sum::<u64>() as usize + trailer.len();
         if !self.group.has_room(step, len_bytes) {
             self.wait(|| self.group.has_room(step, len_bytes))?;
         }
-        self.group.show(&self.world.engine.borrow(), step, contents, trailer);
+        self.group.show(step, contents, trailer);
         Ok(())
     }
 
@@ -200,6 +328,7 @@ impl Table<'_> {
     }
 
     /// The error of members that do not agree about sizes: one brings so many bytes.
+    #[cold]
     fn shorter(self, rank: usize, shown_bytes: usize, call: &str) -> crate::Error {
         self.disagreement(rank, "brings", shown_bytes as u64, call)
     }
@@ -213,6 +342,12 @@ impl Table<'_> {
             self.comm.describe_rank(rank as u32),
             self.comm.describe_self(),
         ))
+    }
+
+    /// The ranks of all other members.
+    fn others(self) -> impl Iterator<Item = usize> {
+        let me = self.me();
+        (0..self.size()).filter(move |rank| *rank != me)
     }
 
     fn me(self) -> usize {

@@ -1,5 +1,5 @@
-//! Blocks of any lengths from each to each, where members do not all run at once: what goes to all others is one stream,
-//! cut into steps without regard to the blocks. The first step tells how long each block is, so that all know how many
+//! Blocks of any lengths from each to each: what goes to all others is one stream, cut into steps without regard to the
+//! blocks. The first step tells how long each block is, so that all know how many
 //! steps there are, and every reader where its own block lies.
 
 use std::ops::Range;
@@ -8,12 +8,24 @@ use datatype::{RecvBuf, SendBuf};
 use engine::BOARD_STEP_BYTES;
 use smallvec::SmallVec;
 
-use super::{LENGTH_BYTES, RANKS_MAX, TO_EACH_MAX_BYTES, Table};
+use super::{LENGTH_BYTES, RANKS_MAX, TO_EACH_MAX_BYTES, Table, blocks};
 use crate::collective::arguments::{Blocks, Parts};
+use crate::communicator::Comm;
 use crate::error::Result;
 
 /// Bytes of a stream in one step; behind the first of them stand the lengths of its blocks.
 const STREAM_STEP_BYTES: u64 = (BOARD_STEP_BYTES - RANKS_MAX as usize * LENGTH_BYTES) as u64;
+
+/// Longest stream; of a longer one the blocks go by messages. Where all members run at once, a step, and no more than so
+/// many blocks of the longest that goes over boards.
+fn len_max_bytes(comm: &Comm) -> u64 {
+    let blocks = comm.size() as usize - 1;
+    if comm.is_oversubscribed() {
+        TO_EACH_MAX_BYTES
+    } else {
+        (blocks::len_max_bytes(comm, blocks) * blocks as u64).min(STREAM_STEP_BYTES)
+    }
+}
 
 impl Table<'_> {
     /// `None` if messages are to do it, for some member's stream is too long: all come to the same conclusion.
@@ -63,12 +75,13 @@ impl Table<'_> {
             };
             (0..ranks).filter_map(inside).collect()
         };
-        let first = if own.len_bytes() > TO_EACH_MAX_BYTES { SmallVec::new() } else { shown(window(0)) };
+        let most = len_max_bytes(self.comm);
+        let first = if own.len_bytes() > most { SmallVec::new() } else { shown(window(0)) };
         let mut step = self.show_common(&first, &own.told())?;
         // Who can not be understood is taken to bring nothing: that is an error below.
         let streams: SmallVec<[Option<Stream>; 8]> = (0..ranks).map(|rank| self.stream_of(rank, step)).collect();
         let longest = streams.iter().flatten().map(Stream::len_bytes).max().unwrap_or(0);
-        if longest > TO_EACH_MAX_BYTES {
+        if longest > most {
             self.group.finish_common(step);
             return Ok(None);
         }

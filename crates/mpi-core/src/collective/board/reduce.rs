@@ -1,120 +1,311 @@
-//! Reductions: everyone shows operands, each reduces a part of them.
+//! Reductions: everyone shows operands, and whoever wants a value reduces them, or a part of them for all.
 
-use datatype::{RecvBuf, SendBuf};
+use std::ops::Range;
+
+use datatype::{PackedOp, RecvBuf, Scratch, SendBuf, UserMemoryMut};
 use engine::{BOARD_PIECE_BYTES, BOARD_STEP_BYTES};
+use smallvec::SmallVec;
 
-use super::Table;
+use super::blocks::{Call, LENGTHS, Steps};
+use super::{LENGTH_BYTES, Table};
 use crate::collective::arguments::Reduction;
 use crate::error::{ErrorClass, Result};
 
-/// Up to so many bytes of all inputs together, every member reduces everything.
+/// Up to so many bytes of all inputs together, one member reduces everything.
 const REDUCE_ALL_MAX_BYTES: u64 = 16 << 10;
 /// Bytes reduced at a time: operand and value stay in a first-level cache.
 const REDUCE_BLOCK_BYTES: u64 = 8 << 10;
+/// Most bytes of an element.
+pub(super) const ELEMENT_MAX_BYTES: u64 = (BOARD_STEP_BYTES - LENGTHS * LENGTH_BYTES) as u64;
+
+/// True if a reduction of so many bytes takes one step.
+pub(super) fn is_brief(len_bytes: u64, ranks: usize) -> bool {
+    len_bytes <= engine::BOARD_SHORT_BYTES as u64 || len_bytes.saturating_mul(ranks as u64) <= REDUCE_ALL_MAX_BYTES
+}
 
 impl Table<'_> {
     pub(super) fn allreduce(self, data: &Reduction) -> Result<()> {
+        self.reduce_for(None, data)
+    }
+
+    pub(super) fn reduce(self, root: usize, data: &Reduction) -> Result<()> {
+        self.reduce_for(Some(root), data)
+    }
+
+    /// A reduction to all, or to one member.
+    fn reduce_for(self, root: Option<usize>, data: &Reduction) -> Result<()> {
+        let name = if root.is_none() { "MPI_Allreduce" } else { "MPI_Reduce" };
         let (size, ranks) = (data.datatype.size(), self.size() as u64);
         let len_bytes = data.count * size;
-        if len_bytes * ranks <= REDUCE_ALL_MAX_BYTES.max(ranks * engine::BOARD_SHORT_BYTES as u64) {
-            let step = self.show_common(&[Part { first: 0, count: data.count }.input(data)], &[])?;
-            let outcome = self.reduce(data, step, Part { first: 0, count: data.count }, |_| 0);
-            self.group.finish_common(step);
-            return outcome;
+        if is_brief(len_bytes, self.size()) {
+            return self.reduce_at_once(name, root, data);
         }
         // Where all run at once, what one writes is read while it is near; otherwise each step costs a turn of everyone.
-        let near_max = BOARD_PIECE_BYTES as u64 * ranks / (ranks - 1);
-        let bytes_max = if self.comm.is_oversubscribed() { BOARD_STEP_BYTES as u64 } else { near_max };
+        let told_bytes = (LENGTHS * LENGTH_BYTES) as u64;
+        let near_max = (BOARD_PIECE_BYTES as u64 - told_bytes) * ranks / (ranks - 1);
+        let bytes_max = if self.comm.is_oversubscribed() { ELEMENT_MAX_BYTES } else { near_max };
         let piece_max = (bytes_max / size).max(1);
         let pieces = data.count.div_ceil(piece_max);
+        let call = Call { name, root, own_bytes: len_bytes, longest_bytes: len_bytes };
+        let mut outcome = Ok(());
         for piece in 0..pieces {
             let cut = |index: u64| data.count / pieces * index + index.min(data.count % pieces);
-            self.reduce_piece(data, cut(piece), cut(piece + 1) - cut(piece))?;
+            let part = Part { first: cut(piece), count: cut(piece + 1) - cut(piece) };
+            let (counts_alike, reduced) = self.reduce_piece(&call, data, part)?;
+            outcome = outcome.and(reduced);
+            if !counts_alike {
+                break;
+            }
         }
-        Ok(())
+        outcome
     }
 
-    /// Allreduce of `count` elements from `first` on: each member a part.
-    fn reduce_piece(self, data: &Reduction, first: u64, count: u64) -> Result<()> {
-        let ranks = self.size() as u64;
-        let cut = |rank: usize| count / ranks * rank as u64 + (rank as u64).min(count % ranks);
-        let part = |rank: usize| Part { first: first + cut(rank), count: cut(rank + 1) - cut(rank) };
-        let own = part(self.me());
+    /// A reduction in one step: whoever wants the value reduces everything.
+    #[inline]
+    fn reduce_at_once(self, name: &'static str, root: Option<usize>, data: &Reduction) -> Result<()> {
+        let is_reader = root.is_none_or(|root| root == self.me());
+        let len_bytes = data.count * data.datatype.size();
+        let whole = Part { first: 0, count: data.count };
+        if !is_reader {
+            return self.show_and_leave(&[whole.input(data)]);
+        }
+        let step = match root {
+            None => self.show_common(&[whole.input(data)], &[])?,
+            Some(_) => self.group.next_step(),
+        };
+        let mut outcome = self.expect_all(name, 0..self.size(), step, len_bytes);
+        if let (Ok(()), Some(result)) = (&outcome, &data.result) {
+            let value = Value { memory: result, first: 0 };
+            let operands = Operands { ranks: 0..self.size(), step, are_all_shown: root.is_none() };
+            outcome = self.fold(name, data, whole, &operands, value, |_| 0);
+        }
+        match root {
+            None => {
+                self.group.finish_common(step);
+                outcome
+            }
+            Some(_) => self.leave_reading(step, len_bytes, outcome),
+        }
+    }
+
+    /// The elements of `piece`: each member reduces a part of them. Returns whether all members count alike, too.
+    fn reduce_piece(self, call: &Call, data: &Reduction, piece: Part) -> Result<(bool, Result<()>)> {
+        let (size, ranks, me) = (data.datatype.size(), self.size() as u64, self.me());
+        let cut = |rank: usize| piece.count / ranks * rank as u64 + (rank as u64).min(piece.count % ranks);
+        let part = |rank: usize| Part { first: piece.first + cut(rank), count: cut(rank + 1) - cut(rank) };
+        let own = part(me);
+        let is_reader = call.root.is_none_or(|root| root == me);
         // All but what nobody else reduces.
-        let below = Part { first, count: cut(self.me()) };
-        let above = Part { first: own.first + own.count, count: count - cut(self.me() + 1) };
-        let inputs = self.show_common(&[below.input(data), above.input(data)], &[])?;
-        let outcome = self
-            .reduce(data, inputs, own, |rank| own.first - first - if rank < self.me() { part(rank).count } else { 0 });
-        self.group.finish_common(inputs);
-        let size = data.datatype.size();
-        let results = self.show_common(&[own.of(data).reader()], &[])?;
-        let taken = (0..self.size()).filter(|rank| *rank != self.me()).try_for_each(|rank| {
-            let part = part(rank);
-            let (shown, len_bytes) = (self.group.len_bytes(rank, results), (part.count * size) as usize);
-            if shown != len_bytes {
-                return Err(self.shorter(rank, shown, "MPI_Allreduce"));
+        let below = Part { first: piece.first, count: cut(me) };
+        let above = Part { first: own.first + own.count, count: piece.count - cut(me + 1) };
+        let told = [call.own_bytes, call.longest_bytes].map(u64::to_ne_bytes);
+        let told = if piece.first == 0 { told.as_flattened() } else { &[] };
+        let step = self.show_common(&[below.input(data), above.input(data)], told)?;
+        let mut outcome = Ok(());
+        if piece.first == 0 {
+            let compare = |rank| self.compare(call, rank, step, call.own_bytes).1;
+            outcome = (0..self.size()).try_for_each(compare);
+            if outcome.is_err() {
+                self.group.finish_common(step);
+                return Ok((false, outcome));
             }
-            self.group.read(rank, results, 0, len_bytes, |bytes| {
-                part.of(data).unpack_at(0, bytes);
+        }
+        // The value comes where it is wanted, or goes to who wants it.
+        let room = match &data.result {
+            Some(_) if is_reader => None,
+            _ => Some(self.world.temporary(own.count, &data.datatype)?),
+        };
+        let value = match (&room, &data.result) {
+            (None, Some(result)) => Value { memory: result, first: own.first },
+            (Some(room), _) => Value { memory: room.memory(), first: 0 },
+            (None, None) => unreachable!("without a result there is room"),
+        };
+        let operands = Operands { ranks: 0..self.size(), step, are_all_shown: false };
+        outcome = outcome.and(self.fold(call.name, data, own, &operands, value, |rank| {
+            own.first - piece.first - if rank < me { part(rank).count } else { 0 }
+        }));
+        self.group.finish_common(step);
+
+        let reduced = value.part(data, 0, own.count).reader();
+        let step = match call.root {
+            None => self.show_common(&[reduced], &[])?,
+            Some(_) if is_reader => self.group.next_step(),
+            Some(_) => {
+                let outcome = self.show_and_leave(&[reduced]).and(outcome);
+                self.world.keep_temporaries(room.into_iter());
+                return Ok((true, outcome));
+            }
+        };
+        for rank in self.others() {
+            let part = part(rank);
+            let len_bytes = part.count * size;
+            let taken = self.expect(call.name, rank, step, len_bytes as usize).and_then(|()| {
+                self.read(call.name, rank, step, 0, len_bytes as usize, |bytes| {
+                    part.of(data).unpack_at(0, bytes);
+                })
             });
-            Ok(())
-        });
-        self.group.finish_common(results);
-        outcome.and(taken)
+            outcome = outcome.and(taken);
+        }
+        match call.root {
+            None => self.group.finish_common(step),
+            Some(_) => self.group.finish_lone(&self.world.engine.borrow(), step, None),
+        }
+        Ok((true, outcome))
     }
 
-    /// Reduces over the elements of `part` what all show as `step`, where it begins `before(rank)` elements in. Our own
-    /// operand is read where it lies: what was written for others is no longer near.
-    fn reduce(self, data: &Reduction, step: u64, part: Part, before: impl Fn(usize) -> u64) -> Result<()> {
-        let size = data.datatype.size();
-        let block_max = (REDUCE_BLOCK_BYTES / size).max(1);
-        let count_max = part.count.min(block_max);
-        let room = self.world.temporary(count_max, &data.datatype)?;
-        let is_in_place = data.input.is_none();
-        let own_room = if is_in_place { Some(self.world.temporary(count_max, &data.datatype)?) } else { None };
-        let last = self.size() - 1;
-        let mut first = part.first;
-        while first < part.first + part.count {
-            let block = Part { first, count: block_max.min(part.first + part.count - first) };
-            let len_bytes = (block.count * size) as usize;
-            let fetch = |rank: usize, into: &mut RecvBuf| {
-                let offset = (before(rank) + first - part.first) * size;
-                let whole = self.group.read(rank, step, offset as usize, len_bytes, |bytes| {
-                    into.unpack_at(0, bytes);
-                });
-                if whole { Ok(()) } else { Err(self.shorter(rank, self.group.len_bytes(rank, step), "MPI_Allreduce")) }
-            };
-            let mut value = block.of(data);
-            let own = match &own_room {
-                // The value comes where our operand stands.
-                Some(own_room) => {
-                    own_room.memory().recv(0, block.count, &data.datatype).copy_from(&value.reader());
-                    own_room.memory().send(0, block.count, &data.datatype)
-                }
-                None => block.input(data),
-            };
-            if last == self.me() {
-                value.copy_from(&own);
-            } else {
-                fetch(last, &mut value)?;
-            }
-            // One buffer for the operands of all: of a few elements, making one costs more than reducing it.
-            let mut fetched = room.memory().recv(0, block.count, &data.datatype);
-            let operand = room.memory().send(0, block.count, &data.datatype);
-            for rank in (0..last).rev() {
-                let reduced = if rank == self.me() {
-                    data.op.reduce(&data.datatype, &own, &mut value)
-                } else {
-                    fetch(rank, &mut fetched)?;
-                    data.op.reduce(&data.datatype, &operand, &mut value)
-                };
-                reduced.map_err(|error| ErrorClass::Op.error(format!("MPI_Allreduce: {error}")))?;
-            }
-            first += block.count;
+    /// Blocks of a reduction, one for each member, which reduces its own.
+    pub(super) fn reduce_scatter_block(self, data: &Reduction) -> Result<()> {
+        const NAME: &str = "MPI_Reduce_scatter_block";
+        let (size, count, me) = (data.datatype.size(), data.count, self.me());
+        let block_bytes = count * size;
+        let steps = Steps::of(block_bytes as usize, self.size() - 1, size as usize);
+        let call = Call { name: NAME, root: None, own_bytes: block_bytes, longest_bytes: block_bytes };
+        let piece = |rank: usize, offset: u64, len_bytes: u64| Part {
+            first: rank as u64 * count + offset / size,
+            count: len_bytes / size,
+        };
+        let shown = |offset, len_bytes| {
+            self.others().map(|rank| piece(rank, offset, len_bytes).input(data)).collect::<SmallVec<_>>()
+        };
+        self.in_steps(
+            &call,
+            steps,
+            |_| block_bytes,
+            shown,
+            |step, offset, len_bytes| {
+                let Some(result) = &data.result else { return Ok(()) };
+                let input = piece(me, offset, len_bytes as u64);
+                let value = Value { memory: result, first: offset / size };
+                let operands = Operands { ranks: 0..self.size(), step, are_all_shown: false };
+                self.fold(NAME, data, input, &operands, value, |rank| self.place_at(rank) as u64 * input.count)
+            },
+        )
+    }
+
+    /// Each member reduces the operands of those before it, and, unless `is_exclusive`, its own.
+    pub(super) fn scan(self, data: &Reduction, is_exclusive: bool) -> Result<()> {
+        let name = if is_exclusive { "MPI_Exscan" } else { "MPI_Scan" };
+        let ranks = 0..self.me() + usize::from(!is_exclusive);
+        let whole = Part { first: 0, count: data.count };
+        let step = self.group.next_step();
+        self.show(step, &[whole.input(data)], &[])?;
+        let mut outcome = self.expect_all(name, ranks.clone(), step, data.count * data.datatype.size());
+        if let (Ok(()), Some(result)) = (&outcome, &data.result) {
+            let operands = Operands { ranks, step, are_all_shown: true };
+            outcome = self.fold(name, data, whole, &operands, Value { memory: result, first: 0 }, |_| 0);
         }
-        self.world.keep_temporaries([room].into_iter().chain(own_room));
+        self.group.finish_lone(&self.world.engine.borrow(), step, None);
+        outcome
+    }
+
+    /// Waits for those of `ranks` that are not this member, who are to show so many bytes each.
+    fn expect_all(self, name: &'static str, ranks: Range<usize>, step: u64, len_bytes: u64) -> Result<()> {
+        ranks.filter(|rank| *rank != self.me()).try_for_each(|rank| self.expect(name, rank, step, len_bytes as usize))
+    }
+
+    /// Reduces what `operands` names; of what a member shows, it begins `before(rank)` elements in. Our own is read where
+    /// it lies, as `input`: what was written for others is no longer near.
+    fn fold(
+        self,
+        name: &'static str,
+        data: &Reduction,
+        input: Part,
+        operands: &Operands,
+        value: Value,
+        before: impl Fn(usize) -> u64,
+    ) -> Result<()> {
+        let Operands { ranks, step, are_all_shown } = operands;
+        let (size, me) = (data.datatype.size(), self.me());
+        let block_max = (REDUCE_BLOCK_BYTES / size).max(1);
+        let temporary = || self.world.temporary(input.count.min(block_max), &data.datatype);
+        let way = match data.op.packed(&data.datatype) {
+            Some(op) => Way::Packed(op),
+            None => Way::LaidOut(temporary()?),
+        };
+        // In place the value comes where our operand lies.
+        let is_in_place = data.input.is_none();
+        let is_own_apart = ranks.contains(&me) && !(is_in_place && *are_all_shown);
+        let own_room = if is_own_apart && is_in_place { Some(temporary()?) } else { None };
+        let mut done = 0;
+        while done < input.count {
+            let count = block_max.min(input.count - done);
+            let mut value = value.part(data, done, count);
+            let own = is_own_apart.then(|| {
+                let own = Part { first: input.first + done, count }.input(data);
+                let Some(room) = &own_room else { return own };
+                room.memory().recv(0, count, &data.datatype).copy_from(&own);
+                room.memory().send(0, count, &data.datatype)
+            });
+            let operand = |rank: usize, take: &mut dyn FnMut(&[u8])| {
+                self.read(name, rank, *step, ((before(rank) + done) * size) as usize, (count * size) as usize, take)
+            };
+            let mut is_first = true;
+            for rank in ranks.clone().rev() {
+                match (own.as_ref().filter(|_| rank == me), &way) {
+                    (Some(own), _) if is_first => {
+                        value.copy_from(own);
+                    }
+                    (None, _) if is_first => operand(rank, &mut |bytes| {
+                        value.unpack_at(0, bytes);
+                    })?,
+                    (Some(own), _) => combine(name, data, own, &mut value)?,
+                    (None, Way::Packed(op)) => operand(rank, &mut |bytes| op.reduce(bytes, &mut value))?,
+                    (None, Way::LaidOut(room)) => {
+                        let mut elements = room.memory().recv(0, count, &data.datatype);
+                        operand(rank, &mut |bytes| {
+                            elements.unpack_at(0, bytes);
+                        })?;
+                        combine(name, data, &room.memory().send(0, count, &data.datatype), &mut value)?;
+                    }
+                }
+                is_first = false;
+            }
+            done += count;
+        }
+        if let Way::LaidOut(room) = way {
+            self.world.keep_temporaries([room].into_iter());
+        }
+        if let Some(room) = own_room {
+            self.world.keep_temporaries([room].into_iter());
+        }
         Ok(())
+    }
+}
+
+fn combine(name: &'static str, data: &Reduction, operand: &SendBuf, value: &mut RecvBuf) -> Result<()> {
+    let reduced = data.op.reduce(&data.datatype, operand, value);
+    reduced.map_err(|error| ErrorClass::Op.error(format!("{name}: {error}")))
+}
+
+/// How what stands on a board is reduced.
+enum Way {
+    /// Where it stands.
+    Packed(PackedOp),
+    /// By a function of the user's, which wants it laid out as elements: here.
+    LaidOut(Scratch),
+}
+
+/// What is reduced.
+struct Operands {
+    /// Whose operands, in order of rank.
+    ranks: Range<usize>,
+    /// The step that shows them.
+    step: u64,
+    /// Our own, too.
+    are_all_shown: bool,
+}
+
+/// Where a value comes: elements from `first` on.
+#[derive(Clone, Copy)]
+struct Value<'a> {
+    memory: &'a UserMemoryMut,
+    first: u64,
+}
+
+impl Value<'_> {
+    fn part(self, data: &Reduction, offset: u64, count: u64) -> RecvBuf {
+        let first = (self.first + offset) as i64;
+        self.memory.recv(first * data.datatype.extent(), count, &data.datatype)
     }
 }
 
