@@ -230,6 +230,79 @@ static void partial(MPI_Comm comm, int count, MPI_Op op)
     for (int i = 0; i < count; i++) CHECK(in[i] == ranks * (r * count + i) + ranks * (ranks - 1) / 2);
 }
 
+struct located { double value; int at; };
+struct triple { int a, b, c; };
+
+/* The last of two triples, but for what both count. */
+static void follow(void *left, void *right, int *len, MPI_Datatype *type)
+{
+    struct triple *before = left, *after = right;
+    (void)type;
+    for (int i = 0; i < *len; i++) after[i] = (struct triple){before[i].a + after[i].a, after[i].b, before[i].c};
+}
+
+/* Elements with gaps, blocks in memory with gaps, and elements that do not divide a piece. */
+static void layouts(MPI_Comm comm, int count)
+{
+    int r, ranks;
+    OK(MPI_Comm_rank(comm, &r));
+    OK(MPI_Comm_size(comm, &ranks));
+    struct located *found = calloc(2 * ranks * count, sizeof *found), *best = found + ranks * count;
+    for (int i = 0; i < ranks * count; i++) found[i] = (struct located){(r * 5 + i) % ranks, r};
+    for (int kind = 0; kind < 3; kind++) {
+        const int first = kind == 2 ? r * count : 0, last = kind == 1 ? r : ranks - 1;
+        for (int i = 0; i < count; i++) best[i] = (struct located){-1, -1};
+        if (kind == 0) OK(MPI_Reduce(found, best, count, MPI_DOUBLE_INT, MPI_MAXLOC, 0, comm));
+        if (kind == 1) OK(MPI_Scan(found, best, count, MPI_DOUBLE_INT, MPI_MAXLOC, comm));
+        if (kind == 2) OK(MPI_Reduce_scatter_block(found, best, count, MPI_DOUBLE_INT, MPI_MAXLOC, comm));
+        for (int i = 0; (kind || r == 0) && i < count; i++) {
+            struct located expected = {-1, -1};
+            for (int rank = 0; rank <= last; rank++)
+                if ((rank * 5 + first + i) % ranks > expected.value)
+                    expected = (struct located){(rank * 5 + first + i) % ranks, rank};
+            CHECK(best[i].value == expected.value && best[i].at == expected.at);
+        }
+    }
+    free(found);
+
+    MPI_Datatype triple;
+    MPI_Op op;
+    OK(MPI_Type_contiguous(3, MPI_INT, &triple));
+    OK(MPI_Type_commit(&triple));
+    OK(MPI_Op_create(follow, 0, &op));
+    struct triple *mine = calloc(2 * ranks * count, sizeof *mine), *all = mine + ranks * count;
+    for (int i = 0; i < ranks * count; i++) mine[i] = (struct triple){i, r, r};
+    OK(MPI_Reduce_scatter_block(mine, all, count, triple, op, comm));
+    for (int i = 0; i < count; i++)
+        CHECK(all[i].a == ranks * (r * count + i) && all[i].b == ranks - 1 && all[i].c == 0);
+    OK(MPI_Reduce(mine, all, ranks * count, triple, op, ranks - 1, comm));
+    for (int i = 0; r == ranks - 1 && i < ranks * count; i++)
+        CHECK(all[i].a == ranks * i && all[i].b == ranks - 1 && all[i].c == 0);
+    OK(MPI_Op_free(&op));
+    OK(MPI_Type_free(&triple));
+    free(mine);
+
+    MPI_Datatype every_other;
+    OK(MPI_Type_create_resized(MPI_INT, 0, 2 * sizeof(int), &every_other));
+    OK(MPI_Type_commit(&every_other));
+    int *from = calloc(4 * ranks * count, sizeof *from), *to = from + 2 * ranks * count;
+    int *counts = calloc(2 * ranks, sizeof *counts), *places = counts + ranks;
+    for (int peer = 0; peer < ranks; peer++) counts[peer] = count, places[peer] = peer * count;
+    for (int kind = 0; kind < 3; kind++) {
+        for (int i = 0; i < 2 * ranks * count; i++) from[i] = i % 2 ? -2 : 1000 * r + i / 2, to[i] = -1;
+        if (kind == 0) OK(MPI_Gather(from, count, every_other, to, count, every_other, ranks - 1, comm));
+        if (kind == 1) OK(MPI_Scatter(from, count, every_other, to, count, every_other, ranks - 1, comm));
+        if (kind == 2) OK(MPI_Allgatherv(from, count, every_other, to, counts, places, every_other, comm));
+        const int received = kind == 1 ? count : kind == 0 && r != ranks - 1 ? 0 : ranks * count;
+        for (int i = 0; i < 2 * ranks * count; i++) {
+            int sender = kind == 1 ? ranks - 1 : i / 2 / count, at = kind == 1 ? r * count + i / 2 : i / 2 % count;
+            CHECK(to[i] == (i % 2 || i / 2 >= received ? -1 : 1000 * sender + at));
+        }
+    }
+    OK(MPI_Type_free(&every_other));
+    free(from), free(counts);
+}
+
 /* Blocks of which one may be much longer than the others, or empty, in an order of their own and with gaps. */
 static void uneven_gather(MPI_Comm comm, int count)
 {
@@ -324,7 +397,12 @@ static void one_way(MPI_Comm comm, int rounds)
         if (r == root && round % 3 == 0) CHECK(sum == ranks * round + ranks * (ranks - 1) / 2);
         for (int i = 0; r == root && round % 3 == 1 && i < ranks; i++) CHECK(out[i] == round + i);
         if (round % 3 == 2) CHECK(all == in[r]);
-        if (round % 40 == 0) OK(MPI_Scan(&mine, &sum, 1, MPI_INT, MPI_SUM, comm));
+        if (round % 40 == 0) {
+            OK(MPI_Scan(&mine, &sum, 1, MPI_INT, MPI_SUM, comm));
+            CHECK(sum == (r + 1) * round + r * (r + 1) / 2);
+            OK(MPI_Exscan(&mine, &sum, 1, MPI_INT, MPI_SUM, comm));
+            CHECK(r == 0 || sum == r * round + r * (r - 1) / 2);
+        }
     }
 }
 
@@ -351,6 +429,9 @@ int main(int argc, char **argv)
         partial(MPI_COMM_WORLD, long_counts[c] / 2, op);
         uneven_gather(MPI_COMM_WORLD, long_counts[c]);
     }
+    layouts(MPI_COMM_WORLD, 5);
+    layouts(MPI_COMM_WORLD, 700);
+    layouts(MPI_COMM_WORLD, 30000);
     for (int i = 0; i < longest; i++) in[i] = 17 * i;
     one_way(MPI_COMM_WORLD, 1000);
 

@@ -201,9 +201,9 @@ impl GroupBoard {
         };
         let board = &self.boards[self.me];
         if len_bytes < STREAMING_MIN_BYTES {
-            board.show(step, len_bytes, finished, |space| write(space, Stores::Ordinary));
+            board.show(step, len_bytes, !trailer.is_empty(), finished, |space| write(space, Stores::Ordinary));
         } else {
-            board.show(step, len_bytes, finished, |space| self.write_long(space, write));
+            board.show(step, len_bytes, !trailer.is_empty(), finished, |space| self.write_long(space, write));
         }
     }
 
@@ -243,10 +243,16 @@ impl GroupBoard {
         true
     }
 
-    /// Bytes that the member of this rank shows as `step`.
+    /// Bytes that the member of this rank shows as `step`, its trailer included.
     #[inline]
     pub fn len_bytes(&self, rank: usize, step: u64) -> usize {
         self.boards[rank].len_bytes(step)
+    }
+
+    /// True if the member of this rank shows a trailer in `step`.
+    #[inline]
+    pub fn has_trailer(&self, rank: usize, step: u64) -> bool {
+        self.boards[rank].is_marked(step)
     }
 
     /// Lets `take` read a part of what the member of this rank shows as `step`, which is not finished here; false if

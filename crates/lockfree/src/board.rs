@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   finished: 41                        written by the owner: through with everyone's step 41
-//!   line 0   │ 40 │ len │ up to 48 bytes       one cache line: a short step is one transfer for each reader
-//!   line 1   │ 41 │ len │ …
+//!   line 0   │ 40 │ len │ up to 48 bytes       one cache line: a short step is one transfer for each reader; the
+//!   line 1   │ 41 │ len │ …                     length has a mark for the owner's use
 //!   …  8 lines, step modulo 8
 //!   8 pieces of 64 KiB                  steps up to that length, step modulo 8
 //!   2 pieces of 256 KiB                 longer steps, step modulo 2
@@ -30,6 +30,8 @@ pub const LONG_MAX_BYTES: usize = if cfg!(any(loom, miri)) { 128 } else { 256 <<
 const SLOTS: u64 = 8;
 const LONG_SLOTS: u64 = 2;
 const FINISHED: usize = 0;
+/// In the word of the length.
+const MARK: u64 = 1 << 63;
 const MEDIUM: usize = if cfg!(any(loom, miri)) { 1024 } else { 4096 };
 const LONG: usize = MEDIUM + SLOTS as usize * MEDIUM_MAX_BYTES;
 
@@ -58,18 +60,20 @@ impl Board {
         step.saturating_sub(if len_bytes <= MEDIUM_MAX_BYTES { SLOTS } else { LONG_SLOTS })
     }
 
-    /// The owner shows `len_bytes` bytes, written by `fill`, as `step`; everyone has finished `finished`.
+    /// The owner shows `len_bytes` bytes, written by `fill`, as `step`, and a mark if it `is_marked`; everyone has finished
+    /// `finished`.
     ///
     /// # Panics
     /// If the content is too long, or `finished` is below [`Board::finished_before`].
     #[inline]
-    pub fn show(&self, step: u64, len_bytes: usize, finished: u64, fill: impl FnOnce(&mut [u8])) {
+    pub fn show(&self, step: u64, len_bytes: usize, is_marked: bool, finished: u64, fill: impl FnOnce(&mut [u8])) {
         assert!(len_bytes <= LONG_MAX_BYTES, "a step has a limit");
         assert!(finished >= Self::finished_before(step, len_bytes), "what stands here may still be read");
         let line = line(step);
         // SAFETY: nobody reads what stood here by the check above, and nobody looks before the number below is stored.
         unsafe { self.memory.write(content(step, len_bytes), len_bytes, fill) };
-        self.memory.word(line + 8).store(len_bytes as u64, Ordering::Relaxed);
+        let mark = if is_marked { MARK } else { 0 };
+        self.memory.word(line + 8).store(len_bytes as u64 | mark, Ordering::Relaxed);
         // Release: who sees the number sees the content. Pairs with the load in `is_shown`.
         self.memory.word(line).store(step, Ordering::Release);
     }
@@ -84,7 +88,13 @@ impl Board {
     #[inline]
     pub fn len_bytes(&self, step: u64) -> usize {
         // Whatever the owner wrote, no more than there is room for is read.
-        self.memory.word(line(step) + 8).load(Ordering::Relaxed).min(LONG_MAX_BYTES as u64) as usize
+        (self.memory.word(line(step) + 8).load(Ordering::Relaxed) & !MARK).min(LONG_MAX_BYTES as u64) as usize
+    }
+
+    /// True if a step that is shown has the mark.
+    #[inline]
+    pub fn is_marked(&self, step: u64) -> bool {
+        self.memory.word(line(step) + 8).load(Ordering::Relaxed) & MARK != 0
     }
 
     /// Lets `take` read `len_bytes` bytes from `offset` of a step that is shown and that this reader has not finished;
@@ -150,7 +160,8 @@ mod tests {
         let lengths = [0, 48, 49, MEDIUM_MAX_BYTES, MEDIUM_MAX_BYTES + 1, LONG_MAX_BYTES];
         for (step, len) in (1..).zip(lengths) {
             assert!(!board.is_shown(step));
-            board.show(step, len, step - 1, |space| space.fill(step as u8));
+            board.show(step, len, step % 3 == 0, step - 1, |space| space.fill(step as u8));
+            assert_eq!(board.is_marked(step), step % 3 == 0);
             assert_eq!((board.is_shown(step), board.len_bytes(step)), (true, len));
             assert!(!board.read(step, 1, len, |_| ()), "more than was shown");
         }
@@ -159,21 +170,21 @@ mod tests {
             assert!(board.read(step, 0, len, |bytes| seen = bytes.iter().filter(|byte| **byte == step as u8).count()));
             assert_eq!(seen, len, "nothing has been overwritten by steps of other lengths");
         }
-        board.show(9, 0, 8, |_| ());
+        board.show(9, 0, false, 8, |_| ());
         assert!(!board.is_shown(1) && !board.read(1, 0, 0, |_| ()));
     }
 
     #[test]
     #[should_panic(expected = "may still be read")]
     fn what_is_still_read_is_not_overwritten() {
-        board().show(7, MEDIUM_MAX_BYTES + 1, 4, |_| ());
+        board().show(7, MEDIUM_MAX_BYTES + 1, false, 4, |_| ());
     }
 
     #[test]
     fn a_length_from_a_broken_owner_is_cut() {
         let memory = SharedMemory::private(Board::FOOTPRINT);
         let board = Board::new(memory.clone());
-        board.show(1, 50, 0, |_| ());
+        board.show(1, 50, false, 0, |_| ());
         memory.word(line(1) + 8).store(u64::MAX, Ordering::Relaxed);
         assert_eq!(board.len_bytes(1), LONG_MAX_BYTES);
         assert!(!board.read(1, usize::MAX, 2, |_| ()));

@@ -159,7 +159,7 @@ fn a_step_on_a_board_is_read_before_it_is_overwritten() {
             while reader.finished() < Board::finished_before(step, 8) {
                 thread::yield_now();
             }
-            owner.show(step, 8, reader.finished(), |space| space.fill(step as u8));
+            owner.show(step, 8, false, reader.finished(), |space| space.fill(step as u8));
         }
         reading.join().unwrap();
     });

@@ -37,14 +37,23 @@ pub(super) fn longest_bytes<M>(blocks: &Blocks<M>) -> u64 {
 pub(super) type Shown = SmallVec<[SendBuf; 8]>;
 
 impl Table<'_> {
-    pub(super) fn allgather(self, send: Option<&Buffer<UserMemory>>, recv: &Buffer<UserMemoryMut>) -> Result<()> {
+    /// `None` if messages are to do it, as below.
+    pub(super) fn allgather(
+        self,
+        send: Option<&Buffer<UserMemory>>,
+        recv: &Buffer<UserMemoryMut>,
+    ) -> Result<Option<()>> {
         let Buffer { memory, count, datatype } = recv;
         let block = |rank: usize| memory.recv(rank as i64 * *count as i64 * datatype.extent(), *count, datatype);
         let block_bytes = count * datatype.size();
         self.gather_to_all("MPI_Allgather", send, block_bytes, |_| block_bytes, block)
     }
 
-    pub(super) fn allgatherv(self, send: Option<&Buffer<UserMemory>>, recv: &Blocks<UserMemoryMut>) -> Result<()> {
+    pub(super) fn allgatherv(
+        self,
+        send: Option<&Buffer<UserMemory>>,
+        recv: &Blocks<UserMemoryMut>,
+    ) -> Result<Option<()>> {
         let Blocks { memory, counts, displacements, datatype } = recv;
         let block = |rank: usize| memory.recv(displacements[rank] * datatype.extent(), counts[rank], datatype);
         self.gather_to_all("MPI_Allgatherv", send, longest_bytes(recv), |rank| counts[rank] * datatype.size(), block)
@@ -57,7 +66,10 @@ impl Table<'_> {
         longest_bytes: u64,
         expected_bytes: impl Fn(usize) -> u64,
         block: impl Fn(usize) -> datatype::RecvBuf,
-    ) -> Result<()> {
+    ) -> Result<Option<()>> {
+        if longest_bytes > len_max_bytes(self.comm, 1) {
+            return self.leave_to_messages(name, None, longest_bytes);
+        }
         let me = self.me();
         let own = match send {
             Some(send) => send.memory.send(0, send.count, &send.datatype),
@@ -77,12 +89,20 @@ impl Table<'_> {
         if send.is_some() {
             block(me).copy_from(&own);
         }
-        Ok(())
+        Ok(Some(()))
     }
 
-    pub(super) fn alltoall(self, send: Option<&Buffer<UserMemory>>, recv: &Buffer<UserMemoryMut>) -> Result<()> {
+    pub(super) fn alltoall(
+        self,
+        send: Option<&Buffer<UserMemory>>,
+        recv: &Buffer<UserMemoryMut>,
+    ) -> Result<Option<()>> {
         const NAME: &str = "MPI_Alltoall";
         let Buffer { memory, count, datatype } = recv;
+        let block_bytes = count * datatype.size();
+        if block_bytes > len_max_bytes(self.comm, self.size() - 1) {
+            return self.leave_to_messages(NAME, None, block_bytes);
+        }
         let block = |rank: usize| memory.recv(rank as i64 * *count as i64 * datatype.extent(), *count, datatype);
         let out = |rank: usize| match send {
             Some(Buffer { memory, count, datatype }) => {
@@ -90,7 +110,7 @@ impl Table<'_> {
             }
             None => block(rank).reader(),
         };
-        let (own, block_bytes) = (out(self.me()), count * datatype.size());
+        let own = out(self.me());
         let steps = Steps::of(block_bytes as usize, self.size() - 1, PIECE_UNIT_BYTES);
         let call = Call { name: NAME, root: None, own_bytes: own.len_bytes(), longest_bytes: block_bytes };
         let shown = |offset, len_bytes| self.others().map(|rank| out(rank).slice(offset, len_bytes)).collect();
@@ -110,7 +130,7 @@ impl Table<'_> {
         if send.is_some() {
             block(self.me()).copy_from(&own);
         }
-        Ok(())
+        Ok(Some(()))
     }
 
     /// How many blocks another member shows before ours, if it shows one for each of the others, in order of rank.
@@ -122,8 +142,9 @@ impl Table<'_> {
     /// lets `take` read what others show of theirs. Where there is a root, `take` waits for those that it reads from.
     ///
     /// The first step tells the length of the block that a member brings, of which `expected_bytes(rank)` are expected,
-    /// and that of the longest: a member that means another longest one counts other steps, which is found out by all, and
-    /// all leave after that step. Whatever else goes wrong, members go on to the last one: the others do not know of it.
+    /// and that of the longest. A member that means another longest one counts other steps, and a root that brings what is
+    /// not expected stops those who would go on: both are found out by all, who leave after that step. Whatever else goes
+    /// wrong, members go on to the last one: the others do not know of it.
     pub(super) fn in_steps(
         self,
         call: &Call,
@@ -133,39 +154,23 @@ impl Table<'_> {
         mut take: impl FnMut(u64, u64, usize) -> Result<()>,
     ) -> Result<()> {
         let (offset, len_bytes) = steps.range(0);
-        let told = [call.own_bytes, call.longest_bytes].map(u64::to_ne_bytes);
-        let step = self.group.next_step();
-        self.show(step, &shown(offset as u64, len_bytes as u64), told.as_flattened())?;
-        if let Some(root) = call.root {
-            // If the root counts but one step, the others may, too, and show nothing.
-            self.await_step(root, step)?;
-            let (_, outcome) = self.compare(call, root, step, expected_bytes(root));
-            if outcome.is_err() {
-                self.group.finish_lone(&self.world.engine.borrow(), step, None);
-                return outcome;
-            }
-        }
-        self.await_all(step)?;
-        let mut outcome = Ok(());
-        let mut is_agreed = true;
-        for rank in 0..self.size() {
-            let (counts_alike, found) = self.compare(call, rank, step, expected_bytes(rank));
-            is_agreed &= counts_alike;
-            outcome = outcome.and(found);
-        }
+        let contents = shown(offset as u64, len_bytes as u64);
+        let (step, is_agreed, mut outcome) = self.first_step(call, &contents, expected_bytes)?;
         if outcome.is_ok() {
             outcome = take(step, offset as u64, len_bytes);
         }
-        self.group.finish_common(step);
         if !is_agreed {
+            self.group.finish_lone(&self.world.engine.borrow(), step, None);
             return outcome;
         }
+        self.group.finish_common(step);
         for piece in 1..steps.count {
             let (offset, len_bytes) = steps.range(piece);
             let contents = shown(offset as u64, len_bytes as u64);
             let step = if call.root.is_none() { self.show_common(&contents, &[])? } else { self.group.next_step() };
             if call.root.is_some() && !contents.is_empty() {
-                self.show(step, &contents, &[])?;
+                // Who shows here reads nothing: all are woken at the step's end.
+                self.write(step, &contents, &[])?;
             }
             if outcome.is_ok() {
                 outcome = take(step, offset as u64, len_bytes);
@@ -178,10 +183,61 @@ impl Table<'_> {
         outcome
     }
 
+    /// Shows the first of several steps and waits for all others; it is not finished. Returns its number, whether all members
+    /// count the same steps, and what is wrong.
+    fn first_step(
+        self,
+        call: &Call,
+        contents: &[SendBuf],
+        expected_bytes: impl Fn(usize) -> u64,
+    ) -> Result<(u64, bool, Result<()>)> {
+        let told = [call.own_bytes, call.longest_bytes].map(u64::to_ne_bytes);
+        let step = self.group.next_step();
+        self.show(step, contents, told.as_flattened())?;
+        if let Some(root) = call.root {
+            // If the root counts but one step, the others may, too, and show nothing.
+            self.await_step(root, step)?;
+            let (_, outcome) = self.compare(call, root, step, expected_bytes(root));
+            if outcome.is_err() {
+                return Ok((step, false, outcome));
+            }
+        }
+        self.await_all(step)?;
+        let mut outcome = Ok(());
+        let mut is_agreed = true;
+        for rank in 0..self.size() {
+            let (counts_alike, found) = self.compare(call, rank, step, expected_bytes(rank));
+            is_agreed &= counts_alike;
+            outcome = outcome.and(found);
+        }
+        Ok((step, is_agreed, outcome))
+    }
+
+    /// A step that says no more than how long the longest block is, or those to or from `root`: if all agree, they go by
+    /// messages, which is `None`.
+    pub(super) fn leave_to_messages(
+        self,
+        name: &'static str,
+        root: Option<usize>,
+        longest_bytes: u64,
+    ) -> Result<Option<()>> {
+        let call = Call { name, root, own_bytes: longest_bytes, longest_bytes };
+        let (step, is_agreed, outcome) = self.first_step(&call, &[], |_| longest_bytes)?;
+        if is_agreed {
+            self.group.finish_common(step);
+        } else {
+            self.group.finish_lone(&self.world.engine.borrow(), step, None);
+        }
+        outcome.map(|()| None)
+    }
+
     /// Compares what a member tells in the first of several steps with what this one means: whether it counts the same
     /// steps, and what is wrong.
     pub(super) fn compare(self, call: &Call, rank: usize, step: u64, expected_bytes: u64) -> (bool, Result<()>) {
-        let [brought, longest] = self.told::<LENGTHS>(rank, step).unwrap_or_default();
+        let Some([brought, longest]) = self.told::<LENGTHS>(rank, step) else {
+            // It counts one step.
+            return (false, Err(self.shorter(rank, self.group.len_bytes(rank, step), call.name)));
+        };
         let counts_alike = longest == call.longest_bytes;
         if !counts_alike {
             (false, Err(self.disagreement(rank, "expects", longest, call.name)))
@@ -212,12 +268,12 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// Of `blocks` blocks of so many bytes, both not 0, in pieces of whole units.
+    /// Of `blocks` blocks of so many bytes, in pieces of whole units; of none it is one empty step.
     pub fn of(block_bytes: usize, blocks: usize, unit_bytes: usize) -> Self {
         let most = Self::most_bytes(blocks, unit_bytes);
-        let even = block_bytes.div_ceil(block_bytes.div_ceil(most));
-        let piece_bytes = even.next_multiple_of(unit_bytes);
-        Self { block_bytes, piece_bytes, count: block_bytes.div_ceil(piece_bytes) }
+        let even = block_bytes.div_ceil(block_bytes.div_ceil(most).max(1));
+        let piece_bytes = even.next_multiple_of(unit_bytes).max(unit_bytes);
+        Self { block_bytes, piece_bytes, count: block_bytes.div_ceil(piece_bytes).max(1) }
     }
 
     /// Longest piece of each of `blocks` blocks; 0 if no unit of all of them fits a step.

@@ -23,14 +23,19 @@ pub(super) fn len_max_bytes(comm: &Comm) -> u64 {
 }
 
 impl Table<'_> {
-    pub(super) fn bcast(self, root: usize, buffer: &Buffer<datatype::UserMemoryMut>) -> Result<()> {
+    /// `None` if messages are to do it.
+    pub(super) fn bcast(self, root: usize, buffer: &Buffer<datatype::UserMemoryMut>) -> Result<Option<()>> {
         let Buffer { memory, count, datatype } = buffer;
-        if root == self.me() {
+        let len_bytes = count * datatype.size();
+        if len_bytes > len_max_bytes(self.comm) {
+            return self.leave_to_messages("MPI_Bcast", Some(root), len_bytes);
+        }
+        let outcome = if root == self.me() {
             self.show_pieces(&memory.send(0, *count, datatype))
         } else {
-            let len_bytes = (count * datatype.size()) as usize;
-            self.read_pieces(root, len_bytes, &mut memory.recv(0, *count, datatype))
-        }
+            self.read_pieces(root, len_bytes as usize, &mut memory.recv(0, *count, datatype))
+        };
+        outcome.map(Some)
     }
 
     /// The root's part of a broadcast.
@@ -62,6 +67,10 @@ impl Table<'_> {
                 if pieces.len_bytes != own_bytes {
                     outcome = Err(self.shorter(root, pieces.len_bytes, "MPI_Bcast"));
                 }
+                if pieces.len_bytes as u64 > len_max_bytes(self.comm) {
+                    // It would leave it to messages if all did, for whom it waits.
+                    return self.leave_reading(step, own_bytes as u64, outcome);
+                }
             }
             let (offset, len_bytes) = pieces.range(piece);
             if outcome.is_ok() {
@@ -83,9 +92,7 @@ impl Table<'_> {
 
     /// Bytes of the broadcast whose first piece the root shows as `step`.
     fn broadcast_bytes(self, root: usize, step: u64) -> usize {
-        let shown = self.group.len_bytes(root, step);
-        let told = if shown > ONE_STEP_MAX_BYTES as usize { self.told(root, step) } else { None };
-        told.map_or(shown, |[len_bytes]| len_bytes as usize)
+        self.told(root, step).map_or(self.group.len_bytes(root, step), |[len_bytes]| len_bytes as usize)
     }
 }
 
@@ -98,11 +105,11 @@ struct Pieces {
 }
 
 impl Pieces {
-    /// Of so many bytes, which are not 0.
+    /// Of so many bytes; of none it is one empty step.
     fn of(len_bytes: usize) -> Self {
         let (least, most) = PIECE_BYTES;
         let piece_bytes = (len_bytes / 8).clamp(least, most) & !63;
-        Self { len_bytes, piece_bytes, count: len_bytes.div_ceil(piece_bytes) }
+        Self { len_bytes, piece_bytes, count: len_bytes.div_ceil(piece_bytes).max(1) }
     }
 
     /// Where a piece begins, and its length, in bytes.

@@ -21,7 +21,8 @@
 //!
 //! A group has boards from its ninth such call on, if its members have one in common; see
 //! [`engine::BoardTable`]. What goes this way depends on nothing but what all members know: the call, its size, the
-//! settings; where sizes differ from member to member, what all have been told in the first step.
+//! settings; where sizes differ from member to member, or may be mistaken by one, what all have been told in the first
+//! step.
 
 mod blocks;
 mod broadcast;
@@ -76,38 +77,26 @@ impl<'a> Plan<'a> {
         let ranks = comm.size() as usize;
         let is_me = |root: i32| root == comm.rank() as i32;
         let rank_of = |root: i32| usize::try_from(root).ok().filter(|root| *root < ranks);
-        // So many blocks, each with data, but no more than so many bytes of it.
-        let within = |count: u64, datatype: &Datatype, blocks: usize, max: u64| {
-            can_reach(count, datatype, blocks) && (1..=max).contains(&(count * datatype.size()))
-        };
-        let can_reduce = |data: &Reduction, blocks: usize, max: u64| {
+        // Empty ones, too: messages would leave out who means nothing, and after a mistake members would not be at one step.
+        let can_reduce = |data: &Reduction, blocks: usize| {
             (1..=reduce::ELEMENT_MAX_BYTES).contains(&data.datatype.size())
-                && within(data.count, &data.datatype, blocks, max)
+                && can_reach(data.count, &data.datatype, blocks)
                 && data.op.supports(&data.datatype)
         };
         // Where members take turns, messages let those of low ranks run further ahead.
-        let can_scan = |data: &Reduction| {
-            data.result.is_some()
-                && !comm.is_oversubscribed()
-                && can_reduce(data, 1, u64::MAX)
-                && reduce::is_brief(data.count * data.datatype.size(), ranks)
-        };
+        let can_scan = |data: &Reduction| data.result.is_some() && !comm.is_oversubscribed() && can_reduce(data, 1);
         let (plan, collective) = match arguments {
             Arguments::Barrier => (Plan::Barrier, Collective::Barrier),
-            Arguments::Bcast { root, buffer }
-                if within(buffer.count, &buffer.datatype, 1, broadcast::len_max_bytes(comm)) =>
-            {
+            Arguments::Bcast { root, buffer } if can_reach(buffer.count, &buffer.datatype, 1) => {
                 (Plan::Bcast { root: rank_of(*root)?, buffer }, Collective::Bcast)
             }
             Arguments::Gather { root, send, recv }
                 if match (recv, send) {
                     (Some(recv), _) if is_me(*root) => {
-                        within(recv.count, &recv.datatype, ranks, blocks::len_max_bytes(comm, 1))
+                        can_reach(recv.count, &recv.datatype, ranks)
                             && send.as_ref().is_none_or(|send| can_reach(send.count, &send.datatype, 1))
                     }
-                    (_, Some(send)) if !is_me(*root) => {
-                        within(send.count, &send.datatype, 1, blocks::len_max_bytes(comm, 1))
-                    }
+                    (_, Some(send)) if !is_me(*root) => can_reach(send.count, &send.datatype, 1),
                     _ => false,
                 } =>
             {
@@ -116,29 +105,26 @@ impl<'a> Plan<'a> {
             Arguments::Scatter { root, send, recv }
                 if match (send, recv) {
                     (Some(send), _) if is_me(*root) => {
-                        within(send.count, &send.datatype, ranks, rooted::scatter_max_bytes(comm))
+                        can_reach(send.count, &send.datatype, ranks)
                             && recv.as_ref().is_none_or(|recv| can_reach(recv.count, &recv.datatype, 1))
                     }
-                    (_, Some(recv)) if !is_me(*root) => {
-                        within(recv.count, &recv.datatype, 1, rooted::scatter_max_bytes(comm))
-                    }
+                    (_, Some(recv)) if !is_me(*root) => can_reach(recv.count, &recv.datatype, 1),
                     _ => false,
                 } =>
             {
                 (Plan::Scatter { root: rank_of(*root)?, send: send.as_ref(), recv: recv.as_ref() }, Collective::Scatter)
             }
             Arguments::Reduce { root, data }
-                if (if is_me(*root) { data.result.is_some() } else { data.input.is_some() })
-                    && can_reduce(data, 1, u64::MAX) =>
+                if (if is_me(*root) { data.result.is_some() } else { data.input.is_some() }) && can_reduce(data, 1) =>
             {
                 (Plan::Reduce { root: rank_of(*root)?, data }, Collective::Reduce)
             }
-            Arguments::Allreduce { data } if data.result.is_some() && can_reduce(data, 1, u64::MAX) => {
+            Arguments::Allreduce { data } if data.result.is_some() && can_reduce(data, 1) => {
                 (Plan::Allreduce { data }, Collective::Allreduce)
             }
             Arguments::ReduceScatterBlock { data }
                 if data.result.is_some()
-                    && can_reduce(data, ranks, blocks::len_max_bytes(comm, ranks - 1))
+                    && can_reduce(data, ranks)
                     && blocks::Steps::most_bytes(ranks - 1, data.datatype.size() as usize) > 0 =>
             {
                 (Plan::ReduceScatterBlock { data }, Collective::ReduceScatterBlock)
@@ -148,20 +134,19 @@ impl<'a> Plan<'a> {
                 (Plan::Scan { data, is_exclusive: true }, Collective::Exscan)
             }
             Arguments::Allgather { send, recv }
-                if within(recv.count, &recv.datatype, ranks, blocks::len_max_bytes(comm, 1))
+                if can_reach(recv.count, &recv.datatype, ranks)
                     && send.as_ref().is_none_or(|send| can_reach(send.count, &send.datatype, 1)) =>
             {
                 (Plan::Allgather { send: send.as_ref(), recv }, Collective::Allgather)
             }
             Arguments::Allgatherv { send, recv }
                 if can_reach_blocks(recv, ranks)
-                    && send.as_ref().is_none_or(|send| can_reach(send.count, &send.datatype, 1))
-                    && (1..=blocks::len_max_bytes(comm, 1)).contains(&blocks::longest_bytes(recv)) =>
+                    && send.as_ref().is_none_or(|send| can_reach(send.count, &send.datatype, 1)) =>
             {
                 (Plan::Allgatherv { send: send.as_ref(), recv }, Collective::Allgatherv)
             }
             Arguments::Alltoall { send, recv }
-                if within(recv.count, &recv.datatype, ranks, blocks::len_max_bytes(comm, ranks - 1))
+                if can_reach(recv.count, &recv.datatype, ranks)
                     && send.as_ref().is_none_or(|send| can_reach(send.count, &send.datatype, ranks)) =>
             {
                 (Plan::Alltoall { send: send.as_ref(), recv }, Collective::Alltoall)
@@ -196,16 +181,16 @@ impl World {
         let table = Table { world: self, comm, group };
         let outcome = match plan {
             Plan::Barrier => Some(table.barrier()),
-            Plan::Bcast { root, buffer } => Some(table.bcast(root, buffer)),
-            Plan::Gather { root, send, recv } => Some(table.gather(root, send, recv)),
-            Plan::Scatter { root, send, recv } => Some(table.scatter(root, send, recv)),
+            Plan::Bcast { root, buffer } => table.bcast(root, buffer).transpose(),
+            Plan::Gather { root, send, recv } => table.gather(root, send, recv).transpose(),
+            Plan::Scatter { root, send, recv } => table.scatter(root, send, recv).transpose(),
             Plan::Reduce { root, data } => Some(table.reduce(root, data)),
             Plan::Allreduce { data } => Some(table.allreduce(data)),
-            Plan::ReduceScatterBlock { data } => Some(table.reduce_scatter_block(data)),
-            Plan::Scan { data, is_exclusive } => Some(table.scan(data, is_exclusive)),
-            Plan::Allgather { send, recv } => Some(table.allgather(send, recv)),
-            Plan::Allgatherv { send, recv } => Some(table.allgatherv(send, recv)),
-            Plan::Alltoall { send, recv } => Some(table.alltoall(send, recv)),
+            Plan::ReduceScatterBlock { data } => table.reduce_scatter_block(data).transpose(),
+            Plan::Scan { data, is_exclusive } => table.scan(data, is_exclusive).transpose(),
+            Plan::Allgather { send, recv } => table.allgather(send, recv).transpose(),
+            Plan::Allgatherv { send, recv } => table.allgatherv(send, recv).transpose(),
+            Plan::Alltoall { send, recv } => table.alltoall(send, recv).transpose(),
             Plan::Alltoallv { send, recv } => table.alltoallv(send, recv).transpose(),
             Plan::Alltoallw { send, recv } => table.alltoallw(send, recv).transpose(),
         };
@@ -259,14 +244,18 @@ impl Table<'_> {
         self.wait(|| self.group.is_shown(rank, step))
     }
 
-    /// Waits for a step of a member, which is to show so many bytes.
+    /// Waits for a step of a member, which is to show so many bytes and not to be the first of several.
     #[inline]
     fn expect(self, call: &'static str, rank: usize, step: u64, len_bytes: usize) -> Result<()> {
         if !self.group.is_shown(rank, step) {
             self.await_step(rank, step)?;
         }
         let shown = self.group.len_bytes(rank, step);
-        if shown == len_bytes { Ok(()) } else { Err(self.shorter(rank, shown, call)) }
+        if shown == len_bytes && !self.group.has_trailer(rank, step) {
+            Ok(())
+        } else {
+            Err(self.shorter(rank, shown, call))
+        }
     }
 
     /// Lets `take` read a part of what a member shows.
@@ -316,9 +305,12 @@ impl Table<'_> {
         Ok(())
     }
 
-    /// The lengths that stand behind what a member shows as `step`; `None` if so little is shown that they do not.
+    /// The lengths that stand behind what a member shows as `step`; `None` if none do.
     #[inline]
     fn told<const N: usize>(self, rank: usize, step: u64) -> Option<[u64; N]> {
+        if !self.group.has_trailer(rank, step) {
+            return None;
+        }
         let mut told = [[0; LENGTH_BYTES]; N];
         let offset = self.group.len_bytes(rank, step).checked_sub(N * LENGTH_BYTES)?;
         let is_told = self.group.read(rank, step, offset, N * LENGTH_BYTES, |bytes| {

@@ -1,6 +1,6 @@
 //! Blocks of any lengths from each to each: what goes to all others is one stream, cut into steps without regard to the
-//! blocks. The first step tells how long each block is, so that all know how many
-//! steps there are, and every reader where its own block lies.
+//! blocks. The first step tells how long each block is, so that all know how many steps there are, and every reader where
+//! its own block lies.
 
 use std::ops::Range;
 

@@ -7,11 +7,11 @@ use engine::{BOARD_PIECE_BYTES, BOARD_STEP_BYTES};
 use smallvec::SmallVec;
 
 use super::blocks::{Call, LENGTHS, Steps};
-use super::{LENGTH_BYTES, Table};
+use super::{LENGTH_BYTES, Table, blocks};
 use crate::collective::arguments::Reduction;
 use crate::error::{ErrorClass, Result};
 
-/// Up to so many bytes of all inputs together, one member reduces everything.
+/// Up to so many bytes of all inputs together, whoever wants the value reduces everything.
 const REDUCE_ALL_MAX_BYTES: u64 = 16 << 10;
 /// Bytes reduced at a time: operand and value stay in a first-level cache.
 const REDUCE_BLOCK_BYTES: u64 = 8 << 10;
@@ -19,7 +19,7 @@ const REDUCE_BLOCK_BYTES: u64 = 8 << 10;
 pub(super) const ELEMENT_MAX_BYTES: u64 = (BOARD_STEP_BYTES - LENGTHS * LENGTH_BYTES) as u64;
 
 /// True if a reduction of so many bytes takes one step.
-pub(super) fn is_brief(len_bytes: u64, ranks: usize) -> bool {
+fn is_brief(len_bytes: u64, ranks: usize) -> bool {
     len_bytes <= engine::BOARD_SHORT_BYTES as u64 || len_bytes.saturating_mul(ranks as u64) <= REDUCE_ALL_MAX_BYTES
 }
 
@@ -47,16 +47,21 @@ impl Table<'_> {
         let piece_max = (bytes_max / size).max(1);
         let pieces = data.count.div_ceil(piece_max);
         let call = Call { name, root, own_bytes: len_bytes, longest_bytes: len_bytes };
+        // A value comes where it is wanted, or goes to who wants it.
+        let is_reader = root.is_none_or(|root| root == self.me()) && data.result.is_some();
+        let own_max = piece_max.min(data.count).div_ceil(ranks);
+        let room = if is_reader { None } else { Some(self.world.temporary(own_max, &data.datatype)?) };
         let mut outcome = Ok(());
         for piece in 0..pieces {
             let cut = |index: u64| data.count / pieces * index + index.min(data.count % pieces);
             let part = Part { first: cut(piece), count: cut(piece + 1) - cut(piece) };
-            let (counts_alike, reduced) = self.reduce_piece(&call, data, part)?;
+            let (counts_alike, reduced) = self.reduce_piece(&call, data, part, room.as_ref())?;
             outcome = outcome.and(reduced);
             if !counts_alike {
                 break;
             }
         }
+        self.world.keep_temporaries(room.into_iter());
         outcome
     }
 
@@ -88,13 +93,19 @@ impl Table<'_> {
         }
     }
 
-    /// The elements of `piece`: each member reduces a part of them. Returns whether all members count alike, too.
-    fn reduce_piece(self, call: &Call, data: &Reduction, piece: Part) -> Result<(bool, Result<()>)> {
+    /// The elements of `piece`: each member reduces a part of them, in `room` if it does not want the value. Returns whether
+    /// all members count alike, too.
+    fn reduce_piece(
+        self,
+        call: &Call,
+        data: &Reduction,
+        piece: Part,
+        room: Option<&Scratch>,
+    ) -> Result<(bool, Result<()>)> {
         let (size, ranks, me) = (data.datatype.size(), self.size() as u64, self.me());
         let cut = |rank: usize| piece.count / ranks * rank as u64 + (rank as u64).min(piece.count % ranks);
         let part = |rank: usize| Part { first: piece.first + cut(rank), count: cut(rank + 1) - cut(rank) };
         let own = part(me);
-        let is_reader = call.root.is_none_or(|root| root == me);
         // All but what nobody else reduces.
         let below = Part { first: piece.first, count: cut(me) };
         let above = Part { first: own.first + own.count, count: piece.count - cut(me + 1) };
@@ -110,15 +121,10 @@ impl Table<'_> {
                 return Ok((false, outcome));
             }
         }
-        // The value comes where it is wanted, or goes to who wants it.
-        let room = match &data.result {
-            Some(_) if is_reader => None,
-            _ => Some(self.world.temporary(own.count, &data.datatype)?),
-        };
-        let value = match (&room, &data.result) {
+        let value = match (room, &data.result) {
             (None, Some(result)) => Value { memory: result, first: own.first },
             (Some(room), _) => Value { memory: room.memory(), first: 0 },
-            (None, None) => unreachable!("without a result there is room"),
+            (None, None) => unreachable!("who has no result has room"),
         };
         let operands = Operands { ranks: 0..self.size(), step, are_all_shown: false };
         outcome = outcome.and(self.fold(call.name, data, own, &operands, value, |rank| {
@@ -129,12 +135,8 @@ impl Table<'_> {
         let reduced = value.part(data, 0, own.count).reader();
         let step = match call.root {
             None => self.show_common(&[reduced], &[])?,
-            Some(_) if is_reader => self.group.next_step(),
-            Some(_) => {
-                let outcome = self.show_and_leave(&[reduced]).and(outcome);
-                self.world.keep_temporaries(room.into_iter());
-                return Ok((true, outcome));
-            }
+            Some(_) if room.is_none() => self.group.next_step(),
+            Some(_) => return Ok((true, self.show_and_leave(&[reduced]).and(outcome))),
         };
         for rank in self.others() {
             let part = part(rank);
@@ -153,11 +155,14 @@ impl Table<'_> {
         Ok((true, outcome))
     }
 
-    /// Blocks of a reduction, one for each member, which reduces its own.
-    pub(super) fn reduce_scatter_block(self, data: &Reduction) -> Result<()> {
+    /// Blocks of a reduction, one for each member, which reduces its own. `None` if messages are to do it.
+    pub(super) fn reduce_scatter_block(self, data: &Reduction) -> Result<Option<()>> {
         const NAME: &str = "MPI_Reduce_scatter_block";
         let (size, count, me) = (data.datatype.size(), data.count, self.me());
         let block_bytes = count * size;
+        if block_bytes > blocks::len_max_bytes(self.comm, self.size() - 1) {
+            return self.leave_to_messages(NAME, None, block_bytes);
+        }
         let steps = Steps::of(block_bytes as usize, self.size() - 1, size as usize);
         let call = Call { name: NAME, root: None, own_bytes: block_bytes, longest_bytes: block_bytes };
         let piece = |rank: usize, offset: u64, len_bytes: u64| Part {
@@ -179,23 +184,29 @@ impl Table<'_> {
                 let operands = Operands { ranks: 0..self.size(), step, are_all_shown: false };
                 self.fold(NAME, data, input, &operands, value, |rank| self.place_at(rank) as u64 * input.count)
             },
-        )
+        )?;
+        Ok(Some(()))
     }
 
-    /// Each member reduces the operands of those before it, and, unless `is_exclusive`, its own.
-    pub(super) fn scan(self, data: &Reduction, is_exclusive: bool) -> Result<()> {
+    /// Each member reduces the operands of those before it, and, unless `is_exclusive`, its own. `None` if messages are to do
+    /// it.
+    pub(super) fn scan(self, data: &Reduction, is_exclusive: bool) -> Result<Option<()>> {
         let name = if is_exclusive { "MPI_Exscan" } else { "MPI_Scan" };
+        let len_bytes = data.count * data.datatype.size();
+        if !is_brief(len_bytes, self.size()) {
+            return self.leave_to_messages(name, None, len_bytes);
+        }
         let ranks = 0..self.me() + usize::from(!is_exclusive);
         let whole = Part { first: 0, count: data.count };
         let step = self.group.next_step();
         self.show(step, &[whole.input(data)], &[])?;
-        let mut outcome = self.expect_all(name, ranks.clone(), step, data.count * data.datatype.size());
+        let mut outcome = self.expect_all(name, ranks.clone(), step, len_bytes);
         if let (Ok(()), Some(result)) = (&outcome, &data.result) {
             let operands = Operands { ranks, step, are_all_shown: true };
             outcome = self.fold(name, data, whole, &operands, Value { memory: result, first: 0 }, |_| 0);
         }
         self.group.finish_lone(&self.world.engine.borrow(), step, None);
-        outcome
+        outcome.map(Some)
     }
 
     /// Waits for those of `ranks` that are not this member, who are to show so many bytes each.
@@ -204,7 +215,8 @@ impl Table<'_> {
     }
 
     /// Reduces what `operands` names; of what a member shows, it begins `before(rank)` elements in. Our own is read where
-    /// it lies, as `input`: what was written for others is no longer near.
+    /// it lies, as `input`, for what was written for others is no longer near; or, if the value comes there, from the board,
+    /// or a copy.
     fn fold(
         self,
         name: &'static str,
@@ -215,6 +227,9 @@ impl Table<'_> {
         before: impl Fn(usize) -> u64,
     ) -> Result<()> {
         let Operands { ranks, step, are_all_shown } = operands;
+        if ranks.is_empty() {
+            return Ok(());
+        }
         let (size, me) = (data.datatype.size(), self.me());
         let block_max = (REDUCE_BLOCK_BYTES / size).max(1);
         let temporary = || self.world.temporary(input.count.min(block_max), &data.datatype);

@@ -1,7 +1,7 @@
 //! A block from each to the root, or from the root to each: who sends shows, who receives reads.
 //!
-//! What fits a step is one, in which nobody waits but for what it reads. More begins with a step that all show, so that
-//! all know how many there are.
+//! What fits a step is one, in which nobody waits but for what it reads, and for room. More begins with a step that all
+//! show, so that all know how many there are, or that messages are to do it.
 
 use datatype::{SendBuf, UserMemory, UserMemoryMut};
 use smallvec::SmallVec;
@@ -16,13 +16,28 @@ use crate::error::Result;
 const SCATTER_MAX_BYTES: u64 = 128 << 10;
 
 /// Longest block of a scatter.
-pub(super) fn scatter_max_bytes(comm: &Comm) -> u64 {
+fn scatter_max_bytes(comm: &Comm) -> u64 {
     blocks::len_max_bytes(comm, comm.size() as usize - 1).min(SCATTER_MAX_BYTES)
 }
 
 impl Table<'_> {
-    /// `recv` is there at the root, `send` at all others; without it, the root's block stands in its place.
+    /// `recv` is there at the root, `send` at all others; without it, the root's block stands in its place. `None` if
+    /// messages are to do it.
     pub(super) fn gather(
+        self,
+        root: usize,
+        send: Option<&Buffer<UserMemory>>,
+        recv: Option<&Buffer<UserMemoryMut>>,
+    ) -> Result<Option<()>> {
+        let recv = recv.filter(|_| root == self.me());
+        let block_bytes = recv.map(len_bytes).or_else(|| send.map(len_bytes)).unwrap_or(0);
+        if block_bytes > blocks::len_max_bytes(self.comm, 1) {
+            return self.leave_to_messages("MPI_Gather", Some(root), block_bytes);
+        }
+        self.gather_blocks(root, send, recv).map(Some)
+    }
+
+    fn gather_blocks(
         self,
         root: usize,
         send: Option<&Buffer<UserMemory>>,
@@ -30,7 +45,7 @@ impl Table<'_> {
     ) -> Result<()> {
         const NAME: &str = "MPI_Gather";
         let own = send.map(|send| send.memory.send(0, send.count, &send.datatype));
-        let Some(Buffer { memory, count, datatype }) = recv.filter(|_| root == self.me()) else {
+        let Some(Buffer { memory, count, datatype }) = recv else {
             let own = own.unwrap_or_else(SendBuf::empty);
             let steps = Steps::of(own.len_bytes() as usize, 1, PIECE_UNIT_BYTES);
             if steps.count == 1 {
@@ -82,8 +97,23 @@ impl Table<'_> {
         outcome
     }
 
-    /// `send` is there at the root, `recv` at all others; without it, the root's block stays where it is.
+    /// `send` is there at the root, `recv` at all others; without it, the root's block stays where it is. `None` if messages
+    /// are to do it.
     pub(super) fn scatter(
+        self,
+        root: usize,
+        send: Option<&Buffer<UserMemory>>,
+        recv: Option<&Buffer<UserMemoryMut>>,
+    ) -> Result<Option<()>> {
+        let send = send.filter(|_| root == self.me());
+        let block_bytes = send.map(len_bytes).or_else(|| recv.map(len_bytes)).unwrap_or(0);
+        if block_bytes > scatter_max_bytes(self.comm) {
+            return self.leave_to_messages("MPI_Scatter", Some(root), block_bytes);
+        }
+        self.scatter_blocks(root, send, recv).map(Some)
+    }
+
+    fn scatter_blocks(
         self,
         root: usize,
         send: Option<&Buffer<UserMemory>>,
@@ -92,7 +122,7 @@ impl Table<'_> {
         const NAME: &str = "MPI_Scatter";
         let mut own = recv.map(|recv| recv.memory.recv(0, recv.count, &recv.datatype));
         let blocks = self.size() - 1;
-        let Some(Buffer { memory, count, datatype }) = send.filter(|_| root == self.me()) else {
+        let Some(Buffer { memory, count, datatype }) = send else {
             let Some(own) = &mut own else { return Ok(()) };
             let bytes = own.len_bytes();
             let steps = Steps::of(bytes as usize, blocks, PIECE_UNIT_BYTES);
@@ -148,4 +178,9 @@ impl Table<'_> {
         self.group.finish_lone(&self.world.engine.borrow(), step, None);
         outcome
     }
+}
+
+/// Bytes of a block of data.
+fn len_bytes<M>(buffer: &Buffer<M>) -> u64 {
+    buffer.count * buffer.datatype.size()
 }
