@@ -127,8 +127,10 @@ pub struct End {
     /// By connection, what it leads to.
     remotes: Vec<MemoryRegion>,
     peers: u64,
-    /// Requests posted and not complete.
+    /// Requests posted and not known to be complete: each may be a completion that waits in the send queue.
     outstanding: u64,
+    /// As many as that queue holds.
+    outstanding_max: u64,
     /// Receives filled and not yet taken notice of, by their numbers.
     arrived: VecDeque<u64>,
     sent: u64,
@@ -177,6 +179,7 @@ impl End {
             remotes: Vec::new(),
             peers: 1,
             outstanding: 0,
+            outstanding_max: depth.into(),
             arrived: VecDeque::new(),
             sent: 0,
             taken: 0,
@@ -335,6 +338,8 @@ impl End {
     fn post(&mut self, i: u64, operation: Operation, payload: Payload<'_>) -> Result<()> {
         let qp = self.connections[(i % self.shape.connections) as usize];
         let requests = [SendRequest::new(i, operation, payload)];
+        // Ends that nobody waits for may lag behind, and what they have taken then completes all at once.
+        self.drain(self.outstanding_max - 1)?;
         let mut deadline = None;
         loop {
             let start = self.spent.map(|_| Instant::now());
@@ -375,10 +380,10 @@ impl End {
         let mut done = [WorkCompletion::default(); COMPLETIONS];
         let start = self.spent.map(|_| Instant::now());
         let sends = self.context.poll(self.send_queue, &mut done)?;
-        successes(&done[..sends])?;
+        self.successes(&done[..sends])?;
         self.outstanding -= sends as u64;
         let receives = self.context.poll(self.receive_queue, &mut done)?;
-        successes(&done[..receives])?;
+        self.successes(&done[..receives])?;
         self.arrived.extend(done[..receives].iter().map(|completion| completion.id));
         if let (Some(start), Some((_, polling))) = (start, &mut self.spent)
             && sends + receives > 0
@@ -386,6 +391,14 @@ impl End {
             *polling += nanoseconds(start);
         }
         Ok(sends + receives)
+    }
+
+    /// As the function of that name; with what the device says of it.
+    fn successes(&mut self, done: &[WorkCompletion]) -> Result<()> {
+        successes(done).map_err(|error| match self.context.next_event() {
+            Some(event) => error.context(format!("{event:?}")),
+            None => error,
+        })
     }
 
     /// Waits until the next message is there, and posts a receive in place of the one it used.
@@ -548,6 +561,44 @@ mod tests {
         }
     }
 
+    /// Two ends in this process.
+    fn connected(device: &str, shape: &Shape) -> (End, End) {
+        let contexts = boot::open_together(device, 2, &base::Config::default()).unwrap();
+        let mut ends: Vec<End> = (0..)
+            .zip(contexts)
+            .map(|(side, context)| End::new(context, shape, side, from_the_other(side, shape)).unwrap())
+            .collect();
+        let cards: Vec<Card> = ends.iter().map(|end| end.card().unwrap()).collect();
+        ends[0].connect(&cards[1..], 0).unwrap();
+        ends[1].connect(&cards[..1], 0).unwrap();
+        let (b, a) = (ends.pop().unwrap(), ends.pop().unwrap());
+        (a, b)
+    }
+
+    /// More sends than their completion queue holds, all of which the others answer before the sender looks.
+    #[test]
+    fn no_more_is_under_way_than_can_complete() {
+        let (mut a, mut b) = connected("shm", &Shape { connections: 8, ..shape(8, None) });
+        let messages = 8 * 64;
+        assert!(messages > a.outstanding_max, "each connection's queue takes 64");
+        let (tell, told) = std::sync::mpsc::channel();
+        let taker = std::thread::spawn(move || {
+            (0..messages).try_for_each(|_| b.arrive()).unwrap();
+            // Acknowledgements leave with the polls.
+            (0..COMPLETIONS).try_for_each(|_| b.progress().map(drop)).unwrap();
+            tell.send(()).unwrap();
+            b
+        });
+        (0..messages).try_for_each(|_| a.send()).unwrap();
+        // What was not ready comes again, and acknowledgements come, but no completion is taken.
+        while told.try_recv().is_err() && !taker.is_finished() {
+            a.context.poll(a.receive_queue, &mut []).unwrap();
+            std::thread::yield_now();
+        }
+        a.drain(0).unwrap();
+        taker.join().unwrap();
+    }
+
     #[test]
     fn buffers_are_used_as_the_paper_says() {
         let order = |shape: Shape| (0..12).map(|i| shape.buffer(i)).collect::<Vec<_>>();
@@ -563,18 +614,7 @@ mod tests {
 
     #[test]
     fn a_wrong_byte_is_found() {
-        let contexts = boot::open_together("loopback", 2, &base::Config::default()).unwrap();
-        let mut ends: Vec<End> = (0..)
-            .zip(contexts)
-            .map(|(side, context)| {
-                let shape = shape(1, None);
-                End::new(context, &shape, side, from_the_other(side, &shape)).unwrap()
-            })
-            .collect();
-        let cards: Vec<Card> = ends.iter().map(|end| end.card().unwrap()).collect();
-        ends[0].connect(&cards[1..], 0).unwrap();
-        ends[1].connect(&cards[..1], 0).unwrap();
-        let (mut b, mut a) = (ends.pop().unwrap(), ends.pop().unwrap());
+        let (mut a, mut b) = connected("loopback", &shape(1, None));
         a.send().unwrap();
         while b.arrived.is_empty() {
             a.progress().unwrap();

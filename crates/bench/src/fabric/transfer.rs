@@ -156,13 +156,14 @@ fn sample(
     }
     mine.leave_turns();
     // What is under way to the helpers may need this end's polling.
-    let mut sent = Vec::new();
-    for helper in helpers {
-        // If both failed, the helper's reason is the earlier one more often than not.
-        sent.push(helper.end_while(|| mine.progress().map(drop))?);
-    }
-    let taken = measured?;
-    check(&mine, &sent)?;
+    let ended: Result<Vec<u64>> =
+        helpers.into_iter().map(|helper| helper.end_while(|| mine.progress().map(drop))).collect();
+    // If both failed, the one's failure is the other's reason, and which is which nobody here can tell.
+    let taken = match (measured, &ended) {
+        (Err(here), Err(there)) => bail!("{here:#}; {there:#}"),
+        (measured, _) => measured?,
+    };
+    check(&mine, &ended?)?;
     Ok(taken)
 }
 
