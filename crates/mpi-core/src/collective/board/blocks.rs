@@ -15,7 +15,7 @@ const BLOCK_MAX_BYTES: u64 = 32 << 10;
 /// knows of.
 pub(super) const LENGTHS: usize = 2;
 /// Pieces are multiples of it: a line.
-pub(super) const PIECE_UNIT_BYTES: usize = 64;
+const PIECE_UNIT_BYTES: usize = 64;
 
 /// Longest block of a collective whose members show `blocks` of them each. Where members do not all run at once, boards are
 /// two to three times as fast as messages: each message waits for a turn of its sender and one of its receiver, a step for
@@ -29,7 +29,7 @@ pub(super) fn len_max_bytes(comm: &Comm, blocks: usize) -> u64 {
 }
 
 /// Bytes of the longest of some blocks.
-pub(super) fn longest_bytes<M>(blocks: &Blocks<M>) -> u64 {
+fn longest_bytes<M>(blocks: &Blocks<M>) -> u64 {
     blocks.counts.iter().copied().max().unwrap_or(0) * blocks.datatype.size()
 }
 
@@ -67,29 +67,26 @@ impl Table<'_> {
         expected_bytes: impl Fn(usize) -> u64,
         block: impl Fn(usize) -> datatype::RecvBuf,
     ) -> Result<Option<()>> {
-        if longest_bytes > len_max_bytes(self.comm, 1) {
-            return self.leave_to_messages(name, None, longest_bytes);
-        }
         let me = self.me();
         let own = match send {
             Some(send) => send.memory.send(0, send.count, &send.datatype),
             None => block(me).reader(),
         };
-        let steps = Steps::of(longest_bytes as usize, 1, PIECE_UNIT_BYTES);
         let call = Call { name, root: None, own_bytes: own.len_bytes(), longest_bytes };
         let shown = |offset, len_bytes| SmallVec::from_iter([own.slice(offset, len_bytes)]);
-        self.in_steps(&call, steps, &expected_bytes, shown, |step, offset, len_bytes| {
-            self.others().try_for_each(|rank| {
-                let len_bytes = expected_bytes(rank).saturating_sub(offset).min(len_bytes as u64) as usize;
-                self.read(name, rank, step, 0, len_bytes, |bytes| {
-                    block(rank).unpack_at(offset, bytes);
+        let gathered =
+            self.in_steps(&call, Cut::of(self.comm, 1), &expected_bytes, shown, |step, offset, len_bytes| {
+                self.others().try_for_each(|rank| {
+                    let len_bytes = expected_bytes(rank).saturating_sub(offset).min(len_bytes as u64) as usize;
+                    self.read(name, rank, step, 0, len_bytes, |bytes| {
+                        block(rank).unpack_at(offset, bytes);
+                    })
                 })
-            })
-        })?;
-        if send.is_some() {
+            })?;
+        if gathered.is_some() && send.is_some() {
             block(me).copy_from(&own);
         }
-        Ok(Some(()))
+        Ok(gathered)
     }
 
     pub(super) fn alltoall(
@@ -100,9 +97,6 @@ impl Table<'_> {
         const NAME: &str = "MPI_Alltoall";
         let Buffer { memory, count, datatype } = recv;
         let block_bytes = count * datatype.size();
-        if block_bytes > len_max_bytes(self.comm, self.size() - 1) {
-            return self.leave_to_messages(NAME, None, block_bytes);
-        }
         let block = |rank: usize| memory.recv(rank as i64 * *count as i64 * datatype.extent(), *count, datatype);
         let out = |rank: usize| match send {
             Some(Buffer { memory, count, datatype }) => {
@@ -111,12 +105,12 @@ impl Table<'_> {
             None => block(rank).reader(),
         };
         let own = out(self.me());
-        let steps = Steps::of(block_bytes as usize, self.size() - 1, PIECE_UNIT_BYTES);
         let call = Call { name: NAME, root: None, own_bytes: own.len_bytes(), longest_bytes: block_bytes };
         let shown = |offset, len_bytes| self.others().map(|rank| out(rank).slice(offset, len_bytes)).collect();
-        self.in_steps(
+        let cut = Cut::of(self.comm, self.size() - 1);
+        let exchanged = self.in_steps(
             &call,
-            steps,
+            cut,
             |_| block_bytes,
             shown,
             |step, offset, len_bytes| {
@@ -127,10 +121,10 @@ impl Table<'_> {
                 })
             },
         )?;
-        if send.is_some() {
+        if exchanged.is_some() && send.is_some() {
             block(self.me()).copy_from(&own);
         }
-        Ok(Some(()))
+        Ok(exchanged)
     }
 
     /// How many blocks another member shows before ours, if it shows one for each of the others, in order of rank.
@@ -139,38 +133,51 @@ impl Table<'_> {
     }
 
     /// Shows, piece by piece, what is `shown` of the blocks of this member from an offset on, so many bytes of each, and
-    /// lets `take` read what others show of theirs. Where there is a root, `take` waits for those that it reads from.
+    /// lets `take` read what others show of theirs. Where there is a root, either it shows or all others do, and who does
+    /// not, reads. `None` if the blocks are so long that messages are to do it.
     ///
-    /// The first step tells the length of the block that a member brings, of which `expected_bytes(rank)` are expected,
-    /// and that of the longest. A member that means another longest one counts other steps, and a root that brings what is
-    /// not expected stops those who would go on: both are found out by all, who leave after that step. Whatever else goes
-    /// wrong, members go on to the last one: the others do not know of it.
+    /// With a root, what fits a step is one, in which nobody waits but for what it reads, and for room. Else the first step
+    /// tells the length of the block that a member brings, of which `expected_bytes(rank)` are expected, and that of the
+    /// longest. A member that means another longest one counts other steps, and a root that brings what is not expected
+    /// stops those who would go on: both are found out by all, who leave after that step. Whatever else goes wrong, members
+    /// go on to the last one: the others do not know of it.
     pub(super) fn in_steps(
         self,
         call: &Call,
-        steps: Steps,
+        cut: Cut,
         expected_bytes: impl Fn(usize) -> u64,
         shown: impl Fn(u64, u64) -> Shown,
         mut take: impl FnMut(u64, u64, usize) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<Option<()>> {
+        if call.longest_bytes > cut.max_bytes {
+            return self.leave_to_messages(call.name, call.root, call.longest_bytes);
+        }
+        let steps = Steps::of(call.longest_bytes as usize, cut.blocks, cut.unit_bytes);
         let (offset, len_bytes) = steps.range(0);
         let contents = shown(offset as u64, len_bytes as u64);
+        let sources = call.root.filter(|_| contents.is_empty()).map(|root| self.sources(root));
+        if call.root.is_some() && steps.count == 1 {
+            let Some(mut sources) = sources else { return self.show_and_leave(&contents).map(Some) };
+            let step = self.group.next_step();
+            let outcome = sources
+                .try_for_each(|rank| self.expect(call.name, rank, step, cut.blocks * len_bytes))
+                .and_then(|()| take(step, 0, len_bytes));
+            return self.leave_reading(step, call.longest_bytes, outcome).map(Some);
+        }
         let (step, is_agreed, mut outcome) = self.first_step(call, &contents, expected_bytes)?;
         if outcome.is_ok() {
             outcome = take(step, offset as u64, len_bytes);
         }
-        if !is_agreed {
-            self.group.finish_lone(&self.world.engine.borrow(), step, None);
-            return outcome;
-        }
-        self.group.finish_common(step);
-        for piece in 1..steps.count {
+        self.finish_first(step, is_agreed);
+        for piece in 1..if is_agreed { steps.count } else { 1 } {
             let (offset, len_bytes) = steps.range(piece);
             let contents = shown(offset as u64, len_bytes as u64);
             let step = if call.root.is_none() { self.show_common(&contents, &[])? } else { self.group.next_step() };
-            if call.root.is_some() && !contents.is_empty() {
-                // Who shows here reads nothing: all are woken at the step's end.
-                self.write(step, &contents, &[])?;
+            match &sources {
+                Some(sources) => sources.clone().try_for_each(|rank| self.await_step(rank, step))?,
+                // Who shows to a root, or as one, reads nothing: all are woken at the step's end.
+                None if call.root.is_some() => self.write(step, &contents, &[])?,
+                None => {}
             }
             if outcome.is_ok() {
                 outcome = take(step, offset as u64, len_bytes);
@@ -180,12 +187,18 @@ impl Table<'_> {
                 Some(_) => self.group.finish_lone(&self.world.engine.borrow(), step, None),
             }
         }
-        outcome
+        outcome.map(Some)
+    }
+
+    /// Whom a member reads from, where there is a root: from all others at the root, elsewhere from the root.
+    fn sources(self, root: usize) -> impl Iterator<Item = usize> + Clone {
+        let me = self.me();
+        (0..self.size()).filter(move |rank| *rank != me && (me == root || *rank == root))
     }
 
     /// Shows the first of several steps and waits for all others; it is not finished. Returns its number, whether all members
     /// count the same steps, and what is wrong.
-    fn first_step(
+    pub(super) fn first_step(
         self,
         call: &Call,
         contents: &[SendBuf],
@@ -223,17 +236,32 @@ impl Table<'_> {
     ) -> Result<Option<()>> {
         let call = Call { name, root, own_bytes: longest_bytes, longest_bytes };
         let (step, is_agreed, outcome) = self.first_step(&call, &[], |_| longest_bytes)?;
+        self.finish_first(step, is_agreed);
+        outcome.map(|()| None)
+    }
+
+    /// This member is through with the first of several steps; who leaves after it may not have seen all show it.
+    pub(super) fn finish_first(self, step: u64, is_agreed: bool) {
         if is_agreed {
             self.group.finish_common(step);
         } else {
             self.group.finish_lone(&self.world.engine.borrow(), step, None);
         }
-        outcome.map(|()| None)
+    }
+
+    /// The end of a step that only some show and that this member has read. Who counts on several steps, of which this
+    /// would be the first, waits for all to show it: after a disagreement this member tells how long it takes a block to be.
+    pub(super) fn leave_reading(self, step: u64, block_bytes: u64, outcome: Result<()>) -> Result<()> {
+        if outcome.is_err() {
+            self.show(step, &[], [block_bytes; LENGTHS].map(u64::to_ne_bytes).as_flattened())?;
+        }
+        self.group.finish_lone(&self.world.engine.borrow(), step, None);
+        outcome
     }
 
     /// Compares what a member tells in the first of several steps with what this one means: whether it counts the same
     /// steps, and what is wrong.
-    pub(super) fn compare(self, call: &Call, rank: usize, step: u64, expected_bytes: u64) -> (bool, Result<()>) {
+    fn compare(self, call: &Call, rank: usize, step: u64, expected_bytes: u64) -> (bool, Result<()>) {
         let Some([brought, longest]) = self.told::<LENGTHS>(rank, step) else {
             // It counts one step.
             return (false, Err(self.shorter(rank, self.group.len_bytes(rank, step), call.name)));
@@ -259,17 +287,35 @@ pub(super) struct Call {
     pub longest_bytes: u64,
 }
 
+/// What is known of all blocks of a call before their length.
+#[derive(Clone, Copy)]
+pub(super) struct Cut {
+    /// How many a member shows.
+    pub blocks: usize,
+    /// Pieces of them are multiples of so many bytes.
+    pub unit_bytes: usize,
+    /// The longest that goes over boards.
+    pub max_bytes: u64,
+}
+
+impl Cut {
+    /// Of bytes that nothing holds together.
+    pub fn of(comm: &Comm, blocks: usize) -> Self {
+        Self { blocks, unit_bytes: PIECE_UNIT_BYTES, max_bytes: len_max_bytes(comm, blocks) }
+    }
+}
+
 /// How blocks of one length are cut into steps: each shows a piece of all of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Steps {
     block_bytes: usize,
     piece_bytes: usize,
-    pub count: usize,
+    count: usize,
 }
 
 impl Steps {
     /// Of `blocks` blocks of so many bytes, in pieces of whole units; of none it is one empty step.
-    pub fn of(block_bytes: usize, blocks: usize, unit_bytes: usize) -> Self {
+    fn of(block_bytes: usize, blocks: usize, unit_bytes: usize) -> Self {
         let most = Self::most_bytes(blocks, unit_bytes);
         let even = block_bytes.div_ceil(block_bytes.div_ceil(most).max(1));
         let piece_bytes = even.next_multiple_of(unit_bytes).max(unit_bytes);

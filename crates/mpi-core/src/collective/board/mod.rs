@@ -56,8 +56,7 @@ enum Plan<'a> {
     Bcast { root: usize, buffer: &'a Buffer<UserMemoryMut> },
     Gather { root: usize, send: Option<&'a Buffer<UserMemory>>, recv: Option<&'a Buffer<UserMemoryMut>> },
     Scatter { root: usize, send: Option<&'a Buffer<UserMemory>>, recv: Option<&'a Buffer<UserMemoryMut>> },
-    Reduce { root: usize, data: &'a Reduction },
-    Allreduce { data: &'a Reduction },
+    Reduce { root: Option<usize>, data: &'a Reduction },
     ReduceScatterBlock { data: &'a Reduction },
     Scan { data: &'a Reduction, is_exclusive: bool },
     Allgather { send: Option<&'a Buffer<UserMemory>>, recv: &'a Buffer<UserMemoryMut> },
@@ -117,10 +116,10 @@ impl<'a> Plan<'a> {
             Arguments::Reduce { root, data }
                 if (if is_me(*root) { data.result.is_some() } else { data.input.is_some() }) && can_reduce(data, 1) =>
             {
-                (Plan::Reduce { root: rank_of(*root)?, data }, Collective::Reduce)
+                (Plan::Reduce { root: Some(rank_of(*root)?), data }, Collective::Reduce)
             }
             Arguments::Allreduce { data } if data.result.is_some() && can_reduce(data, 1) => {
-                (Plan::Allreduce { data }, Collective::Allreduce)
+                (Plan::Reduce { root: None, data }, Collective::Allreduce)
             }
             Arguments::ReduceScatterBlock { data }
                 if data.result.is_some()
@@ -185,7 +184,6 @@ impl World {
             Plan::Gather { root, send, recv } => table.gather(root, send, recv).transpose(),
             Plan::Scatter { root, send, recv } => table.scatter(root, send, recv).transpose(),
             Plan::Reduce { root, data } => Some(table.reduce(root, data)),
-            Plan::Allreduce { data } => Some(table.allreduce(data)),
             Plan::ReduceScatterBlock { data } => table.reduce_scatter_block(data).transpose(),
             Plan::Scan { data, is_exclusive } => table.scan(data, is_exclusive).transpose(),
             Plan::Allgather { send, recv } => table.allgather(send, recv).transpose(),

@@ -6,8 +6,8 @@ use datatype::{PackedOp, RecvBuf, Scratch, SendBuf, UserMemoryMut};
 use engine::{BOARD_PIECE_BYTES, BOARD_STEP_BYTES};
 use smallvec::SmallVec;
 
-use super::blocks::{Call, LENGTHS, Steps};
-use super::{LENGTH_BYTES, Table, blocks};
+use super::blocks::{Call, Cut, LENGTHS};
+use super::{LENGTH_BYTES, Table};
 use crate::collective::arguments::Reduction;
 use crate::error::{ErrorClass, Result};
 
@@ -24,16 +24,8 @@ fn is_brief(len_bytes: u64, ranks: usize) -> bool {
 }
 
 impl Table<'_> {
-    pub(super) fn allreduce(self, data: &Reduction) -> Result<()> {
-        self.reduce_for(None, data)
-    }
-
-    pub(super) fn reduce(self, root: usize, data: &Reduction) -> Result<()> {
-        self.reduce_for(Some(root), data)
-    }
-
-    /// A reduction to all, or to one member.
-    fn reduce_for(self, root: Option<usize>, data: &Reduction) -> Result<()> {
+    /// A reduction to one member, or to all.
+    pub(super) fn reduce(self, root: Option<usize>, data: &Reduction) -> Result<()> {
         let name = if root.is_none() { "MPI_Allreduce" } else { "MPI_Reduce" };
         let (size, ranks) = (data.datatype.size(), self.size() as u64);
         let len_bytes = data.count * size;
@@ -109,27 +101,26 @@ impl Table<'_> {
         // All but what nobody else reduces.
         let below = Part { first: piece.first, count: cut(me) };
         let above = Part { first: own.first + own.count, count: piece.count - cut(me + 1) };
-        let told = [call.own_bytes, call.longest_bytes].map(u64::to_ne_bytes);
-        let told = if piece.first == 0 { told.as_flattened() } else { &[] };
-        let step = self.show_common(&[below.input(data), above.input(data)], told)?;
-        let mut outcome = Ok(());
-        if piece.first == 0 {
-            let compare = |rank| self.compare(call, rank, step, call.own_bytes).1;
-            outcome = (0..self.size()).try_for_each(compare);
+        let inputs = [below.input(data), above.input(data)];
+        let step = if piece.first == 0 {
+            let (step, is_agreed, outcome) = self.first_step(call, &inputs, |_| call.own_bytes)?;
             if outcome.is_err() {
-                self.group.finish_common(step);
+                self.finish_first(step, is_agreed);
                 return Ok((false, outcome));
             }
-        }
+            step
+        } else {
+            self.show_common(&inputs, &[])?
+        };
         let value = match (room, &data.result) {
             (None, Some(result)) => Value { memory: result, first: own.first },
             (Some(room), _) => Value { memory: room.memory(), first: 0 },
             (None, None) => unreachable!("who has no result has room"),
         };
         let operands = Operands { ranks: 0..self.size(), step, are_all_shown: false };
-        outcome = outcome.and(self.fold(call.name, data, own, &operands, value, |rank| {
+        let mut outcome = self.fold(call.name, data, own, &operands, value, |rank| {
             own.first - piece.first - if rank < me { part(rank).count } else { 0 }
-        }));
+        });
         self.group.finish_common(step);
 
         let reduced = value.part(data, 0, own.count).reader();
@@ -138,12 +129,14 @@ impl Table<'_> {
             Some(_) if room.is_none() => self.group.next_step(),
             Some(_) => return Ok((true, self.show_and_leave(&[reduced]).and(outcome))),
         };
+        // Who reads has its own part there already.
+        let result = Value { first: 0, ..value };
         for rank in self.others() {
             let part = part(rank);
             let len_bytes = part.count * size;
             let taken = self.expect(call.name, rank, step, len_bytes as usize).and_then(|()| {
                 self.read(call.name, rank, step, 0, len_bytes as usize, |bytes| {
-                    part.of(data).unpack_at(0, bytes);
+                    result.part(data, part.first, part.count).unpack_at(0, bytes);
                 })
             });
             outcome = outcome.and(taken);
@@ -160,10 +153,7 @@ impl Table<'_> {
         const NAME: &str = "MPI_Reduce_scatter_block";
         let (size, count, me) = (data.datatype.size(), data.count, self.me());
         let block_bytes = count * size;
-        if block_bytes > blocks::len_max_bytes(self.comm, self.size() - 1) {
-            return self.leave_to_messages(NAME, None, block_bytes);
-        }
-        let steps = Steps::of(block_bytes as usize, self.size() - 1, size as usize);
+        let cut = Cut { unit_bytes: size as usize, ..Cut::of(self.comm, self.size() - 1) };
         let call = Call { name: NAME, root: None, own_bytes: block_bytes, longest_bytes: block_bytes };
         let piece = |rank: usize, offset: u64, len_bytes: u64| Part {
             first: rank as u64 * count + offset / size,
@@ -174,7 +164,7 @@ impl Table<'_> {
         };
         self.in_steps(
             &call,
-            steps,
+            cut,
             |_| block_bytes,
             shown,
             |step, offset, len_bytes| {
@@ -184,8 +174,7 @@ impl Table<'_> {
                 let operands = Operands { ranks: 0..self.size(), step, are_all_shown: false };
                 self.fold(NAME, data, input, &operands, value, |rank| self.place_at(rank) as u64 * input.count)
             },
-        )?;
-        Ok(Some(()))
+        )
     }
 
     /// Each member reduces the operands of those before it, and, unless `is_exclusive`, its own. `None` if messages are to do
@@ -340,11 +329,5 @@ impl Part {
             (None, Some(result)) => result.send(offset, self.count, &data.datatype),
             (None, None) => SendBuf::empty(),
         }
-    }
-
-    /// Where they go.
-    fn of(self, data: &Reduction) -> RecvBuf {
-        let offset = self.first as i64 * data.datatype.extent();
-        data.result.as_ref().map_or_else(RecvBuf::empty, |result| result.recv(offset, self.count, &data.datatype))
     }
 }

@@ -1,24 +1,15 @@
 //! A block from each to the root, or from the root to each: who sends shows, who receives reads.
-//!
-//! What fits a step is one, in which nobody waits but for what it reads, and for room. More begins with a step that all
-//! show, so that all know how many there are, or that messages are to do it.
 
 use datatype::{SendBuf, UserMemory, UserMemoryMut};
 use smallvec::SmallVec;
 
-use super::blocks::{Call, LENGTHS, PIECE_UNIT_BYTES, Shown, Steps};
-use super::{Table, blocks};
+use super::Table;
+use super::blocks::{Call, Cut, Shown};
 use crate::collective::arguments::Buffer;
-use crate::communicator::Comm;
 use crate::error::Result;
 
 /// Longest block of a scatter where members do not all run at once: of a longer one two copies cost more than the turns.
 const SCATTER_MAX_BYTES: u64 = 128 << 10;
-
-/// Longest block of a scatter.
-fn scatter_max_bytes(comm: &Comm) -> u64 {
-    blocks::len_max_bytes(comm, comm.size() as usize - 1).min(SCATTER_MAX_BYTES)
-}
 
 impl Table<'_> {
     /// `recv` is there at the root, `send` at all others; without it, the root's block stands in its place. `None` if
@@ -29,72 +20,41 @@ impl Table<'_> {
         send: Option<&Buffer<UserMemory>>,
         recv: Option<&Buffer<UserMemoryMut>>,
     ) -> Result<Option<()>> {
-        let recv = recv.filter(|_| root == self.me());
-        let block_bytes = recv.map(len_bytes).or_else(|| send.map(len_bytes)).unwrap_or(0);
-        if block_bytes > blocks::len_max_bytes(self.comm, 1) {
-            return self.leave_to_messages("MPI_Gather", Some(root), block_bytes);
-        }
-        self.gather_blocks(root, send, recv).map(Some)
-    }
-
-    fn gather_blocks(
-        self,
-        root: usize,
-        send: Option<&Buffer<UserMemory>>,
-        recv: Option<&Buffer<UserMemoryMut>>,
-    ) -> Result<()> {
-        const NAME: &str = "MPI_Gather";
+        let name = "MPI_Gather";
+        let cut = Cut::of(self.comm, 1);
         let own = send.map(|send| send.memory.send(0, send.count, &send.datatype));
-        let Some(Buffer { memory, count, datatype }) = recv else {
+        let Some(Buffer { memory, count, datatype }) = recv.filter(|_| root == self.me()) else {
             let own = own.unwrap_or_else(SendBuf::empty);
-            let steps = Steps::of(own.len_bytes() as usize, 1, PIECE_UNIT_BYTES);
-            if steps.count == 1 {
-                return self.show_and_leave(&[own]);
-            }
             let bytes = own.len_bytes();
-            let call = Call { name: NAME, root: Some(root), own_bytes: bytes, longest_bytes: bytes };
+            let call = Call { name, root: Some(root), own_bytes: bytes, longest_bytes: bytes };
             let shown = |offset, len_bytes| SmallVec::from_iter([own.slice(offset, len_bytes)]);
-            return self.in_steps(&call, steps, |_| bytes, shown, |_, _, _| Ok(()));
+            return self.in_steps(&call, cut, |_| bytes, shown, |_, _, _| Ok(()));
         };
         let block = |rank: usize| memory.recv(rank as i64 * *count as i64 * datatype.extent(), *count, datatype);
         let block_bytes = count * datatype.size();
         let own_bytes = own.as_ref().map_or(block_bytes, SendBuf::len_bytes);
-        let steps = Steps::of(block_bytes as usize, 1, PIECE_UNIT_BYTES);
-        let take = |rank: usize, step, offset, len_bytes| {
-            self.read(NAME, rank, step, 0, len_bytes, |bytes| {
-                block(rank).unpack_at(offset, bytes);
-            })
-        };
-        let mut outcome = Ok(());
-        if steps.count == 1 {
-            let step = self.group.next_step();
-            let len_bytes = block_bytes as usize;
-            for rank in self.others() {
-                let taken = self.expect(NAME, rank, step, len_bytes).and_then(|()| take(rank, step, 0, len_bytes));
-                outcome = outcome.and(taken);
-            }
-            outcome = self.leave_reading(step, block_bytes, outcome);
-        } else {
-            let call = Call { name: NAME, root: Some(root), own_bytes, longest_bytes: block_bytes };
-            outcome = self.in_steps(
-                &call,
-                steps,
-                |_| block_bytes,
-                |_, _| Shown::new(),
-                |step, offset, len_bytes| {
-                    self.others().try_for_each(|rank| {
-                        self.await_step(rank, step)?;
-                        take(rank, step, offset, len_bytes)
+        let call = Call { name, root: Some(root), own_bytes, longest_bytes: block_bytes };
+        let nothing = |_, _| Shown::new();
+        let gathered = self.in_steps(
+            &call,
+            cut,
+            |_| block_bytes,
+            nothing,
+            |step, offset, len_bytes| {
+                self.others().try_for_each(|rank| {
+                    self.read(name, rank, step, 0, len_bytes, |bytes| {
+                        block(rank).unpack_at(offset, bytes);
                     })
-                },
-            );
+                })
+            },
+        )?;
+        if let (Some(()), Some(own)) = (gathered, own) {
+            if own_bytes != block_bytes {
+                return Err(self.shorter(root, own_bytes as usize, name));
+            }
+            block(root).copy_from(&own);
         }
-        let Some(own) = own else { return outcome };
-        if own_bytes != block_bytes {
-            return outcome.and(Err(self.shorter(root, own_bytes as usize, NAME)));
-        }
-        block(root).copy_from(&own);
-        outcome
+        Ok(gathered)
     }
 
     /// `send` is there at the root, `recv` at all others; without it, the root's block stays where it is. `None` if messages
@@ -105,82 +65,40 @@ impl Table<'_> {
         send: Option<&Buffer<UserMemory>>,
         recv: Option<&Buffer<UserMemoryMut>>,
     ) -> Result<Option<()>> {
-        let send = send.filter(|_| root == self.me());
-        let block_bytes = send.map(len_bytes).or_else(|| recv.map(len_bytes)).unwrap_or(0);
-        if block_bytes > scatter_max_bytes(self.comm) {
-            return self.leave_to_messages("MPI_Scatter", Some(root), block_bytes);
-        }
-        self.scatter_blocks(root, send, recv).map(Some)
-    }
-
-    fn scatter_blocks(
-        self,
-        root: usize,
-        send: Option<&Buffer<UserMemory>>,
-        recv: Option<&Buffer<UserMemoryMut>>,
-    ) -> Result<()> {
-        const NAME: &str = "MPI_Scatter";
+        let name = "MPI_Scatter";
+        let mut cut = Cut::of(self.comm, self.size() - 1);
+        cut.max_bytes = cut.max_bytes.min(SCATTER_MAX_BYTES);
         let mut own = recv.map(|recv| recv.memory.recv(0, recv.count, &recv.datatype));
-        let blocks = self.size() - 1;
-        let Some(Buffer { memory, count, datatype }) = send else {
-            let Some(own) = &mut own else { return Ok(()) };
-            let bytes = own.len_bytes();
-            let steps = Steps::of(bytes as usize, blocks, PIECE_UNIT_BYTES);
+        let Some(Buffer { memory, count, datatype }) = send.filter(|_| root == self.me()) else {
+            let bytes = own.as_ref().map_or(0, |own| own.len_bytes());
             let before = self.place_at(root);
-            let mut take = |step, offset, len_bytes| {
-                self.read(NAME, root, step, before * len_bytes, len_bytes, |bytes| {
-                    own.unpack_at(offset, bytes);
-                })
-            };
-            if steps.count == 1 {
-                let step = self.group.next_step();
-                let len_bytes = bytes as usize;
-                let outcome = self.expect(NAME, root, step, blocks * len_bytes).and_then(|()| take(step, 0, len_bytes));
-                return self.leave_reading(step, bytes, outcome);
-            }
-            let call = Call { name: NAME, root: Some(root), own_bytes: bytes, longest_bytes: bytes };
+            let call = Call { name, root: Some(root), own_bytes: bytes, longest_bytes: bytes };
+            let nothing = |_, _| Shown::new();
             return self.in_steps(
                 &call,
-                steps,
+                cut,
                 |_| bytes,
-                |_, _| Shown::new(),
+                nothing,
                 |step, offset, len_bytes| {
-                    self.await_step(root, step)?;
-                    take(step, offset, len_bytes)
+                    self.read(name, root, step, before * len_bytes, len_bytes, |bytes| {
+                        own.iter_mut().for_each(|own| {
+                            own.unpack_at(offset, bytes);
+                        });
+                    })
                 },
             );
         };
         let block = |rank: usize| memory.send(rank as i64 * *count as i64 * datatype.extent(), *count, datatype);
         let block_bytes = count * datatype.size();
-        let steps = Steps::of(block_bytes as usize, blocks, PIECE_UNIT_BYTES);
-        let shown =
-            |offset, len_bytes| -> Shown { self.others().map(|rank| block(rank).slice(offset, len_bytes)).collect() };
-        let outcome = if steps.count == 1 {
-            self.show_and_leave(&shown(0, block_bytes))
-        } else {
-            let call = Call { name: NAME, root: Some(root), own_bytes: block_bytes, longest_bytes: block_bytes };
-            self.in_steps(&call, steps, |_| block_bytes, shown, |_, _, _| Ok(()))
-        };
-        let Some(own) = &mut own else { return outcome };
-        if own.len_bytes() != block_bytes {
-            return outcome.and(Err(self.shorter(root, block_bytes as usize, NAME)));
+        let call = Call { name, root: Some(root), own_bytes: block_bytes, longest_bytes: block_bytes };
+        let shown = |offset, len_bytes| self.others().map(|rank| block(rank).slice(offset, len_bytes)).collect();
+        let scattered = self.in_steps(&call, cut, |_| block_bytes, shown, |_, _, _| Ok(()))?;
+        if let (Some(()), Some(mut own)) = (scattered, own) {
+            if own.len_bytes() != block_bytes {
+                return Err(self.shorter(root, block_bytes as usize, name));
+            }
+            own.copy_from(&block(root));
         }
-        own.copy_from(&block(root));
-        outcome
+        Ok(scattered)
     }
-
-    /// The end of a step that only some show and that this member has read. Who counts on several steps, of which this
-    /// would be the first, waits for all to show it: after a disagreement this member tells how long it takes a block to be.
-    pub(super) fn leave_reading(self, step: u64, block_bytes: u64, outcome: Result<()>) -> Result<()> {
-        if outcome.is_err() {
-            self.show(step, &[], [block_bytes; LENGTHS].map(u64::to_ne_bytes).as_flattened())?;
-        }
-        self.group.finish_lone(&self.world.engine.borrow(), step, None);
-        outcome
-    }
-}
-
-/// Bytes of a block of data.
-fn len_bytes<M>(buffer: &Buffer<M>) -> u64 {
-    buffer.count * buffer.datatype.size()
 }
