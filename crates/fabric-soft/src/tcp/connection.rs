@@ -125,8 +125,8 @@ pub(super) struct Connection {
     pub(super) has_read: bool,
     /// Times the kernel took something.
     pub(super) writes: u64,
-    /// What it is told of: something to read, room to write.
-    pub(super) watches: (bool, bool),
+    /// What it is told of: something to read, room to write; `None` while it is looked at without that.
+    pub(super) watches: Option<(bool, bool)>,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -148,7 +148,7 @@ impl Connection {
             is_stalled: false,
             has_read: false,
             writes: 0,
-            watches: (true, matches!(stage, Stage::Dialling(_))),
+            watches: None,
             buffer: vec![0; STRANGER_BYTES],
             start: 0,
             end: 0,

@@ -33,10 +33,23 @@ const TURNS_PER_LOOK: u32 = 63;
 const TURNS_HOT: (u32, u32) = (15, 63);
 /// Looks in vain after which it is not busy any more.
 const MISSES_MAX: u32 = 200;
+/// Looks that found something, with nothing elsewhere and no sleep between them, after which the kernel need not tell of
+/// it any more: a packet for a socket that somebody is told of takes it longer.
+const HITS_ASIDE: u32 = 64;
 /// Events taken from the kernel at once.
 const EVENTS_MAX: usize = 64;
 /// Tokens from here on are listeners.
 const LISTENERS: u64 = u64::MAX - SOCKETS_MAX as u64;
+
+/// The one connection on which something came lately.
+#[derive(Clone, Copy)]
+struct Hot {
+    slot: usize,
+    /// Looks in vain since then.
+    misses: u32,
+    /// Looks that found something.
+    hits: u32,
+}
 
 /// A process's end of its connections.
 pub struct TcpLink {
@@ -60,8 +73,7 @@ pub struct TcpLink {
     pub(super) again: Vec<usize>,
     /// Lanes with something to say that more may follow.
     unflushed: Vec<At>,
-    /// The one connection on which something came lately, and how often it was looked at in vain since.
-    hot: Option<(usize, u32)>,
+    hot: Option<Hot>,
     /// Calls of `progress` until all others are looked at, too.
     turns_hot: u32,
     /// How many there are between two such looks.
@@ -181,6 +193,11 @@ impl TcpLink {
         self.connections.iter().flatten().map(|connection| connection.writes).sum()
     }
 
+    /// Connections that somebody who sleeps on the link's descriptor would be woken by.
+    pub fn watched_connections(&self) -> usize {
+        self.connections.iter().flatten().filter(|connection| connection.watches.is_some()).count()
+    }
+
     /// As if the network had failed: every connection is cut, and what is on its way is lost. Peers are not.
     pub fn cut_connections(&mut self) {
         let now = self.now();
@@ -282,11 +299,11 @@ impl TcpLink {
     /// Reads from the connection on which something came lately without asking which has something; true if the others
     /// can wait for their turn.
     fn look_at_hot(&mut self, responder: &mut dyn Responder) -> bool {
-        let Some((slot, misses)) = self.hot.filter(|_| self.turns_hot > 0) else { return false };
+        let Some(Hot { slot, misses, hits }) = self.hot.filter(|_| self.turns_hot > 0) else { return false };
         self.turns_hot -= 1;
         let live = self.connections[slot].as_mut().filter(|one| !one.is_stalled && !one.is_blocked);
         let Some((connection, at)) = live.and_then(|one| live_at(one).map(|at| (one, at))) else {
-            self.hot = None;
+            self.cool();
             return false;
         };
         // In vain mostly: nothing but the one system call is done for it.
@@ -294,8 +311,16 @@ impl TcpLink {
         let filled = connection.fill(self.peers.get_mut(at.peer as usize));
         let has_read = connection.has_read;
         // Where there is but one, it is looked at however long nothing comes.
-        let stays = has_read || misses < MISSES_MAX || self.connections.len() == 1;
-        self.hot = stays.then_some((slot, if has_read { 0 } else { misses.saturating_add(1) }));
+        if !has_read && misses >= MISSES_MAX && self.connections.len() > 1 {
+            self.cool();
+        } else if has_read {
+            self.hot = Some(Hot { slot, misses: 0, hits: hits.saturating_add(1) });
+            if hits == HITS_ASIDE {
+                self.put_aside(slot);
+            }
+        } else {
+            self.hot = Some(Hot { slot, misses: misses.saturating_add(1), hits });
+        }
         match filled {
             Ok(more) if has_read => {
                 self.found_at = self.now();
@@ -307,14 +332,22 @@ impl TcpLink {
         true
     }
 
+    /// No connection is looked at before the others any more, and the kernel tells of all.
+    fn cool(&mut self) {
+        if let Some(Hot { slot, .. }) = self.hot.take() {
+            self.take_back(slot);
+        }
+    }
+
     fn take_events(&mut self, responder: &mut dyn Responder) {
         let mut events =
             [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; EVENTS_MAX];
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         // An interrupted look is made again by the next progress.
         let count = epoll::wait(&self.epoll, &mut events[..], Some(&zero)).unwrap_or(0);
-        let hot = self.hot.map(|(slot, _)| slot);
-        let is_other = |event: &epoll::Event| Some((event.data.u64() & 0xffff_ffff) as usize) != hot;
+        let hot = self.hot;
+        let hits_of = |slot| hot.filter(|hot| hot.slot == slot).map(|hot| hot.hits);
+        let is_other = |event: &epoll::Event| hits_of((event.data.u64() & 0xffff_ffff) as usize).is_none();
         let (first, most) = TURNS_HOT;
         // Connections that are being made have deadlines, which a caller who seldom polls would miss.
         let is_quiet = self.greeting_count == 0 && self.wanted.is_empty() && !events[..count].iter().any(is_other);
@@ -324,7 +357,8 @@ impl TcpLink {
             return;
         }
         let now = self.now();
-        (self.found_at, self.hot) = (now, None);
+        self.found_at = now;
+        self.cool();
         for event in &events[..count] {
             let token = event.data.u64();
             if token >= LISTENERS {
@@ -342,7 +376,8 @@ impl TcpLink {
                 self.end(slot, Ending::Broken, now);
             } else {
                 self.serve(slot, responder, now, false);
-                self.hot = Some((slot, 0)).filter(|_| count == 1);
+                let hits = hits_of(slot).unwrap_or(0);
+                self.hot = Some(Hot { slot, misses: 0, hits }).filter(|_| count == 1);
             }
         }
     }
@@ -454,6 +489,15 @@ impl Link for TcpLink {
         let dials = wanted.filter(|lane| lane.attempt.is_none() && lane.connection.is_none());
         let owed = self.peers.iter().any(|peer| peer.lanes.iter().any(|lane| !lane.outbox.is_empty()));
         greetings.chain(dials.map(|lane| lane.trouble.retry_at)).chain(owed.then_some(self.listen_at)).min()
+    }
+
+    fn prepare_sleep(&mut self) -> Result<(), FabricError> {
+        if let Some(hot) = &mut self.hot {
+            hot.hits = 0;
+            let slot = hot.slot;
+            self.take_back(slot);
+        }
+        Ok(())
     }
 
     fn woken(&mut self) {

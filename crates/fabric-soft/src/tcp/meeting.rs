@@ -14,7 +14,7 @@ use super::interfaces;
 use super::link::TcpLink;
 use super::peer::{At, Hearing, Lane, Peer, Trouble};
 use super::socket;
-use crate::link::Responder;
+use crate::link::{Link as _, Responder};
 
 /// Until when a connection to one of a peer's several addresses must be made, at first, and at last or to its only one.
 const CONNECT_MAX: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(3));
@@ -125,9 +125,11 @@ impl TcpLink {
             self.connections.push(None);
             self.generations.push(0);
         }
-        let connection = Connection::new(socket, stage, deadline);
-        let token = epoll::EventData::new_u64(self.token(slot));
-        epoll::add(&self.epoll, &connection.socket, token, flags(connection.watches)).ok()?;
+        let mut connection = Connection::new(socket, stage, deadline);
+        let (token, wanted) =
+            (epoll::EventData::new_u64(self.token(slot)), (true, matches!(stage, Stage::Dialling(_))));
+        epoll::add(&self.epoll, &connection.socket, token, flags(wanted)).ok()?;
+        connection.watches = Some(wanted);
         self.connections[slot] = Some(Box::new(connection));
         self.greeting_count += 1;
         Some(slot)
@@ -509,17 +511,47 @@ impl TcpLink {
 
     /// Asks to be told of what can be gone on with: of room where there was none, of input unless that must wait.
     pub(super) fn watch(&mut self, slot: usize) {
-        let token = self.token(slot);
-        let Some(connection) = &mut self.connections[slot] else { return };
+        let Some(connection) = &self.connections[slot] else { return };
         let wanted = (!connection.is_stalled, connection.is_blocked);
-        if connection.watches != wanted {
-            connection.watches = wanted;
-            let data = epoll::EventData::new_u64(token);
+        if connection.watches.is_some() || wanted != INPUT {
+            self.be_told(slot, wanted);
+        }
+    }
+
+    /// Nothing is told of a connection that is looked at again and again, until it is taken back or needs more than
+    /// looks.
+    pub(super) fn put_aside(&mut self, slot: usize) {
+        let Some(connection) = self.connections[slot].as_mut().filter(|one| one.watches == Some(INPUT)) else { return };
+        if epoll::delete(&self.epoll, &connection.socket).is_ok() {
+            connection.watches = None;
+        }
+    }
+
+    /// It is told of again.
+    pub(super) fn take_back(&mut self, slot: usize) {
+        if self.connections[slot].as_ref().is_some_and(|connection| connection.watches.is_none()) {
+            self.be_told(slot, INPUT);
+        }
+    }
+
+    fn be_told(&mut self, slot: usize, wanted: (bool, bool)) {
+        let data = epoll::EventData::new_u64(self.token(slot));
+        let Some(connection) = &mut self.connections[slot] else { return };
+        let told = match connection.watches.replace(wanted) {
+            Some(watches) if watches == wanted => return,
             // A socket of ours that is being watched can be watched otherwise.
-            let _ = epoll::modify(&self.epoll, &connection.socket, data, flags(wanted));
+            Some(_) => epoll::modify(&self.epoll, &connection.socket, data, flags(wanted)),
+            None => epoll::add(&self.epoll, &connection.socket, data, flags(wanted)),
+        };
+        if let Err(errno) = told {
+            // Without it nobody would wake up: it is made again.
+            self.end(slot, Ending::Failed(errno), self.now());
         }
     }
 }
+
+/// To be told of input alone.
+const INPUT: (bool, bool) = (true, false);
 
 fn flags((input, room): (bool, bool)) -> epoll::EventFlags {
     let none = epoll::EventFlags::empty();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base::memory::{ReadRange, WriteRange};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 use smallvec::SmallVec;
 
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
@@ -91,8 +91,7 @@ fn vectors(parts: impl Iterator<Item = (usize, usize)>) -> SmallVec<[libc::iovec
 
 /// Writes what the kernel takes of `bytes`; `None` if it takes nothing now.
 pub(super) fn send_bytes(socket: &OwnedFd, bytes: &[u8]) -> io::Result<Option<usize>> {
-    // SAFETY: the bytes are borrowed through the call.
-    retry(|| unsafe { libc::send(socket.as_fd().as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) })
+    moved(|| rustix::net::send(socket, bytes, SendFlags::NOSIGNAL))
 }
 
 /// Writes what the kernel takes of `parts`; `None` if it takes nothing now.
@@ -110,8 +109,7 @@ pub(super) fn send(socket: &OwnedFd, parts: &[ReadRange]) -> io::Result<Option<u
 
 /// Reads what has come into `space`, which is not empty; `None` if nothing has; 0 at the end.
 pub(super) fn receive_bytes(socket: BorrowedFd<'_>, space: &mut [u8]) -> io::Result<Option<usize>> {
-    // SAFETY: the space is borrowed through the call.
-    retry(|| unsafe { libc::recv(socket.as_raw_fd(), space.as_mut_ptr().cast(), space.len(), 0) })
+    moved(|| rustix::net::recv(socket, &mut *space, RecvFlags::empty()).map(|(count, _)| count))
 }
 
 /// Reads what has come into `parts`, which are not empty; `None` if nothing has; 0 at the end.
@@ -124,16 +122,18 @@ pub(super) fn receive(socket: BorrowedFd<'_>, parts: &[WriteRange]) -> io::Resul
 }
 
 fn retry(mut step: impl FnMut() -> isize) -> io::Result<Option<usize>> {
+    moved(|| {
+        usize::try_from(step()).map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
+    })
+}
+
+fn moved(mut step: impl FnMut() -> Result<usize, Errno>) -> io::Result<Option<usize>> {
     loop {
-        let moved = step();
-        if moved >= 0 {
-            return Ok(Some(moved as usize));
-        }
-        let error = io::Error::last_os_error();
-        match error.kind() {
-            io::ErrorKind::Interrupted => {}
-            io::ErrorKind::WouldBlock => return Ok(None),
-            _ => return Err(error),
+        match step() {
+            Ok(count) => return Ok(Some(count)),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(None),
+            Err(error) => return Err(error.into()),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! that stop or die, addresses that lead nowhere.
 
 mod absence;
+mod aside;
 mod cuts;
 mod lines;
 mod network;

@@ -1,0 +1,86 @@
+//! A connection that is busy is looked at without being told of; whoever sleeps, and everybody else, must be heard still.
+
+use std::time::Instant;
+
+use fabric::{ConnectOptions, Context, NotifyOn, Operation, QueuePairAttributes, WcStatus};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::side::{PATIENCE, Side, join, take, until};
+
+/// Messages there and back, more than enough to be busy.
+const TURNS: u64 = 1000;
+
+fn busy() -> [Side; 2] {
+    let mut sides = [(); 2].map(|()| Side::new(5, |_| {}));
+    join(&mut sides);
+    ping_pong(&mut sides, TURNS);
+    assert_eq!(sides.each_mut().map(watched), [0, 0], "both look at nothing else");
+    sides
+}
+
+fn watched(side: &mut Side) -> usize {
+    side.adapter.link().watched_connections()
+}
+
+/// Messages of eight bytes there and back; both sides poll all the time.
+fn ping_pong(sides: &mut [Side; 2], turns: u64) {
+    for turn in 0..turns {
+        for from in [0, 1] {
+            sides[1 - from].receive(turn, 64, 8);
+            sides[from].post(turn, Operation::Send, 0, 8);
+            until(sides, "the message and its acknowledgement", |sides| sides.iter().all(|side| !side.done.is_empty()));
+            for side in &mut *sides {
+                assert!(side.done.drain(..).all(|one| one.status == WcStatus::Success));
+            }
+        }
+    }
+}
+
+#[test]
+fn who_sleeps_is_woken_by_it() {
+    let mut sides = busy();
+    sides[1].receive(7, 64, 8);
+    sides[1].adapter.arm(sides[1].completions, NotifyOn::Any).unwrap();
+    assert_eq!(watched(&mut sides[1]), 1);
+    sides[0].post(7, Operation::Send, 0, 8);
+    let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+    while take(&mut sides[1]).is_none() {
+        let descriptor = sides[1].adapter.descriptor(sides[1].completions).unwrap();
+        let woken = poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&patience)).unwrap();
+        assert_eq!(woken, 1, "nothing woke it");
+        sides[1].adapter.acknowledge(sides[1].completions).unwrap();
+        sides[1].poll();
+        sides[1].adapter.arm(sides[1].completions, NotifyOn::Any).unwrap();
+    }
+    ping_pong(&mut sides, TURNS);
+    assert_eq!(sides.each_mut().map(watched), [0, 0], "it is as busy as before");
+}
+
+#[test]
+fn others_are_heard_beside_it() {
+    let (mut sides, mut third) = (busy(), Side::new(5, |_| {}));
+    let here = &mut sides[0];
+    let attributes = QueuePairAttributes::new(here.domain, here.completions);
+    let qp = here.adapter.create_queue_pair(&attributes).unwrap();
+    let (ours, theirs) = (here.adapter.endpoint(qp).unwrap(), third.adapter.endpoint(third.qp).unwrap());
+    fabric::connect(&mut here.adapter, qp, Some(theirs), &ConnectOptions::default()).unwrap();
+    fabric::connect(&mut third.adapter, third.qp, Some(ours), &ConnectOptions::default()).unwrap();
+    third.fill(0, 64, 9);
+    third.post(1, Operation::RdmaWrite(here.region.remote(4096)), 0, 64);
+    let start = Instant::now();
+    while third.done.is_empty() {
+        assert!(start.elapsed() < PATIENCE, "nobody hears the third");
+        ping_pong(&mut sides, 1);
+        third.poll();
+    }
+    assert_eq!(third.done[0].status, WcStatus::Success);
+    sides[0].check(4096, 64, 9, "written by the third");
+}
+
+#[test]
+fn its_loss_is_noticed_and_made_good() {
+    let mut sides = busy();
+    sides[1].adapter.link().cut_connections();
+    ping_pong(&mut sides, TURNS);
+    assert_eq!(sides.each_mut().map(watched), [0, 0], "the new connection is as busy");
+}
