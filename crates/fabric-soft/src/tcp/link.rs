@@ -315,7 +315,8 @@ impl TcpLink {
             self.cool();
         } else if has_read {
             self.hot = Some(Hot { slot, misses: 0, hits: hits.saturating_add(1) });
-            if hits == HITS_ASIDE {
+            // A thread that sleeps while others look has prepared itself for being told.
+            if hits == HITS_ASIDE && !self.is_asynchronous() {
                 self.put_aside(slot);
             }
         } else {

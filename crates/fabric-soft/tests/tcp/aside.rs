@@ -2,7 +2,12 @@
 
 use std::time::Instant;
 
-use fabric::{ConnectOptions, Context, NotifyOn, Operation, QueuePairAttributes, WcStatus};
+use base::log::{Level, Log};
+use fabric::{
+    Access, ConnectOptions, Context, NotifyOn, Operation, Payload, QueuePairAttributes, SendRequest, WcStatus,
+    WorkCompletion,
+};
+use fabric_soft::tcp::{self, JobSecret, Progress, TcpOptions};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::side::{PATIENCE, Side, join, take, until};
@@ -83,4 +88,42 @@ fn its_loss_is_noticed_and_made_good() {
     sides[1].adapter.link().cut_connections();
     ping_pong(&mut sides, TURNS);
     assert_eq!(sides.each_mut().map(watched), [0, 0], "the new connection is as busy");
+}
+
+/// The thread sleeps while its owner polls: what comes when the owner computes must wake it.
+#[test]
+fn an_adapter_thread_is_woken_by_it() {
+    let mut sides = [(); 2].map(|()| {
+        let listen = vec!["127.0.0.1:0".parse().expect("an address")];
+        let options = TcpOptions::new(JobSecret::new([6; 32]), listen, Log::new(Level::Warn, None));
+        tcp::open(TcpOptions { progress: Progress::Thread, patience: PATIENCE, ..options }).expect("a device")
+    });
+    let made = sides.each_mut().map(|side| {
+        let domain = side.allocate_protection_domain().expect("a domain");
+        let completions = side.create_completion_queue(16).expect("a queue");
+        let (region, memory) = side.allocate(domain, 64, Access::REMOTE_ALL).expect("memory");
+        let qp = side.create_queue_pair(&QueuePairAttributes::new(domain, completions)).expect("a queue pair");
+        (qp, completions, region, memory, side.endpoint(qp).expect("an endpoint"))
+    });
+    for side in [0, 1] {
+        let (qp, other) = (made[side].0, made[1 - side].4.clone());
+        fabric::connect(sides[side].as_mut(), qp, Some(other), &ConnectOptions::default()).expect("connects");
+    }
+    let mut write = |from: usize, both_poll: bool| {
+        let (qp, completions, region, ..) = &made[from];
+        let to = Operation::RdmaWrite(made[1 - from].2.remote(8));
+        let list = [region.part(0, 8)];
+        let request = SendRequest::new(1, to, Payload::Memory(&list));
+        assert_eq!(sides[from].post_send(*qp, &[request]), Ok(1));
+        let (start, mut done) = (Instant::now(), [WorkCompletion::default()]);
+        while sides[from].poll(*completions, &mut done).expect("the queue is whole") == 0 {
+            assert!(start.elapsed() < PATIENCE, "nobody took it");
+            if both_poll {
+                sides[1 - from].poll(made[1 - from].1, &mut []).expect("the queue is whole");
+            }
+        }
+        assert_eq!(done[0].status, WcStatus::Success);
+    };
+    (0..TURNS).for_each(|_| [0, 1].into_iter().for_each(|from| write(from, true)));
+    (0..TURNS).for_each(|_| write(0, false));
 }
