@@ -395,10 +395,10 @@ impl End {
         Ok(sends + receives)
     }
 
-    /// As the function of that name; with what the device says of it.
+    /// As the function of that name, with what the device tells of it.
     fn successes(&mut self, done: &[WorkCompletion]) -> Result<()> {
         successes(done).map_err(|error| match self.context.next_event() {
-            Some(event) => error.context(format!("{event:?}")),
+            Some(event) => error.context(format!("the device tells of {event:?}")),
             None => error,
         })
     }

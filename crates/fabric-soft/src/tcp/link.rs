@@ -316,7 +316,7 @@ impl TcpLink {
         } else if has_read {
             self.hot = Some(Hot { slot, misses: 0, hits: hits.saturating_add(1) });
             // A thread that sleeps while others look has prepared itself for being told.
-            if hits == HITS_ASIDE && !self.is_asynchronous() {
+            if hits >= HITS_ASIDE && !self.is_asynchronous() {
                 self.put_aside(slot);
             }
         } else {

@@ -41,6 +41,9 @@ const FRUITLESS_MAX: u32 = 64;
 /// Times one connection is read before the next has its turn.
 const READS_PER_TURN: u32 = 64;
 
+/// To be told of input alone.
+const INPUT: (bool, bool) = (true, false);
+
 impl TcpLink {
     pub(super) fn nonce() -> rustix::io::Result<Nonce> {
         let mut nonce = [0; 32];
@@ -549,9 +552,6 @@ impl TcpLink {
         }
     }
 }
-
-/// To be told of input alone.
-const INPUT: (bool, bool) = (true, false);
 
 fn flags((input, room): (bool, bool)) -> epoll::EventFlags {
     let none = epoll::EventFlags::empty();
