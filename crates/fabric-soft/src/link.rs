@@ -138,6 +138,8 @@ pub trait Responder {
     }
     /// The peer is gone for good.
     fn lost(&mut self, peer: LinkPeer);
+    /// Whether somebody may sleep on the link's descriptor without calling [`Link::prepare_sleep`] again.
+    fn is_armed(&self) -> bool;
     /// Connections to the peer have failed, although it can be reached.
     fn broken(&mut self, _peer: LinkPeer) {}
 }

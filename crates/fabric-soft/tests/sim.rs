@@ -374,6 +374,9 @@ impl Responder for Handed {
     fn lost(&mut self, _peer: LinkPeer) {
         self.lost += 1;
     }
+    fn is_armed(&self) -> bool {
+        false
+    }
 }
 
 /// Below the adapter, which would forgive a link much: what the link itself promises.

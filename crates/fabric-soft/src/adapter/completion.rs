@@ -86,6 +86,11 @@ impl Completions {
         }
     }
 
+    /// Whether the next completion, or the next solicited one, is to make the descriptor readable.
+    pub(super) fn is_armed(&self) -> bool {
+        self.armed.is_some()
+    }
+
     /// The descriptor, made when it is first asked for; `link` wakes it too.
     pub(super) fn notifier(&self, link: Option<BorrowedFd<'_>>) -> Result<&Notifier, FabricError> {
         if self.notifier.get().is_none() {

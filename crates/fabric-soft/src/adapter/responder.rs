@@ -96,6 +96,7 @@ impl Responder for Core {
             self.end_packet(arriving);
         }
     }
+
     fn lost(&mut self, peer: LinkPeer) {
         let state = self.peer(peer);
         state.is_lost = true;
@@ -106,6 +107,10 @@ impl Responder for Core {
             self.complete(completions, flushed(qp, completion.id, completion.opcode), false);
         }
         self.broken(peer);
+    }
+
+    fn is_armed(&self) -> bool {
+        self.completions.iter().any(|(_, queue)| queue.is_armed())
     }
 
     fn broken(&mut self, peer: LinkPeer) {

@@ -487,6 +487,9 @@ mod tests {
         }
         fn finish(&mut self, _: LinkPeer) {}
         fn lost(&mut self, _: LinkPeer) {}
+        fn is_armed(&self) -> bool {
+            false
+        }
     }
 
     const AT: At = At { peer: 0, lane: 0 };
@@ -528,6 +531,9 @@ mod tests {
             self.finished += 1;
         }
         fn lost(&mut self, _: LinkPeer) {}
+        fn is_armed(&self) -> bool {
+            false
+        }
     }
 
     #[test]

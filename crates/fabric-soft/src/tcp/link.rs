@@ -309,14 +309,14 @@ impl TcpLink {
         // In vain mostly: nothing but the one system call is done for it.
         connection.has_read = false;
         let filled = connection.fill(self.peers.get_mut(at.peer as usize));
-        let has_read = connection.has_read;
+        let (has_read, is_told) = (connection.has_read, connection.watches.is_some());
         // Where there is but one, it is looked at however long nothing comes.
         if !has_read && misses >= MISSES_MAX && self.connections.len() > 1 {
             self.cool();
         } else if has_read {
             self.hot = Some(Hot { slot, misses: 0, hits: hits.saturating_add(1) });
-            // A thread that sleeps while others look has prepared itself for being told.
-            if hits >= HITS_ASIDE && !self.is_asynchronous() {
+            // An adapter's thread may sleep while others look, and who has armed a queue may sleep at any time.
+            if is_told && hits >= HITS_ASIDE && !self.is_asynchronous() && !responder.is_armed() {
                 self.put_aside(slot);
             }
         } else {

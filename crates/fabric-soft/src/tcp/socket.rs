@@ -121,12 +121,14 @@ pub(super) fn receive(socket: BorrowedFd<'_>, parts: &[WriteRange]) -> io::Resul
     })
 }
 
+/// As [`moved`], of a call that tells by a negative number that it failed.
 fn retry(mut step: impl FnMut() -> isize) -> io::Result<Option<usize>> {
     moved(|| {
         usize::try_from(step()).map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
     })
 }
 
+/// The bytes that a call has moved; `None` if it would have to wait.
 fn moved(mut step: impl FnMut() -> Result<usize, Errno>) -> io::Result<Option<usize>> {
     loop {
         match step() {

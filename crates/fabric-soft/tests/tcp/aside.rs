@@ -41,6 +41,20 @@ fn ping_pong(sides: &mut [Side; 2], turns: u64) {
     }
 }
 
+/// Sleeps until side 1 has its receive filled; it has armed its queue.
+fn sleep_until_filled(sides: &mut [Side; 2]) {
+    let [_, side] = sides;
+    let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+    while take(side).is_none() {
+        let descriptor = side.adapter.descriptor(side.completions).unwrap();
+        let woken = poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&patience)).unwrap();
+        assert_eq!(woken, 1, "nothing woke it");
+        side.adapter.acknowledge(side.completions).unwrap();
+        side.poll();
+        side.adapter.arm(side.completions, NotifyOn::Any).unwrap();
+    }
+}
+
 #[test]
 fn who_sleeps_is_woken_by_it() {
     let mut sides = busy();
@@ -48,17 +62,25 @@ fn who_sleeps_is_woken_by_it() {
     sides[1].adapter.arm(sides[1].completions, NotifyOn::Any).unwrap();
     assert_eq!(watched(&mut sides[1]), 1);
     sides[0].post(7, Operation::Send, 0, 8);
-    let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
-    while take(&mut sides[1]).is_none() {
-        let descriptor = sides[1].adapter.descriptor(sides[1].completions).unwrap();
-        let woken = poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&patience)).unwrap();
-        assert_eq!(woken, 1, "nothing woke it");
-        sides[1].adapter.acknowledge(sides[1].completions).unwrap();
-        sides[1].poll();
-        sides[1].adapter.arm(sides[1].completions, NotifyOn::Any).unwrap();
-    }
+    sleep_until_filled(&mut sides);
     ping_pong(&mut sides, TURNS);
     assert_eq!(sides.each_mut().map(watched), [0, 0], "it is as busy as before");
+}
+
+/// What comes between arming and sleeping completes nothing, so whoever armed may sleep without arming again.
+#[test]
+fn who_has_armed_is_woken_however_much_came_since() {
+    let mut sides = busy();
+    sides[1].receive(7, 64, 8);
+    sides[1].adapter.arm(sides[1].completions, NotifyOn::Any).unwrap();
+    let target = sides[1].region.remote(4096);
+    for id in 0..TURNS {
+        sides[0].post(id, Operation::RdmaWrite(target), 0, 8);
+        until(&mut sides, "the write", |sides| take(&mut sides[0]).is_some());
+    }
+    assert_eq!((sides[1].done.len(), watched(&mut sides[1])), (0, 1));
+    sides[0].post(7, Operation::Send, 0, 8);
+    sleep_until_filled(&mut sides);
 }
 
 #[test]
