@@ -1,5 +1,7 @@
 //! Worlds inside one process, for tests: one engine per thread, over one private segment or another device.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use base::Config;
@@ -9,6 +11,7 @@ use engine::{Engine, WaitPolicy};
 use fabric::{Context, PeerIndex};
 use fabric_soft::shm::{Segment, ShmPeers};
 
+use crate::hosts::Hosts;
 use crate::pair::in_segment;
 use crate::start::{cross_memory, shape, stop_policy};
 use crate::ways::is_mixed;
@@ -46,19 +49,33 @@ pub fn local_engines(count: u32, config: &Config) -> Result<Vec<Engine>, BootErr
         }
     };
     if device != Some("verbs") {
-        let wants = device.is_none() && tuples::setup(config).is_some();
-        let queues = wants.then(|| tuples::segment(count)).transpose()?;
-        use_tuple_queues(&mut engines, config, queues.as_ref())?;
+        use_tuple_queues(&mut engines, config, device.is_some())?;
     }
     Ok(engines)
 }
 
-/// Has engines use tuple queues if `config` wants that: on adapters in `queues` or, without it, on their own devices.
-fn use_tuple_queues(engines: &mut [Engine], config: &Config, queues: Option<&Segment>) -> Result<(), BootError> {
-    let Some(setup) = tuples::setup(config).filter(|_| !is_mixed(config.device)) else { return Ok(()) };
+/// Has engines use tuple queues if `config` wants that: `over_ports` on their own devices, and among those that share
+/// memory on adapters beside their channels.
+fn use_tuple_queues(engines: &mut [Engine], config: &Config, over_ports: bool) -> Result<(), BootError> {
+    let Some(setup) = tuples::setup(config) else { return Ok(()) };
+    let hosts = match over_ports {
+        true if is_mixed(config.device) => Some(Hosts::new(vec![0; engines.len()], config.host_ranks_max)),
+        true => None,
+        false => Some(Hosts::new(vec![0; engines.len()], 0)),
+    };
+    let mut segments = BTreeMap::new();
     for engine in engines {
-        let own = queues.map(|queues| in_segment(queues.clone(), engine.rank(), config)).transpose()?;
-        engine.use_tuple_queues(own, setup)?;
+        let mates = hosts.as_ref().map(|hosts| hosts.mates(engine.rank())).unwrap_or_default();
+        if let Some(place) = mates.iter().position(|mate| *mate == engine.rank()) {
+            let segment = match segments.entry(mates[0]) {
+                Entry::Occupied(made) => made.into_mut(),
+                Entry::Vacant(missing) => missing.insert(tuples::segment(mates.len() as u32)?),
+            };
+            engine.use_tuple_queues(in_segment(segment.clone(), place as u32, config)?, setup)?;
+        }
+        if over_ports {
+            engine.use_tuple_queues_of_port(setup)?;
+        }
     }
     Ok(())
 }
@@ -76,6 +93,6 @@ pub fn engines_over(
     clock: Option<fn() -> Duration>,
 ) -> Result<Vec<Engine>, BootError> {
     let mut engines = connected::together(contexts, config, POLICY, clock.unwrap_or(connected::monotonic))?;
-    use_tuple_queues(&mut engines, config, None)?;
+    use_tuple_queues(&mut engines, config, true)?;
     Ok(engines)
 }

@@ -246,13 +246,19 @@ fn judge(ranks: &[Rank], seed: u64) {
     }
 }
 
+/// Two processes share memory, where some do.
+fn over(device: DeviceChoice, rendezvous: Rendezvous) -> Config {
+    let host_ranks_max = if device == DeviceChoice::ShmAndTcp { 2 } else { 0 };
+    Config { device, host_ranks_max, ..config(rendezvous) }
+}
+
 fn without_wildcards(device: DeviceChoice) {
     if is_skipped() {
         return;
     }
     let mut sent = 0;
     for seed in 1..=30 {
-        let config = Config { device, ..config(Rendezvous::TupleQueueCopy) };
+        let config = over(device, Rendezvous::TupleQueueCopy);
         let stats = program(seed, 2 + (seed % 3) as u32, 2000, &config, 0);
         assert_eq!(stats.tuple_sent, stats.tuple_received, "seed {seed}: {stats:?}");
         assert_eq!(stats.tuple_held, 0, "seed {seed}: nobody waits for a queue");
@@ -278,6 +284,11 @@ fn random_programs_without_wildcards_go_by_queues_in_order_over_sockets() {
     without_wildcards(DeviceChoice::Tcp);
 }
 
+#[test]
+fn random_programs_without_wildcards_go_by_queues_in_order_over_shared_memory_and_sockets() {
+    without_wildcards(DeviceChoice::ShmAndTcp);
+}
+
 fn with_wildcards(device: DeviceChoice) {
     if is_skipped() {
         return;
@@ -285,7 +296,7 @@ fn with_wildcards(device: DeviceChoice) {
     let mut fallbacks = 0;
     for seed in 1..=60 {
         let rendezvous = if seed % 2 == 0 { Rendezvous::TupleQueue } else { Rendezvous::TupleQueueCopy };
-        let config = Config { device, ..config(rendezvous) };
+        let config = over(device, rendezvous);
         let stats = program(seed, 2 + (seed % 3) as u32, 1500, &config, [5, 30, 80][(seed % 3) as usize]);
         assert_eq!(stats.tuple_sent, stats.tuple_received, "seed {seed}");
         fallbacks += stats.tuple_fallbacks;
@@ -306,6 +317,48 @@ fn random_programs_with_wildcards_and_probes_keep_the_order_beside_an_adapter() 
 #[test]
 fn random_programs_with_wildcards_and_probes_keep_the_order_over_sockets() {
     with_wildcards(DeviceChoice::Tcp);
+}
+
+#[test]
+fn random_programs_with_wildcards_and_probes_keep_the_order_over_shared_memory_and_sockets() {
+    with_wildcards(DeviceChoice::ShmAndTcp);
+}
+
+#[test]
+fn messages_of_tuples_go_by_queues_to_who_shares_memory_and_to_who_does_not() {
+    if is_skipped() {
+        return;
+    }
+    let mut engines = local_engines(4, &over(DeviceChoice::ShmAndTcp, Rendezvous::TupleQueue)).expect("a world");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let by_queues = |engines: &[Engine], to| {
+        let found = engines[0].peer_stats().find(|(peer, _)| *peer == to);
+        found.map_or(0, |(_, stats)| stats.tuple_sent)
+    };
+    while by_queues(&engines, 1) < 20 || by_queues(&engines, 3) < 20 {
+        assert!(Instant::now() < deadline, "{} and {}", by_queues(&engines, 1), by_queues(&engines, 3));
+        // One comes first and then the other.
+        for (to, receives_first) in [(1, true), (3, true), (1, false), (3, false)] {
+            let mut request = None;
+            let receive = |engine: &mut Engine| {
+                let buf = RecvBuf::from_owned([0; 5000].into());
+                engine.recv(Source::Peer(0), CONTEXT, TagPattern::Exact(9), buf).expect("a peer")
+            };
+            if receives_first {
+                request = Some(receive(&mut engines[to]));
+            }
+            let buf = SendBuf::from_owned([7; 5000].into());
+            let send = engines[0].send(SendMode::Standard, to as u32, CONTEXT, 9, buf).expect("a peer");
+            engines.iter_mut().for_each(|engine| _ = engine.progress());
+            let request = request.unwrap_or_else(|| receive(&mut engines[to]));
+            while !engines[to].is_complete(request) || !engines[0].is_complete(send) {
+                engines.iter_mut().for_each(|engine| _ = engine.progress());
+            }
+            let completion = engines[to].take(request).expect("it came");
+            assert_eq!((completion.outcome, completion.envelope.len_bytes), (Outcome::Done, 5000));
+            engines[0].take(send);
+        }
+    }
 }
 
 /// Two engines over a device; messages of these tags go from the first to the second by queues of their tuples.
@@ -491,7 +544,7 @@ fn with_a_stranger() -> (Engine, BlockSender) {
     let peers = ShmPeers::join(segment, PeerIndex(1), Ok(())).expect("a place");
     let mut engine = Engine::new(Box::new(peers), &config, WaitPolicy::for_host(2, 1)).expect("one");
     let setup = TupleSetup { copy_below_bytes: 0, queues_max: 4, retreat_after: 0 };
-    engine.use_tuple_queues(Some(adapter(1)), setup).expect("queues");
+    engine.use_tuple_queues(adapter(1), setup).expect("queues");
 
     let area = MappedArea::Channel { from: PeerIndex(0), to: PeerIndex(1) };
     let mut channel = BlockSender::new(stranger.mapped(area).expect("a channel"), config.channel_bytes);

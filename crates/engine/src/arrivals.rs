@@ -14,7 +14,6 @@ use crate::core::{Core, Engine};
 use crate::inbound::{Inbound, Turn};
 use crate::port::{COMPLETIONS_MAX, Loss, Port, Work};
 use crate::request::{Completion, Envelope, Fault, IncomingWay, Outcome, PeerId, Request, State};
-use crate::tuples::at_work;
 
 /// Polls of the completion queue in one turn, while they find it full.
 const POLLS_PER_TURN: u32 = 4;
@@ -74,9 +73,7 @@ impl Inbox {
         {
             port.arm();
             self.let_go(port);
-            if let Some((tuples, device)) = at_work(&mut core.tuples, &mut core.tuple_device, &mut core.port) {
-                tuples.arm(device);
-            }
+            core.tuples.arm(port);
             moved = self.take_turn(inbound, core);
         }
         moved

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use base::config::{DatatypeSettings, FastPath};
 use base::{Config, Slab, SlabKey};
 use datatype::{RecvBuf, SendBuf};
-use fabric::{FabricError, MappedArea, MappedPeers, Wakeup};
+use fabric::{MappedArea, MappedPeers, Wakeup};
 use lockfree::{Allowance, Announcements, Stores};
 use protocol::fastpath::Geometry;
 use protocol::registration::RegistrationCache;
@@ -30,7 +30,7 @@ use crate::request::{
 };
 use crate::stats::{PeerStats, Stats};
 use crate::transfer::Transfer;
-use crate::tuples::{TupleSetup, Tuples, device_of};
+use crate::tuples::TupleQueues;
 use crate::wait::{WaitPolicy, Waiter};
 use crate::watch::{EventKind, Watch};
 
@@ -109,9 +109,8 @@ pub(crate) struct Core {
     pub(crate) recent_peak_bytes: usize,
     /// Set while somebody watches.
     pub(crate) watch: Option<Box<Watch>>,
-    /// Set where messages go to queues of their tuples, and the device of these, if it is not the port's.
-    pub(crate) tuples: Option<Box<Tuples>>,
-    pub(crate) tuple_device: Option<Box<dyn fabric::Context>>,
+    /// Where messages go to queues of their tuples.
+    pub(crate) tuples: TupleQueues,
 }
 
 /// The sizes at which protocols change, as configured; an eager message fits each of the ways there are.
@@ -220,37 +219,13 @@ impl Engine {
             stats: Stats::default(),
             recent_peak_bytes: 0,
             watch: None,
-            tuples: None,
-            tuple_device: None,
+            tuples: TupleQueues::default(),
             context,
             port,
         };
         let is_beside = mailbox_place > 1;
         let inbox = core.port.is_some().then(|| Box::new(Inbox::new(is_beside)));
         Ok(Self { inbox, inbound, turns_left: core.look_turns, looks: 0, core, waiter })
-    }
-
-    /// From now on messages go to queues of their tuples, once their receivers have granted some: on `device`, which
-    /// reaches the same peers, or, without one, on the device of the port. Every process of the world does so, before the
-    /// first message.
-    ///
-    /// # Errors
-    /// When the device has no queues whose sends wait independently of each other, or there is none.
-    pub fn use_tuple_queues(
-        &mut self,
-        device: Option<Box<dyn fabric::Context>>,
-        setup: TupleSetup,
-    ) -> Result<(), EngineError> {
-        self.core.tuple_device = device;
-        let nowhere = FabricError::Unsupported { operation: "tuple queues", reason: "no device has the queues" };
-        let device = device_of(&mut self.core.tuple_device, &mut self.core.port).ok_or(nowhere)?;
-        let tuples = Tuples::new(device, setup)?;
-        let descriptor = tuples.descriptor(device)?;
-        if let Some(port) = &self.core.port {
-            port.wakeup().add(descriptor);
-        }
-        self.core.tuples = Some(Box::new(tuples));
-        Ok(())
     }
 
     /// This process's number in the world.
@@ -340,7 +315,7 @@ impl Engine {
 
     #[inline]
     fn has_tuples(&self) -> bool {
-        self.core.tuples.is_some()
+        self.core.tuples.are_in_use()
     }
 
     /// Starts a send.
@@ -485,7 +460,7 @@ impl Engine {
     /// Sends whose data others still need from us; a process must not end before there are none.
     pub fn pending_sends(&self) -> usize {
         let posted = self.core.port.as_ref().map_or(0, |port| port.in_flight());
-        let in_flight = self.core.tuples.as_ref().map_or(0, |tuples| tuples.in_flight());
+        let in_flight = self.core.tuples.each().map(|tuples| tuples.in_flight()).sum::<usize>();
         self.core.unfinished_sends + self.core.crowded.len() + self.core.streams.len() + posted + in_flight
     }
 
@@ -712,7 +687,7 @@ impl Core {
         if let (Some(blocks), Some(port)) = (blocks, &mut self.port) {
             blocks.release(port);
         }
-        self.tuples.iter_mut().for_each(|tuples| tuples.forget_cancel(id));
+        self.tuples.each_mut().for_each(|tuples| tuples.forget_cancel(id));
         self.unfinished_sends -= 1;
         self.complete(id, completion);
     }

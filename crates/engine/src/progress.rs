@@ -13,6 +13,7 @@ use protocol::{Link, Outgoing};
 use crate::core::{Core, Engine, pack_all, write_all};
 use crate::request::{Completion, Fault, IncomingWay, Outcome, PeerId, Request, State};
 use crate::scattered::{Local, Place};
+use crate::tuples::Side;
 use crate::watch::EventKind;
 
 /// Of so many looks after channels that are not polled, or should not be, one is for channels of ours that we do not use.
@@ -55,17 +56,22 @@ impl Engine {
     /// Takes in what has arrived, sends what has room now, copies what is to be copied; true if anything moved.
     pub fn progress(&mut self) -> bool {
         let mut moved = self.inbound.take_in(&mut self.core);
+        let mut port_is_due = false;
         if let Some(inbox) = &mut self.inbox
             && inbox.is_due(&self.core, moved)
         {
+            port_is_due = true;
             moved |= inbox.take_in(&mut self.inbound, &mut self.core);
             // A device that works while it is polled has filled channels by that, and nothing else tells of it.
             if !moved && self.core.port.as_ref().is_some_and(|port| port.has_granted()) {
                 moved = self.inbound.take_in(&mut self.core);
             }
         }
-        if self.core.tuples.is_some() {
-            moved |= self.core.poll_tuples();
+        if self.core.tuples.are_in_use() {
+            moved |= self.core.poll_tuples_on(Side::Near);
+            if port_is_due {
+                moved |= self.core.poll_tuples_on(Side::Far);
+            }
         }
         if self.core.has_errands() {
             moved |= self.core.flush_crowded();

@@ -49,7 +49,7 @@ impl Engine {
             packed_bytes: core.packed_held.load(Ordering::Relaxed)
                 + core.port.as_ref().map_or(0, |port| port.segment_bytes_in_use()),
             registered_bytes: core.registrations.stats().bytes,
-            cancellations: core.tuples.as_ref().map_or(0, |tuples| tuples.cancelling()),
+            cancellations: core.tuples.each().map(|tuples| tuples.cancelling()).sum(),
             receives_astray: core.port.as_ref().map_or(0, |port| port.receives_astray()),
             lost_remembered: self.lost_remembered(),
         }
@@ -67,7 +67,7 @@ impl Engine {
         let is_remembered = |peer: &PeerId| {
             self.inbound.held_from(*peer) > 0
                 || core.port.as_ref().is_some_and(|port| port.has_channels(*peer))
-                || core.tuples.as_ref().is_some_and(|tuples| tuples.knows(*peer))
+                || core.tuples.each().any(|tuples| tuples.knows(*peer))
         };
         (0..core.size).filter(|peer| core.lost(*peer).is_some()).filter(is_remembered).count()
     }
@@ -112,9 +112,6 @@ impl Engine {
         if let Some(port) = core.port.as_ref().filter(|port| port.reaches(peer)) {
             port.write_standing(text, peer)?;
         }
-        match &core.tuples {
-            Some(tuples) => tuples.write_standing(text, peer),
-            None => Ok(()),
-        }
+        core.tuples.each().filter(|tuples| tuples.knows(peer)).try_for_each(|tuples| tuples.write_standing(text, peer))
     }
 }

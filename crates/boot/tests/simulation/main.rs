@@ -133,6 +133,13 @@ fn mixed(seed: u64) -> Totals {
     })
 }
 
+/// As [`mixed`], with queues for tuples on both.
+fn mixed_by_tuples(seed: u64) -> Totals {
+    by_tuples_with(seed, late, |config| {
+        (config.device, config.host_ranks_max) = (DeviceChoice::ShmAndTcp, 2 + (seed % 3) as u32);
+    })
+}
+
 fn simulated_with(seed: u64, plan: fn(u64, &mut Random, u32) -> SimPlan, set: impl Fn(&mut Config)) -> Totals {
     let mut random = Random::new(seed ^ 0x5151);
     let mut config = config(&mut random);
@@ -152,6 +159,10 @@ fn simulated_with(seed: u64, plan: fn(u64, &mut Random, u32) -> SimPlan, set: im
 
 /// Messages go by the queues of their tuples on such a network: few queues or many, given up soon or never.
 fn by_tuples(seed: u64, plan: fn(u64, &mut Random, u32) -> SimPlan) -> Totals {
+    by_tuples_with(seed, plan, |_| {})
+}
+
+fn by_tuples_with(seed: u64, plan: fn(u64, &mut Random, u32) -> SimPlan, set: impl Fn(&mut Config)) -> Totals {
     let mut drawn = Random::new(seed ^ 0x7171);
     let (rendezvous, queues_max, retreat) = (
         *drawn.one_of(&[Rendezvous::TupleQueue, Rendezvous::TupleQueueCopy]),
@@ -160,6 +171,7 @@ fn by_tuples(seed: u64, plan: fn(u64, &mut Random, u32) -> SimPlan) -> Totals {
     );
     simulated_with(seed, plan, |config| {
         (config.rendezvous, config.tuple_queues_max, config.tuple_retreat) = (rendezvous, queues_max, retreat);
+        set(config);
     })
 }
 
@@ -241,6 +253,11 @@ fn over_connections_that_fail() {
 #[test]
 fn by_tuple_queues_over_a_late_network() {
     all("by_tuple_queues_over_a_late_network", &TUPLE_SEEDS, |seed| by_tuples(seed, late));
+}
+
+#[test]
+fn by_tuple_queues_over_mapped_memory_and_a_late_network() {
+    all("by_tuple_queues_over_mapped_memory_and_a_late_network", &TUPLE_SEEDS, mixed_by_tuples);
 }
 
 #[test]

@@ -19,31 +19,7 @@ use super::{
     COMPLETIONS_MAX, FLIGHTS_MAX, Flight, INLINE_MAX_BYTES, InQueue, MESSAGE_MAX_BYTES, QUEUE_DEPTH, TupleSetup,
     Tuples, Way,
 };
-use crate::port::Port;
 use crate::request::{OutgoingSend, PeerId};
-
-/// A device, as long as the engine has it.
-type TupleDevice = dyn Context + 'static;
-
-/// The tuples, and the device that holds their queues: one of its own, or the port's.
-pub(crate) fn at_work<'a>(
-    tuples: &'a mut Option<Box<Tuples>>,
-    own: &'a mut Option<Box<dyn Context>>,
-    port: &'a mut Option<Box<Port>>,
-) -> Option<(&'a mut Tuples, &'a mut TupleDevice)> {
-    Some((tuples.as_deref_mut()?, device_of(own, port)?))
-}
-
-/// The device of tuple queues.
-pub(crate) fn device_of<'a>(
-    own: &'a mut Option<Box<dyn Context>>,
-    port: &'a mut Option<Box<Port>>,
-) -> Option<&'a mut TupleDevice> {
-    match own {
-        Some(own) => Some(own.as_mut()),
-        None => Some(port.as_mut()?.context()),
-    }
-}
 
 /// Receives that one queue holds: few, where whoever comes second moves the data at once and all queues share the room
 /// to be shown; where that takes a while, as many as there may be messages that were matched and are on their way.

@@ -11,6 +11,7 @@
 //! A message that the device has no room for holds back those behind it to the same receiver, so that none is overtaken.
 
 mod device;
+mod sides;
 mod standing;
 mod talk;
 
@@ -26,7 +27,8 @@ use protocol::tupleq::{ReceiveTuples, Route, SendTuples, Tuple, TupleMessage};
 use protocol::wire;
 use rustc_hash::FxHashMap;
 
-pub(crate) use self::device::{at_work, device_of};
+pub(crate) use self::sides::{Side, TupleQueues};
+use self::sides::{at_work, at_work_on};
 use crate::EngineError;
 use crate::core::{Core, match_key};
 use crate::deliver::split;
@@ -139,7 +141,7 @@ impl Core {
             return Err(lost);
         }
         self.peer(to)?;
-        let Some(tuples) = &mut self.tuples else { return self.send_classic(synchronous, context, envelope, buf) };
+        let Some(tuples) = self.tuples_of(to) else { return self.send_classic(synchronous, context, envelope, buf) };
         let route = if tuples.holds(to) { None } else { Some(tuples.sending.route((to, key))) };
         if let Some(Route::Classic | Route::ClassicThenAsk) = route {
             let id = self.send_classic(synchronous, context, envelope, buf)?;
@@ -158,17 +160,17 @@ impl Core {
 
     fn hold(&mut self, to: PeerId, id: SlabKey) {
         self.stats.tuple_held += 1;
-        if let Some(way) = self.tuples.as_mut().and_then(|tuples| tuples.ways.get_mut(&to)) {
+        if let Some(way) = self.tuples_of(to).and_then(|tuples| tuples.ways.get_mut(&to)) {
             way.held.push_back(id);
         }
     }
 
     fn ask_for_queue(&mut self, to: PeerId, key: u64) {
-        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else { return };
+        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.port, to) else { return };
         let endpoint = tuples.way(device, to).ok();
         let message = endpoint.as_ref().map(|endpoint| TupleMessage::Ask { key, endpoint });
         let is_possible = message.is_some_and(|message| self.say(to, message));
-        let Some(tuples) = &mut self.tuples else { return };
+        let Some(tuples) = self.tuples_of(to) else { return };
         tuples.sending.asked((to, key), is_possible);
     }
 
@@ -181,10 +183,10 @@ impl Core {
 
     /// Sends the message of a request to a queue.
     fn send_to_queue(&mut self, id: SlabKey, queue: SrqNumber) {
-        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else { return };
         let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { return };
         let (envelope, key, synchronous) = (send.envelope, send.key, send.synchronous);
         let to = envelope.peer;
+        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.port, to) else { return };
         let launched = if envelope.len_bytes > MESSAGE_MAX_BYTES {
             Err(FabricError::BeyondLimit {
                 what: "bytes of a message",
@@ -216,8 +218,9 @@ impl Core {
         let number = tuples.sending.number((to, key));
         self.stats.tuple_sent += 1;
         self.count_for(to, |traffic| traffic.tuple_sent += 1);
-        self.take_completed(|device, queue, into| device.poll_at_hand(queue, into));
-        let Some(flight) = self.tuples.as_mut().and_then(|tuples| tuples.flights.get_mut(flight)) else {
+        let side = Side::of(self.port.as_deref(), to);
+        self.take_completed(side, |device, queue, into| device.poll_at_hand(queue, into));
+        let Some(flight) = self.tuples_of(to).and_then(|tuples| tuples.flights.get_mut(flight)) else {
             self.stats.tuple_hits += 1;
             self.count_for(to, |traffic| traffic.tuple_hits += 1);
             return;
@@ -234,7 +237,7 @@ impl Core {
     /// Goes on with messages to a peer that were held back.
     fn release_held(&mut self, to: PeerId) {
         loop {
-            let Some(tuples) = &mut self.tuples else { return };
+            let Some(tuples) = self.tuples.of(self.port.as_deref(), to) else { return };
             let has_room = tuples.flights.len() < FLIGHTS_MAX;
             let Some(way) = tuples.ways.get_mut(&to).filter(|_| has_room) else { return };
             let Some(id) = way.held.pop_front() else { return };
@@ -260,19 +263,15 @@ impl Core {
         tag: TagPattern,
         buf: RecvBuf,
     ) -> RequestId {
-        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else {
-            unreachable!("asked for while they are in use")
-        };
-        let tuple = match (from, tag) {
-            (Source::Peer(peer), TagPattern::Exact(tag)) if peer != self.me => Some((peer, match_key(context, tag))),
-            _ => None,
-        };
-        let queue = tuple.and_then(|tuple| Some((tuple, tuples.receiving.queue_for_receive(tuple)?)));
         let id = self.requests.insert(Request { state: State::placeholder(), detached: false });
         let mut buf = Some(buf);
-        if let Some((tuple, queue)) = queue {
-            let (_, tag) = split(tuple.1);
-            if !self.posted.would_match(context, tuple.0, tag)
+        if let (Source::Peer(peer), TagPattern::Exact(tag)) = (from, tag)
+            && peer != self.me
+            && let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.port, peer)
+        {
+            let tuple = (peer, match_key(context, tag));
+            let queue = tuples.receiving.queue_for_receive(tuple);
+            if let Some(queue) = queue.filter(|_| !self.posted.would_match(context, peer, tag))
                 && let Some(whole) = buf.take()
             {
                 let len = whole.len_bytes();
@@ -339,7 +338,8 @@ impl Core {
                 in_queue.is_kept = false;
             }
             Some(Request { state: State::Complete(completion), .. }) => {
-                let kept = self.tuples.as_mut().and_then(|tuples| tuples.kept.remove(&id));
+                let peer = completion.envelope.peer;
+                let kept = self.tuples.of(self.port.as_deref(), peer).and_then(|tuples| tuples.kept.remove(&id));
                 if let Some(bytes) = kept.as_ref().and_then(RecvBuf::as_contiguous) {
                     let (sent_bytes, capacity_bytes) = (bytes.len() as u64, buf.len_bytes());
                     buf.unpack_at(0, &bytes[..sent_bytes.min(capacity_bytes) as usize]);
@@ -359,7 +359,7 @@ impl Core {
         if self.lost(envelope.peer).is_some() {
             return false;
         }
-        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else {
+        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.port, envelope.peer) else {
             return false;
         };
         tuples.receiving.matched(tuple);
@@ -378,22 +378,27 @@ impl Core {
                 ..in_queue
             })),
         );
-        self.poll_tuples();
+        self.poll_tuples_of(envelope.peer);
         true
     }
 
     /// A message that was matched stays in the queue, and those behind it with it: its sender goes back to the channel.
     #[cold]
     fn fetch_failed(&mut self, peer: PeerId, key: u64) {
-        if self.tuples.as_mut().is_some_and(|tuples| tuples.receiving.failed((peer, key))) {
+        if self.tuples_of(peer).is_some_and(|tuples| tuples.receiving.failed((peer, key))) {
             self.say(peer, TupleMessage::Revoke { key, for_good: true });
         }
     }
 
-    /// Takes in what the device has completed; true if anything was.
-    pub(crate) fn poll_tuples(&mut self) -> bool {
-        let moved = self.take_completed(|device, queue, into| device.poll(queue, into));
-        if let Some(tuples) = &mut self.tuples
+    /// Takes in what the device of messages from and to `peer` has completed.
+    fn poll_tuples_of(&mut self, peer: PeerId) {
+        self.poll_tuples_on(Side::of(self.port.as_deref(), peer));
+    }
+
+    /// Takes in what a device has completed; true if anything was.
+    pub(crate) fn poll_tuples_on(&mut self, side: Side) -> bool {
+        let moved = self.take_completed(side, |device, queue, into| device.poll(queue, into));
+        if let Some(tuples) = self.tuples.on(side)
             && !tuples.stuck.is_empty()
         {
             for to in std::mem::take(&mut tuples.stuck) {
@@ -407,12 +412,13 @@ impl Core {
     #[inline]
     fn take_completed(
         &mut self,
+        side: Side,
         poll: impl Fn(&mut dyn Context, CompletionQueue, &mut [WorkCompletion]) -> Result<usize, FabricError>,
     ) -> bool {
         let mut moved = false;
         let mut into = [WorkCompletion::default(); COMPLETIONS_AT_ONCE];
         loop {
-            let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else {
+            let Some((tuples, device)) = at_work_on(&mut self.tuples, &mut self.port, side) else {
                 return moved;
             };
             // An overrun can not be: the queue is longer than all that may be posted.
@@ -420,7 +426,7 @@ impl Core {
             for done in &into[..count] {
                 match done.opcode {
                     CompletionOpcode::Receive => self.end_receive(done),
-                    _ => self.end_flight(done),
+                    _ => self.end_flight(side, done),
                 }
             }
             moved |= count > 0;
@@ -430,8 +436,8 @@ impl Core {
         }
     }
 
-    fn end_flight(&mut self, done: &WorkCompletion) {
-        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else { return };
+    fn end_flight(&mut self, side: Side, done: &WorkCompletion) {
+        let Some((tuples, device)) = at_work_on(&mut self.tuples, &mut self.port, side) else { return };
         let Some(flight) = tuples.flights.remove(SlabKey::from_bits(done.id)) else { return };
         if let Some(region) = flight.region {
             // It was registered with the flight.
@@ -446,7 +452,7 @@ impl Core {
         }
         let Some(id) = flight.send else { return };
         let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { return };
-        let said = self.tuples.as_ref().and_then(|tuples| tuples.cancelling.get(&id).cloned());
+        let said = self.tuples.on(side).and_then(|tuples| tuples.cancelling.get(&id).cloned());
         let envelope = send.envelope;
         let outcome = match (done.status, said) {
             // It may have been thrown away: its receiver says so.
@@ -474,8 +480,7 @@ impl Core {
     /// the device of the port.
     #[cold]
     fn lose_with(&mut self, peer: PeerId, status: WcStatus) -> bool {
-        let own = self.tuple_device.is_some();
-        let Some(port) = self.port.as_mut().filter(|_| !own) else { return false };
+        let Some(port) = self.port.as_mut().filter(|port| port.reaches(peer)) else { return false };
         port.lose_by(peer, status);
         true
     }
@@ -490,8 +495,8 @@ impl Core {
                 return;
             }
         };
-        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else { return };
         let (peer, key) = in_queue.tuple;
+        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.port, peer) else { return };
         tuples.receiving.filled(in_queue.tuple, done.id);
         if let Some(region) = in_queue.region.take() {
             // It was registered with the receive.
@@ -506,7 +511,7 @@ impl Core {
         let envelope = Envelope { peer, tag: split(key).1, len_bytes: done.bytes };
         if in_queue.is_kept && done.status == WcStatus::Success {
             let bytes = in_queue.staging.take().unwrap_or_else(RecvBuf::empty).slice(0, done.bytes);
-            if let Some(tuples) = &mut self.tuples {
+            if let Some(tuples) = self.tuples_of(peer) {
                 tuples.kept.insert(id, bytes);
             }
             in_queue.buf = RecvBuf::empty();

@@ -10,7 +10,7 @@ use lockfree::Record;
 use protocol::tupleq::{self, Announced, TupleMessage};
 use protocol::wire::Message;
 
-use super::{MESSAGE_MAX_BYTES, at_work};
+use super::{MESSAGE_MAX_BYTES, Side, at_work};
 use crate::core::Core;
 use crate::deliver::{Unexpected, split};
 use crate::matching::Pattern;
@@ -19,8 +19,9 @@ use crate::request::{Completion, Envelope, Fault, Outcome, PeerId, Request, Sour
 impl Core {
     /// Takes a receive out of its queue, cancelled; nothing if a message has taken it.
     pub(crate) fn cancel_in_queue(&mut self, id: SlabKey) {
-        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else { return };
         let Some(Request { state: State::InQueue(in_queue), .. }) = self.requests.get_mut(id) else { return };
+        let peer = in_queue.tuple.0;
+        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.port, peer) else { return };
         if !in_queue.is_met && tuples.withdraw(device, id, in_queue) {
             let envelope = Envelope { peer: self.me, tag: 0, len_bytes: 0 };
             self.complete(id, Completion { envelope, outcome: Outcome::Cancelled });
@@ -33,12 +34,11 @@ impl Core {
     }
 
     fn cancel_flight(&mut self, id: SlabKey) -> bool {
-        let Some(tuples) = &mut self.tuples else { return false };
         let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { return false };
-        if !tuples.is_in_flight(id) {
-            return false;
-        }
         let (to, key) = (send.envelope.peer, send.key);
+        let Some(tuples) = self.tuples.of(self.port.as_deref(), to).filter(|tuples| tuples.is_in_flight(id)) else {
+            return false;
+        };
         // Who was asked may have answered already, and says nothing more.
         if let Entry::Vacant(asked) = tuples.cancelling.entry(id) {
             asked.insert(None);
@@ -48,7 +48,7 @@ impl Core {
     }
 
     fn arrive_cancel(&mut self, peer: PeerId, key: u64, send: u64) {
-        self.poll_tuples();
+        self.poll_tuples_of(peer);
         let (context, tag) = split(key);
         let pattern = Pattern::new(context, Source::Peer(peer), TagPattern::Exact(tag));
         if self.unexpected.peek(pattern).is_some_and(|message| message.is_announced_by(send)) {
@@ -65,7 +65,7 @@ impl Core {
 
     fn arrive_kept(&mut self, peer: PeerId, send: u64) -> bool {
         let id = SlabKey::from_bits(send);
-        let Some(tuples) = &mut self.tuples else { return false };
+        let Some(tuples) = self.tuples_of(peer) else { return false };
         if tuples.cancelling.remove(&id).is_none() {
             return false;
         }
@@ -83,20 +83,21 @@ impl Core {
     /// The receiver of a send that is being cancelled says how it ends; false if the device still has it, and it ends so
     /// when that is over.
     pub(crate) fn ends_now(&mut self, id: SlabKey, outcome: &Outcome) -> bool {
-        let Some(tuples) = &mut self.tuples else { return true };
-        if !tuples.cancelling.contains_key(&id) || !tuples.is_in_flight(id) {
-            return true;
+        let mut all = self.tuples.each_mut();
+        match all.find(|tuples| tuples.cancelling.contains_key(&id) && tuples.is_in_flight(id)) {
+            Some(tuples) => {
+                tuples.cancelling.insert(id, Some(outcome.clone()));
+                false
+            }
+            None => true,
         }
-        tuples.cancelling.insert(id, Some(outcome.clone()));
-        false
     }
 
     fn cancel_held(&mut self, id: SlabKey) -> bool {
         let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { return false };
         let envelope = send.envelope;
-        let Some(way) = self.tuples.as_mut().and_then(|tuples| tuples.ways.get_mut(&envelope.peer)) else {
-            return false;
-        };
+        let tuples = self.tuples_of(envelope.peer);
+        let Some(way) = tuples.and_then(|tuples| tuples.ways.get_mut(&envelope.peer)) else { return false };
         let Some(at) = way.held.iter().position(|held| *held == id) else { return false };
         way.held.remove(at);
         self.finish_send(id, Completion { envelope, outcome: Outcome::Cancelled });
@@ -105,7 +106,7 @@ impl Core {
 
     /// Ends the receives that stand in queues for messages of a peer that is lost. Its sends end with the others.
     pub(crate) fn end_tuples_of(&mut self, peer: PeerId, fault: &Fault) {
-        let Some(tuples) = &mut self.tuples else { return };
+        let Some(tuples) = self.tuples_of(peer) else { return };
         if let Some(way) = tuples.ways.get_mut(&peer) {
             way.held.clear();
         }
@@ -114,7 +115,7 @@ impl Core {
             _ => None,
         });
         for id in in_queues.collect::<Vec<_>>() {
-            let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else {
+            let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.port, peer) else {
                 return;
             };
             let Some(Request { state: State::InQueue(in_queue), .. }) = self.requests.get_mut(id) else { continue };
@@ -127,8 +128,8 @@ impl Core {
         }
         // Beside channels the device finds out by itself who is gone; and whoever is only given up may be in the middle of
         // taking a message.
-        let flush = self.tuple_device.is_none();
-        if let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) {
+        let flush = Side::of(self.port.as_deref(), peer) == Side::Far;
+        if let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.port, peer) {
             tuples.forget(device, peer, flush);
         }
     }
@@ -136,7 +137,7 @@ impl Core {
     /// Something ended that was under way in a queue of a peer: should that one be lost, the last gives its ways back.
     pub(super) fn drop_ways_if_lost(&mut self, peer: PeerId) {
         if self.has_lost(peer)
-            && let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port)
+            && let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.port, peer)
         {
             tuples.drop_ways(device, peer);
         }
@@ -144,7 +145,7 @@ impl Core {
 
     /// A record about tuples from `peer`; false if it makes no sense.
     pub(crate) fn arrive_about_tuples(&mut self, peer: PeerId, record: Record, payload: &[u8]) -> bool {
-        if self.tuples.is_none() {
+        if self.tuples_of(peer).is_none() {
             return false;
         }
         if self.has_lost(peer) {
@@ -157,7 +158,7 @@ impl Core {
                 return self.arrive_answer(peer, key, Some((queue, endpoint)));
             }
             Some(TupleMessage::Enter { key }) => {
-                if let Some(tuples) = &mut self.tuples {
+                if let Some(tuples) = self.tuples_of(peer) {
                     tuples.receiving.entered((peer, key));
                 }
             }
@@ -166,7 +167,7 @@ impl Core {
                 return self.arrive_announcement(peer, key, send, len_bytes, number);
             }
             Some(TupleMessage::Revoke { key, for_good }) => {
-                let tuples = self.tuples.as_mut();
+                let tuples = self.tuples_of(peer);
                 if let Some(sent) = tuples.and_then(|tuples| tuples.sending.revoked((peer, key), for_good)) {
                     self.say(peer, TupleMessage::Left { key, sent });
                 }
@@ -180,7 +181,7 @@ impl Core {
     }
 
     fn arrive_ask(&mut self, peer: PeerId, key: u64, endpoint: &[u8]) {
-        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else { return };
+        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.port, peer) else { return };
         let mut revoked = None;
         let mut granted = None;
         if tuples.receiving.may_open((peer, key)) {
@@ -202,7 +203,7 @@ impl Core {
     }
 
     fn arrive_answer(&mut self, peer: PeerId, key: u64, granted: Option<(SrqNumber, &[u8])>) -> bool {
-        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else {
+        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.port, peer) else {
             return false;
         };
         let queue = granted.and_then(|(queue, endpoint)| tuples.connect(device, peer, endpoint).ok().map(|()| queue));
@@ -223,10 +224,10 @@ impl Core {
             return false;
         }
         // What was fetched before this was read is known then.
-        self.poll_tuples();
+        self.poll_tuples_of(peer);
         let (context, tag) = split(key);
         let envelope = Envelope { peer, tag, len_bytes };
-        let Some(tuples) = &mut self.tuples else { return false };
+        let Some(tuples) = self.tuples_of(peer) else { return false };
         match tuples.receiving.announced((peer, key), number) {
             None => return false,
             Some(Announced::Fetched) => self.stats.tuple_hits += 1,
@@ -239,7 +240,7 @@ impl Core {
                 Some(receive) => {
                     self.stats.tuple_fallbacks += 1;
                     self.count_for(peer, |traffic| traffic.tuple_fallbacks += 1);
-                    let retreats = self.tuples.as_mut().is_some_and(|tuples| tuples.receiving.fell_back((peer, key)));
+                    let retreats = self.tuples_of(peer).is_some_and(|tuples| tuples.receiving.fell_back((peer, key)));
                     if let Some(buf) = self.take_posted_buf(receive) {
                         self.fetch_announced(receive, buf, envelope, key);
                     }
@@ -255,7 +256,7 @@ impl Core {
 
     /// The message for the receive at this place of a queue is known, though it may not be there yet.
     fn meets(&mut self, peer: PeerId, key: u64, place: usize) {
-        let in_queue = self.tuples.as_ref().map(|tuples| tuples.receiving.in_queue((peer, key))).unwrap_or_default();
+        let in_queue = self.tuples_of(peer).map(|tuples| tuples.receiving.in_queue((peer, key))).unwrap_or_default();
         let receive = in_queue.get(place).and_then(|bits| self.requests.get_mut(SlabKey::from_bits(*bits)));
         if let Some(Request { state: State::InQueue(in_queue), .. }) = receive {
             in_queue.is_met = true;
@@ -265,7 +266,7 @@ impl Core {
     /// A message comes to the receive at this place of its queue. If that is too short, it and those behind it are posted
     /// anew, the first with more room.
     fn make_room(&mut self, peer: PeerId, key: u64, len_bytes: u64, place: usize) {
-        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else { return };
+        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.port, peer) else { return };
         let tuple = (peer, key);
         let Some(queue) = tuples.receiving.queue(tuple) else { return };
         let behind = tuples.receiving.in_queue(tuple).split_off(place);
@@ -285,7 +286,7 @@ impl Core {
         let mut needed = Some(len_bytes);
         for (id, buf) in taken {
             let len = needed.take().unwrap_or(0).max(buf.len_bytes());
-            let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else {
+            let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.port, peer) else {
                 return;
             };
             match tuples.post(device, tuple, queue, id, buf, len) {
@@ -297,14 +298,14 @@ impl Core {
                 }
             }
         }
-        self.poll_tuples();
+        self.poll_tuples_of(peer);
     }
 
     /// The sender has put `sent` messages into the queue, and comes by the channel from now on.
     fn arrive_left(&mut self, peer: PeerId, key: u64, sent: u64) {
-        self.poll_tuples();
+        self.poll_tuples_of(peer);
         let (context, tag) = split(key);
-        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.tuple_device, &mut self.port) else { return };
+        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.port, peer) else { return };
         let pattern = Pattern::new(context, Source::Peer(peer), TagPattern::Exact(tag));
         // They were posted before all others that its messages could match: back to the front, the last one first.
         for bits in tuples.receiving.sender_left((peer, key), sent).into_iter().rev() {

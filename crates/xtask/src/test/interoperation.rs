@@ -69,13 +69,17 @@ fn intel_launcher(workshop: &Workshop) -> Result<Verdict> {
 /// Two ranks on each of two hosts, which are network namespaces with a cable between them.
 fn two_hosts(workshop: &Workshop) -> Result<Verdict> {
     let (hydra, library) = (workshop.peers()?.join("mpich/bin/mpiexec.hydra"), workshop.installation()?.join("lib"));
-    let hosts = |command: &[&OsStr], interfaces: &str| -> Result<Finished> {
+    let hosts = |command: &[&OsStr], interfaces: &str, rendezvous: &str| -> Result<Finished> {
         let script = Program::new(paths::root().join("tests/tools/two_hosts.sh"));
         let program = script.arg(&hydra).arg("2").args(command).env("LD_LIBRARY_PATH", &library);
-        Job::launched(program.env("FERROVIA_LOG", "info").env("FERROVIA_TCP_INTERFACES", interfaces)).run()
+        let program = program.env("FERROVIA_LOG", "info").env("FERROVIA_TCP_INTERFACES", interfaces);
+        Job::launched(program.env("FERROVIA_RENDEZVOUS", rendezvous)).run()
     };
-    for name in ["hello", "random", "coll_random", "threads", "cancel", "wildcards", "probe"] {
-        let finished = hosts(&[workshop.program(name)?.as_os_str()], "auto")?;
+    let usual =
+        ["hello", "random", "coll_random", "threads", "cancel", "wildcards", "probe"].map(|name| (name, "auto"));
+    let by_tuples = ["ordering", "random", "wildcards"].map(|name| (name, "tupleq"));
+    for (name, rendezvous) in usual.into_iter().chain(by_tuples) {
+        let finished = hosts(&[workshop.program(name)?.as_os_str()], "auto", rendezvous)?;
         if finished.code() == Some(NO_HOSTS) {
             return Ok(Verdict::Skipped(finished.stderr.trim().to_owned()));
         }
@@ -93,7 +97,7 @@ fn two_hosts(workshop: &Workshop) -> Result<Verdict> {
     let (said, script) = (folder.path().join("said"), folder.path().join("hello.sh"));
     std::fs::write(&script, format!("exec '{}' 2>>'{}'\n", program.display(), said.display()))?;
     for _ in 0..10 {
-        let unreachable = hosts(&["sh".as_ref(), script.as_os_str()], "lo")?;
+        let unreachable = hosts(&["sh".as_ref(), script.as_os_str()], "lo", "auto")?;
         let said = std::fs::read_to_string(&said)?;
         if unreachable.success() || !said.contains("runs on another host") {
             let wanted = "expected to be told that the other host is out of reach, not";
