@@ -1,14 +1,15 @@
 /* The last rank is stopped (SIGSTOP) while the others wait for it. Without arguments it goes on after three seconds:
  * the others have slept meanwhile, and nothing is lost. With "lost" it does not, and FERROVIA_SILENCE is set: whoever
  * needs it gets an error, a message that was asked for as well as a barrier, and what does not need it goes on. With
- * "asks" the first rank does not wait for its message, but asks for it again and again. */
+ * "asks" the first rank does not wait for its message, but asks for it again and again; with "busy" the others keep
+ * sending to it while it waits, so often that it never sleeps, and with "asks-busy" while it asks. */
 #include "check.h"
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { long_bytes = 1 << 20, barriers = 12, goes_on_after_s = 3 };
+enum { long_bytes = 1 << 20, barriers = 12, goes_on_after_s = 3, tag_of_noise = 9, tag_of_end = 10 };
 
 static char bytes[long_bytes];
 static int helper[2];
@@ -81,6 +82,40 @@ static int asked(void *into, int source, int tag)
     return class_of(outcome);
 }
 
+/* Messages to the first rank that nobody waits for, until it has seen who is lost. */
+static void keep_busy(void)
+{
+    MPI_Request end;
+    int flag = 0, word = 0;
+    OK(MPI_Irecv(&word, 1, MPI_INT, 0, tag_of_end, MPI_COMM_WORLD, &end));
+    for (double next = MPI_Wtime(); !flag; next += 20e-6) {
+        OK(MPI_Send(&word, 1, MPI_INT, 0, tag_of_noise, MPI_COMM_WORLD));
+        while (MPI_Wtime() < next)
+            ;
+        OK(MPI_Test(&end, &flag, MPI_STATUS_IGNORE));
+    }
+}
+
+static void is_lost_amid_noise(int last, int asks)
+{
+    int word = 1;
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    if (world_rank == last)
+        return stop(0);
+    if (world_rank > 0)
+        return keep_busy();
+    if (asks)
+        CHECK(asked(&word, last, 2) == MPI_ERR_PROC_ABORTED);
+    else
+        CHECK(class_of(MPI_Recv(&word, 1, MPI_INT, last, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE))
+              == MPI_ERR_PROC_ABORTED);
+    for (int rank = 1; rank < last; rank++)
+        OK(MPI_Send(&word, 1, MPI_INT, rank, tag_of_end, MPI_COMM_WORLD));
+    printf(failures == 0 ? "Nothing hangs\n" : "%d failures\n", failures);
+    fflush(stdout);
+    MPI_Abort(MPI_COMM_WORLD, 7);
+}
+
 static void is_lost(int last, int asks)
 {
     MPI_Request request;
@@ -133,7 +168,10 @@ int main(int argc, char **argv)
         goes_on(world_size - 1);
         return finish();
     }
-    is_lost(world_size - 1, strcmp(argv[1], "asks") == 0);
+    if (strstr(argv[1], "busy") != NULL)
+        is_lost_amid_noise(world_size - 1, strcmp(argv[1], "asks-busy") == 0);
+    else
+        is_lost(world_size - 1, strcmp(argv[1], "asks") == 0);
     /* The first rank ends the job. */
     pause();
     return 1;

@@ -19,6 +19,9 @@ use crate::tool::ticks;
 
 /// Polls in a row that may find nothing before what is waited for is looked at all the same.
 const UNASKED_MAX: u32 = 8;
+/// Polls that found something, but not what is waited for, between two looks after peers: who is kept busy by some never
+/// sleeps, and the one it waits for may be stopped.
+const BUSY_MAX: u32 = 1024;
 
 impl World {
     /// Polls once: the engine, then the operations in flight. True if anything moved.
@@ -48,9 +51,13 @@ impl World {
         // Not a sleep, even where yields are dear: many programs ask in passing and have other work to do.
         if count > self.waiter.policy().polls() {
             self.pause(|| self.waiter.rest());
-            self.waiter.look();
-            self.hear_of_losses();
+            self.look_after_peers();
         }
+    }
+
+    fn look_after_peers(&self) {
+        self.waiter.look();
+        self.hear_of_losses();
     }
 
     fn hear_of_losses(&self) {
@@ -83,7 +90,7 @@ impl World {
     /// `unasked_max`: polls in a row that may find nothing before what is waited for is looked at all the same.
     fn wait_loop<T>(&self, ready: &mut dyn FnMut(&World) -> Option<T>, unasked_max: u32) -> T {
         let mut backoff = self.waiter.backoff();
-        let mut unasked_count = 0;
+        let (mut unasked_count, mut busy_count) = (0, 0);
         loop {
             let moved = self.progress();
             // Where nothing moved there is little hope; asking costs more than a poll, so it is not done each time.
@@ -95,6 +102,11 @@ impl World {
             }
             if moved {
                 backoff.reset();
+                busy_count += 1;
+                if busy_count == BUSY_MAX {
+                    busy_count = 0;
+                    self.look_after_peers();
+                }
             }
             let pause = match backoff.pause() {
                 Pause::Yield if self.waiter.is_crowded() => Pause::Sleep,
