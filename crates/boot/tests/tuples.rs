@@ -16,9 +16,9 @@ use engine::{
 use fabric::{Context, MappedArea, MappedPeers, PeerIndex, QueuePairAttributes, Transport};
 use fabric_soft::shm::{Segment, Shape, ShmLink, ShmPeers, probe_cross_memory};
 use fabric_soft::{SimNetwork, SimPlan, SoftContext};
-use lockfree::{Announcements, BlockSender};
+use lockfree::{Announcements, BlockSender, Record};
 use protocol::fastpath::Geometry;
-use protocol::tupleq::TupleMessage;
+use protocol::tupleq::{self, TupleMessage};
 
 const CONTEXT: ContextId = ContextId(5);
 const TAGS: u64 = 3;
@@ -599,4 +599,60 @@ fn an_announced_message_that_the_device_does_not_have_is_no_message_of_zeros() {
         assert!(!engine.is_complete(request), "what is matched waits for its bytes");
     }
     assert_eq!(engine.holdings(), Holdings { requests: 2, ..Holdings::default() });
+}
+
+#[test]
+fn whatever_a_stranger_says_about_tuples_breaks_nothing() {
+    let (mut refused, mut taken) = (0, 0);
+    for seed in 1..=60 {
+        let (mut engine, mut channel) = with_a_stranger();
+        let mut random = Random(seed);
+        let mut requests = Vec::new();
+        for _ in 0..300 {
+            let word = |random: &mut Random| match random.below(3) {
+                0 => random.below(4),
+                1 => key(random.below(3) as i32),
+                _ => u64::MAX >> random.below(64),
+            };
+            let (long, len) = ((word(&mut random), word(&mut random)), random.below(24) as usize);
+            let record = Record {
+                kind: tupleq::KIND,
+                short: random.below(12) as u32,
+                long: u128::from(long.0) << 64 | u128::from(long.1),
+            };
+            // It is full now and then: then the engine has something to do first.
+            channel.push(record, len, |space| space.iter_mut().for_each(|byte| *byte = random.below(4) as u8));
+            let tag = TagPattern::Exact(random.below(3) as i32);
+            match random.below(8) {
+                0 | 1 => {
+                    let (source, len) = (*[Source::Any, Source::Peer(0)].get(seed as usize % 2).expect("two"), 100);
+                    let buf = RecvBuf::from_owned(vec![0; len].into());
+                    requests.push(engine.recv(source, CONTEXT, tag, buf).expect("a peer"));
+                }
+                2 => {
+                    if let Some((message, _)) = engine.matched_probe(Source::Any, CONTEXT, tag) {
+                        let buf = RecvBuf::from_owned([0; 100].into());
+                        requests.extend(engine.matched_recv(message, buf));
+                    }
+                }
+                3 => {
+                    let buf = SendBuf::from_owned(vec![7; 300].into());
+                    let send = engine.send(SendMode::Standard, 0, CONTEXT, random.below(3) as i32, buf);
+                    requests.extend(send);
+                }
+                4 if !requests.is_empty() => engine.cancel(requests[random.below(requests.len() as u64) as usize]),
+                _ => _ = engine.progress(),
+            }
+        }
+        for request in requests {
+            // Nothing was sent: what a receive has got is an error or that it was cancelled.
+            if let Some(done) = engine.take(request).filter(|done| done.envelope.len_bytes > 0) {
+                let is_sent = done.envelope.len_bytes == 300;
+                assert!(is_sent || done.outcome != Outcome::Done, "seed {seed}: {done:?}");
+            }
+        }
+        refused += engine.stats().refused_records;
+        taken += engine.stats().tuple_queues;
+    }
+    assert!(refused > 1000 && taken >= 60, "{refused} refused, {taken} queues");
 }

@@ -242,7 +242,7 @@ impl SendTuples {
             Sending::Queue { queue, .. } => Route::Queue(*queue),
             Sending::Classic { left: NEVER, .. } | Sending::Asked { .. } => Route::Classic,
             Sending::Classic { left, .. } => {
-                *left -= 1;
+                *left = left.saturating_sub(1);
                 if *left == 0 { Route::ClassicThenAsk } else { Route::Classic }
             }
         }

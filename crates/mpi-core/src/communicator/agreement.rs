@@ -136,3 +136,20 @@ fn decode(bytes: &[u8]) -> Result<Proposal> {
 fn inconsistent(what: &str) -> crate::Error {
     ErrorClass::Intern.error(format!("creating a communicator: {what}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn whatever_comes_is_a_proposal_or_is_refused(bytes in proptest::collection::vec(any::<u8>(), 0..12)) {
+            match decode(&bytes) {
+                Ok(proposal) => prop_assert_eq!(decode(&encode(proposal)).ok(), Some(proposal)),
+                Err(_) => prop_assert_ne!(bytes.len(), 5),
+            }
+        }
+    }
+}

@@ -72,6 +72,8 @@ impl Comm {
 }
 
 const OFFER_BYTES: usize = 8 * (BOARDS_MAX + 1);
+/// Nobody has taken so many steps, and counting on from there does not overflow.
+const STEPS_MAX: u64 = 1 << 62;
 
 fn encode(offer: &BoardOffer) -> Vec<u8> {
     offer.taken.iter().chain([&offer.highest_step]).flat_map(|word| word.to_le_bytes()).collect()
@@ -83,9 +85,27 @@ fn decode(bytes: &[u8]) -> Option<BoardOffer> {
     for taken in &mut taken {
         *taken = words.next()?;
     }
-    Some(BoardOffer { taken, highest_step: words.next()? })
+    let highest_step = words.next().filter(|step| *step < STEPS_MAX)?;
+    (bytes.len() == OFFER_BYTES).then_some(BoardOffer { taken, highest_step })
 }
 
 fn malformed() -> crate::Error {
-    ErrorClass::Intern.error("agreeing on boards: an offer has the wrong length")
+    ErrorClass::Intern.error("agreeing on boards: an offer makes no sense")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn an_offer_comes_back_as_it_went_and_nonsense_is_refused(bytes in proptest::collection::vec(any::<u8>(), OFFER_BYTES - 1..OFFER_BYTES + 2)) {
+            match decode(&bytes) {
+                Some(offer) => prop_assert_eq!(encode(&offer), bytes),
+                None => prop_assert!(bytes.len() != OFFER_BYTES || bytes[OFFER_BYTES - 1] >= 0x40),
+            }
+        }
+    }
 }

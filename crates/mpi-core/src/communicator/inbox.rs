@@ -121,6 +121,8 @@ impl Inbox {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -138,5 +140,14 @@ mod tests {
         let taken: Vec<_> = std::iter::from_fn(|| strays.take(from, &ours)).collect();
         assert_eq!(taken, [b"first".to_vec(), b"second".to_vec()]);
         assert_eq!((strays.take(from, &other), strays.take(from, &other)), (Some(b"nameless".to_vec()), None));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_has_a_name_or_is_refused(bytes in proptest::collection::vec(prop_oneof![3 => Just(0), 1 => any::<u8>()], 0..40)) {
+            if let Ok((name, body)) = Label::new("any").unframed(&bytes) {
+                prop_assert_eq!([&(name.len() as u32).to_le_bytes(), name, body].concat(), bytes);
+            }
+        }
     }
 }

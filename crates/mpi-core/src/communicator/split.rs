@@ -280,6 +280,8 @@ fn decode_record(bytes: &[u8]) -> Record {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -320,5 +322,26 @@ mod tests {
         assert_eq!(ranks(1), [2, 0, 4]);
         assert_eq!(ranks(2), [1]);
         assert!(ranks(3).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_table_comes_is_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..100), size in 0u32..6, fits: bool) {
+            let mut bytes = bytes;
+            if fits {
+                bytes.resize(size as usize * RECORD_BYTES, 7);
+            }
+            match decode(&bytes, size) {
+                Ok(records) => {
+                    prop_assert_eq!(bytes.len(), size as usize * RECORD_BYTES);
+                    let colour = records.first().and_then(|record| record.colour).unwrap_or(0);
+                    let members = members_of(&records, colour);
+                    prop_assert!(members.iter().all(|(rank, record)| records[*rank as usize] == *record));
+                    prop_assert!(records.iter().all(|record| decode_record(&record.encode()) == *record));
+                }
+                Err(_) => prop_assert_ne!(bytes.len(), size as usize * RECORD_BYTES),
+            }
+            prop_assert!(dividing_level(&bytes).is_none_or(|level| level < LEVELS.len()));
+        }
     }
 }

@@ -282,6 +282,8 @@ impl Greeting {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -298,6 +300,19 @@ mod tests {
             Greeting { answer_tag: -1, ..greeting },
         ] {
             assert_eq!(Greeting::decode(&wrong.encode()), None, "{wrong:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_greets_within_the_limits_or_is_refused(
+            bytes in proptest::collection::vec(prop_oneof![3 => Just(0), 1 => any::<u8>()], 15..18),
+        ) {
+            if let Some(greeting) = Greeting::decode(&bytes) {
+                prop_assert!(greeting.pieces <= PARTITIONS_MAX && greeting.answer_tag >= 0);
+                prop_assert!(u64::from(greeting.pieces).checked_mul(greeting.piece_bytes).is_some());
+                prop_assert_eq!(greeting.encode(), bytes);
+            }
         }
     }
 }

@@ -203,6 +203,8 @@ fn negative_degree(place: usize, degree: i32) -> crate::Error {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn edges(ranks: &[i32], weights: Option<&[i32]>) -> Edges {
@@ -249,5 +251,23 @@ mod tests {
         let mut long = good.clone();
         long[..8].copy_from_slice(&u64::MAX.to_le_bytes());
         assert!(Packet::decode(&long, 3).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_names_ranks_there_are_or_is_refused(
+            edges in proptest::collection::vec((-1i32..4, any::<i32>()), 0..6),
+            leaving in prop_oneof![0u64..8, any::<u64>()],
+            cut in 0usize..4,
+        ) {
+            let mut bytes = leaving.to_le_bytes().to_vec();
+            bytes.extend(edges.iter().flat_map(|(rank, weight)| [rank.to_le_bytes(), weight.to_le_bytes()].concat()));
+            bytes.truncate(bytes.len() - cut);
+            let is_sound = cut == 0 && leaving <= edges.len() as u64 && edges.iter().all(|(rank, _)| (0..3).contains(rank));
+            match Packet::decode(&bytes, 3) {
+                Some(packet) => prop_assert_eq!(packet.encode(), bytes),
+                None => prop_assert!(!is_sound),
+            }
+        }
     }
 }

@@ -103,6 +103,8 @@ impl World {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -123,5 +125,15 @@ mod tests {
         assert_eq!(parse(&[0xff; 64]), []);
         let lies: Vec<u8> = [2u64, 1, u64::MAX].into_iter().flat_map(u64::to_ne_bytes).collect();
         assert_eq!(parse(&lies), []);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_is_a_row_of_reports_or_left_out(words in proptest::collection::vec(prop_oneof![0u64..40, any::<u64>()], 0..200)) {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            let reports = parse(&bytes);
+            prop_assert!(reports.is_sorted_by_key(|report| report.rank));
+            prop_assert!(reports.iter().map(|report| report.counters.len() + report.peers.len()).sum::<usize>() <= words.len());
+        }
     }
 }
