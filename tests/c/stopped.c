@@ -88,7 +88,7 @@ static void keep_busy(void)
     MPI_Request end;
     int flag = 0, word = 0;
     OK(MPI_Irecv(&word, 1, MPI_INT, 0, tag_of_end, MPI_COMM_WORLD, &end));
-    for (double next = MPI_Wtime(); !flag; next += 20e-6) {
+    for (double next = MPI_Wtime(); !flag; next += 10e-6) {
         OK(MPI_Send(&word, 1, MPI_INT, 0, tag_of_noise, MPI_COMM_WORLD));
         while (MPI_Wtime() < next)
             ;

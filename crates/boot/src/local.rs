@@ -83,7 +83,7 @@ fn use_tuple_queues(engines: &mut [Engine], config: &Config, over_ports: bool) -
 /// Engines over opened devices that reach each other, one for each, each to be used by a thread of its own. Where `config`
 /// wants shared memory beside the device, they share it as far as it puts them on one host. `clock` tells them the time
 /// since some fixed moment; without one they look at the system's. Tuple queues, if `config` wants them, are made on the
-/// devices.
+/// devices, and on adapters in the memory that some share.
 ///
 /// # Errors
 /// What a device refuses.

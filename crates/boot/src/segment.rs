@@ -53,9 +53,9 @@ impl Offer {
 }
 
 /// The segment of all processes of a job on one host.
-pub(crate) fn of_all(manager: &Manager, purpose: &str, shape: Shape) -> Result<Segment, BootError> {
+pub(crate) fn of_all(manager: &Manager, shape: Shape) -> Result<Segment, BootError> {
     let all: Vec<u32> = (0..manager.size()).collect();
-    let offer = Offer::new(manager, purpose, &all, shape, false)?;
+    let offer = Offer::new(manager, "segment", &all, shape, false)?;
     if manager.size() > 1 {
         manager.barrier()?;
     }

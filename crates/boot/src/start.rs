@@ -127,7 +127,7 @@ fn start_engine(manager: &Manager, config: &Config) -> Result<Engine, BootError>
         crate::tuples::use_if_wanted(&mut engine, manager, device, config, &log)?;
         return Ok(engine);
     }
-    let segment = segment::of_all(manager, "segment", shape(size, config))?;
+    let segment = segment::of_all(manager, shape(size, config))?;
     let cross_memory = cross_memory(config);
     let copies = copies(&cross_memory);
     log.say(Level::Info, format_args!("device shm, {size} processes, {copies}"));

@@ -28,16 +28,20 @@ pub(crate) fn use_if_wanted(
     config: &Config,
     log: &Log,
 ) -> Result<(), BootError> {
-    let Some(setup) = setup(config) else { return Ok(()) };
+    // A process alone sends to nobody but itself.
+    let Some(setup) = setup(config).filter(|_| manager.size() > 1) else { return Ok(()) };
     let shares_memory = device == DeviceChoice::Shm || ways::is_mixed(device);
     // The adapter in shared memory of the single device copies, too.
     let copies = if shares_memory || device == DeviceChoice::ShmVerbs { cross_memory(config) } else { Ok(()) };
-    if let Err(why) = &copies {
+    let mates = if shares_memory { mates(manager, device) } else { Vec::new() };
+    if let Err(why) = &copies
+        && (mates.len() > 1 || !shares_memory)
+    {
         let place = if ways::is_mixed(device) { " among the processes of a host" } else { "" };
         let what = "whoever comes second moves the data, and can not";
         log.say(Level::Warn, format_args!("no tuple queues{place}: {what}: {why}"));
     }
-    if shares_memory && let Some(own) = among_mates(manager, device, copies.is_ok(), config)? {
+    if shares_memory && let Some(own) = among_mates(manager, &mates, copies.is_ok(), config)? {
         engine.use_tuple_queues(own, setup)?;
     }
     match ways::between(device) {
@@ -51,24 +55,26 @@ pub(crate) fn use_if_wanted(
     Ok(())
 }
 
+/// The processes that share memory with this one, and itself.
+fn mates(manager: &Manager, device: DeviceChoice) -> Vec<u32> {
+    match device {
+        DeviceChoice::Shm => (0..manager.size()).collect(),
+        _ => manager.hosts().mates(manager.rank()),
+    }
+}
+
 /// An adapter of the processes that share memory with this one, if there are any and they want it. All processes of the
 /// job meet here.
 fn among_mates(
     manager: &Manager,
-    device: DeviceChoice,
+    mates: &[u32],
     is_wanted: bool,
     config: &Config,
 ) -> Result<Option<Box<dyn Context>>, BootError> {
-    let mates = match device {
-        DeviceChoice::Shm => (0..manager.size()).collect(),
-        _ => manager.hosts().mates(manager.rank()),
-    };
     let shape = shape(mates.len() as u32);
-    let offer = (is_wanted && mates.len() > 1).then(|| Offer::new(manager, "tuples", &mates, shape, false));
+    let offer = (is_wanted && mates.len() > 1).then(|| Offer::new(manager, "tuples", mates, shape, false));
     let offer = offer.transpose()?;
-    if manager.size() > 1 {
-        manager.barrier()?;
-    }
+    manager.barrier()?;
     let Some(segment) = offer.map(|offer| offer.take(manager)).transpose()? else { return Ok(None) };
     let place = mates.iter().position(|mate| *mate == manager.rank()).unwrap_or(0);
     // The channels beside it tell who is stopped.

@@ -572,6 +572,60 @@ fn say(channel: &mut BlockSender, message: TupleMessage<'_>) {
     assert!(channel.push(record, len, |space| space.copy_from_slice(&payload[..len])));
 }
 
+fn messages_that_were_held_back_come(device: DeviceChoice) {
+    /// More than a device keeps for this process.
+    const COUNT: u32 = 2048 + 100;
+    if is_skipped() {
+        return;
+    }
+    let [mut sender, mut receiver] = granted(device, 0..1);
+    let payload = |number: u32| number.to_ne_bytes().repeat(100).into_boxed_slice();
+    let send = |engine: &mut Engine, number| {
+        engine.send(SendMode::Standard, 1, CONTEXT, 0, SendBuf::from_owned(payload(number))).expect("a peer")
+    };
+    let mut sends: Vec<RequestId> = Vec::new();
+    for number in 0..COUNT {
+        sends.push(send(&mut sender, number));
+        // Nothing of it is received: some polls find nothing while there is no room.
+        sender.progress();
+        receiver.progress();
+    }
+    let held = sender.stats().tuple_held;
+    assert!(held > 0 && sends.len() > 2048, "{held} of {} were held back", sends.len());
+    let deadline = Instant::now() + Duration::from_secs(60);
+    for number in 0..COUNT {
+        let bytes = RecvBuf::from_owned(vec![0; 400].into());
+        let request = receiver.recv(Source::Peer(0), CONTEXT, TagPattern::Exact(0), bytes).expect("a peer");
+        while !receiver.is_complete(request) {
+            assert!(Instant::now() < deadline, "message {number} did not come, {held} were held back");
+            sender.progress();
+            receiver.progress();
+        }
+        let done = receiver.take(request).expect("it came");
+        assert_eq!((done.outcome, done.envelope.len_bytes), (Outcome::Done, 400), "message {number}");
+    }
+    while let Some(left) = sends.iter().find(|request| !sender.is_complete(**request)) {
+        assert!(Instant::now() < deadline, "{left:?} does not end");
+        sender.progress();
+        receiver.progress();
+    }
+}
+
+#[test]
+fn messages_come_that_were_held_back() {
+    messages_that_were_held_back_come(DeviceChoice::Shm);
+}
+
+#[test]
+fn messages_come_that_were_held_back_beside_an_adapter() {
+    messages_that_were_held_back_come(DeviceChoice::ShmVerbs);
+}
+
+#[test]
+fn messages_come_that_were_held_back_over_sockets() {
+    messages_that_were_held_back_come(DeviceChoice::Tcp);
+}
+
 #[test]
 fn an_announced_length_that_no_queue_takes_is_refused() {
     let (mut engine, mut channel) = with_a_stranger();

@@ -56,20 +56,19 @@ impl Engine {
     /// Takes in what has arrived, sends what has room now, copies what is to be copied; true if anything moved.
     pub fn progress(&mut self) -> bool {
         let mut moved = self.inbound.take_in(&mut self.core);
-        let mut port_is_due = false;
+        let has_tuples = self.core.tuples.are_in_use();
+        if has_tuples {
+            moved |= self.core.poll_tuples_on(Side::Near);
+        }
         if let Some(inbox) = &mut self.inbox
             && inbox.is_due(&self.core, moved)
         {
-            port_is_due = true;
             moved |= inbox.take_in(&mut self.inbound, &mut self.core);
             // A device that works while it is polled has filled channels by that, and nothing else tells of it.
             if !moved && self.core.port.as_ref().is_some_and(|port| port.has_granted()) {
                 moved = self.inbound.take_in(&mut self.core);
             }
-        }
-        if self.core.tuples.are_in_use() {
-            moved |= self.core.poll_tuples_on(Side::Near);
-            if port_is_due {
+            if has_tuples {
                 moved |= self.core.poll_tuples_on(Side::Far);
             }
         }

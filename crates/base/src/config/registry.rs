@@ -334,7 +334,8 @@ pub const VARIABLES: &[Variable] = &[
         tuple_queues_max,
         "count, 1 to 512",
         1..=512,
-        "Receive queues a process keeps for tuples with FERROVIA_RENDEZVOUS=tupleq; past it idle ones are reclaimed."
+        "Receive queues a process keeps for tuples on each device with FERROVIA_RENDEZVOUS=tupleq; past it idle ones are \
+         reclaimed."
     ),
     number!(
         "FERROVIA_TUPLE_RETREAT",

@@ -31,6 +31,8 @@ const LOSSY_SEEDS: Range<u64> = 0..30;
 const FAILING_SEEDS: Range<u64> = 0..60;
 /// Of runs with tuple queues, on each kind of network.
 const TUPLE_SEEDS: Range<u64> = 0..32;
+/// More where half of the connections that should fail are none.
+const MIXED_FAILING_SEEDS: Range<u64> = 0..90;
 
 /// The seeds that the environment asks for, or these.
 fn seeds(ordinary: &Range<u64>) -> Range<u64> {
@@ -134,8 +136,8 @@ fn mixed(seed: u64) -> Totals {
 }
 
 /// As [`mixed`], with queues for tuples on both.
-fn mixed_by_tuples(seed: u64) -> Totals {
-    by_tuples_with(seed, late, |config| {
+fn mixed_by_tuples(seed: u64, plan: fn(u64, &mut Random, u32) -> SimPlan) -> Totals {
+    by_tuples_with(seed, plan, |config| {
         (config.device, config.host_ranks_max) = (DeviceChoice::ShmAndTcp, 2 + (seed % 3) as u32);
     })
 }
@@ -257,7 +259,14 @@ fn by_tuple_queues_over_a_late_network() {
 
 #[test]
 fn by_tuple_queues_over_mapped_memory_and_a_late_network() {
-    all("by_tuple_queues_over_mapped_memory_and_a_late_network", &TUPLE_SEEDS, mixed_by_tuples);
+    all("by_tuple_queues_over_mapped_memory_and_a_late_network", &TUPLE_SEEDS, |seed| mixed_by_tuples(seed, late));
+}
+
+#[test]
+fn by_tuple_queues_over_mapped_memory_and_connections_that_fail() {
+    all("by_tuple_queues_over_mapped_memory_and_connections_that_fail", &MIXED_FAILING_SEEDS, |seed| {
+        mixed_by_tuples(seed, failing)
+    });
 }
 
 #[test]

@@ -96,6 +96,17 @@ impl Tuples {
         self.ways.get(&to).is_some_and(|way| !way.held.is_empty())
     }
 
+    /// The device has no room for messages to a peer now.
+    pub(super) fn wait_for_room(&mut self, to: PeerId) {
+        if !self.is_stuck(to) {
+            self.stuck.push(to);
+        }
+    }
+
+    pub(super) fn is_stuck(&self, to: PeerId) -> bool {
+        self.stuck.contains(&to)
+    }
+
     pub(super) fn attributes(&self, transport: Transport) -> QueuePairAttributes {
         QueuePairAttributes {
             transport,

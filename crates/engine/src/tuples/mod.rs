@@ -56,7 +56,7 @@ const COMPLETIONS_MAX: u32 = 1 << 15;
 pub struct TupleSetup {
     /// Messages shorter than this are copied by their sender if they have to wait, so that it may go on.
     pub copy_below_bytes: u64,
-    /// Queues of this process, at most.
+    /// Queues of this process on a device, at most.
     pub queues_max: usize,
     /// So many messages of a tuple matched by wildcards, and more than not, end its queue; 0: never.
     pub retreat_after: u32,
@@ -79,7 +79,7 @@ pub(crate) struct Tuples {
     /// Sends whose receivers were asked to throw their messages away: how each ends as soon as the device has done with
     /// it, if its receiver has said that.
     cancelling: FxHashMap<SlabKey, Option<Outcome>>,
-    /// Peers with messages held back.
+    /// Peers with messages held back: all of them.
     stuck: Vec<PeerId>,
     /// What was fetched for a probe, by its request, until the receive comes.
     kept: FxHashMap<SlabKey, RecvBuf>,
@@ -202,9 +202,7 @@ impl Core {
                 if let Some(way) = tuples.ways.get_mut(&to) {
                     way.held.push_front(id);
                 }
-                if !tuples.stuck.contains(&to) {
-                    tuples.stuck.push(to);
-                }
+                tuples.wait_for_room(to);
                 return;
             }
             Err(_) => {
@@ -238,13 +236,23 @@ impl Core {
     fn release_held(&mut self, to: PeerId) {
         loop {
             let Some(tuples) = self.tuples.of(self.port.as_deref(), to) else { return };
-            let has_room = tuples.flights.len() < FLIGHTS_MAX;
-            let Some(way) = tuples.ways.get_mut(&to).filter(|_| has_room) else { return };
-            let Some(id) = way.held.pop_front() else { return };
+            if !tuples.holds(to) {
+                return;
+            }
+            if tuples.flights.len() >= FLIGHTS_MAX {
+                return tuples.wait_for_room(to);
+            }
+            let Some(id) = tuples.ways.get_mut(&to).and_then(|way| way.held.pop_front()) else { return };
             let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { continue };
             let key = send.key;
             match tuples.sending.route((to, key)) {
-                Route::Queue(queue) => self.send_to_queue(id, queue),
+                Route::Queue(queue) => {
+                    self.send_to_queue(id, queue);
+                    // The device has taken no more.
+                    if self.tuples_of(to).is_some_and(|tuples| tuples.is_stuck(to)) {
+                        return;
+                    }
+                }
                 Route::Classic => self.dispatch(id),
                 Route::ClassicThenAsk => {
                     self.dispatch(id);

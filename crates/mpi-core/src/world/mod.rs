@@ -95,6 +95,8 @@ pub struct World {
     has_losses: Cell<bool>,
     /// Polls in a row, of calls that do not wait, that found nothing.
     fruitless_count: Cell<u32>,
+    /// Polls that found something since peers were looked after for that.
+    busy_count: Cell<u32>,
     /// Called after polls while events of the engine are watched.
     watcher: Cell<Option<fn(&World)>>,
     thread_level: ThreadLevel,
@@ -129,6 +131,7 @@ impl World {
             asleep_ns: Cell::new(0),
             has_losses: Cell::new(false),
             fruitless_count: Cell::new(0),
+            busy_count: Cell::new(0),
             watcher: Cell::new(None),
             thread_level,
             initial_errors: Cell::new(Predefined::Fatal),

@@ -44,6 +44,7 @@ impl World {
     /// lets others run, as one that waits would.
     pub(crate) fn progress_in_passing(&self) {
         if self.progress() {
+            self.keep_looking();
             return self.fruitless_count.set(0);
         }
         let count = self.fruitless_count.get().saturating_add(1);
@@ -51,6 +52,15 @@ impl World {
         // Not a sleep, even where yields are dear: many programs ask in passing and have other work to do.
         if count > self.waiter.policy().polls() {
             self.pause(|| self.waiter.rest());
+            self.look_after_peers();
+        }
+    }
+
+    /// A poll has found something: now and then it is time to look after peers all the same.
+    fn keep_looking(&self) {
+        let count = self.busy_count.get() + 1;
+        self.busy_count.set(count % BUSY_MAX);
+        if count == BUSY_MAX {
             self.look_after_peers();
         }
     }
@@ -90,7 +100,7 @@ impl World {
     /// `unasked_max`: polls in a row that may find nothing before what is waited for is looked at all the same.
     fn wait_loop<T>(&self, ready: &mut dyn FnMut(&World) -> Option<T>, unasked_max: u32) -> T {
         let mut backoff = self.waiter.backoff();
-        let (mut unasked_count, mut busy_count) = (0, 0);
+        let mut unasked_count = 0;
         loop {
             let moved = self.progress();
             // Where nothing moved there is little hope; asking costs more than a poll, so it is not done each time.
@@ -102,11 +112,7 @@ impl World {
             }
             if moved {
                 backoff.reset();
-                busy_count += 1;
-                if busy_count == BUSY_MAX {
-                    busy_count = 0;
-                    self.look_after_peers();
-                }
+                self.keep_looking();
             }
             let pause = match backoff.pause() {
                 Pause::Yield if self.waiter.is_crowded() => Pause::Sleep,
@@ -129,6 +135,7 @@ impl World {
                     }
                     if moved {
                         self.waiter.withdraw(ticket);
+                        self.keep_looking();
                     } else {
                         let mut slept = 0;
                         self.pause(|| {

@@ -73,7 +73,7 @@ fn two_hosts(workshop: &Workshop) -> Result<Verdict> {
         let script = Program::new(paths::root().join("tests/tools/two_hosts.sh"));
         let program = script.arg(&hydra).arg("2").args(command).env("LD_LIBRARY_PATH", &library);
         let program = program.env("FERROVIA_LOG", "info").env("FERROVIA_TCP_INTERFACES", interfaces);
-        Job::launched(program.env("FERROVIA_RENDEZVOUS", rendezvous)).run()
+        Job::launched(program.env("FERROVIA_RENDEZVOUS", rendezvous).env("FERROVIA_STATS", "1")).run()
     };
     let usual =
         ["hello", "random", "coll_random", "threads", "cancel", "wildcards", "probe"].map(|name| (name, "auto"));
@@ -86,7 +86,8 @@ fn two_hosts(workshop: &Workshop) -> Result<Verdict> {
         let said = finished.said();
         let ways = |ranks| format!("device shm+tcp, 4 processes: shm among ranks {ranks}, tcp to the others");
         let is_mixed = said.contains(&ways("0-1")) && said.contains(&ways("2-3"));
-        if !finished.success() || !said.contains("No Errors") || !is_mixed {
+        let goes_its_way = rendezvous == "auto" || said.contains("tuple sends");
+        if !finished.success() || !said.contains("No Errors") || !is_mixed || !goes_its_way {
             let expected =
                 "expected a successful end, \"No Errors\", shared memory on the hosts and sockets between them";
             return Err(finished.complain(expected));
