@@ -148,11 +148,8 @@ pub(crate) fn together(
             neighbours.push(None);
             continue;
         };
-        let segment = match segments.get(first) {
-            Some(segment) => segment.clone(),
-            None => Segment::create_with_bells(shape(mates.len() as u32, config))?,
-        };
-        segments.insert(*first, segment.clone());
+        let bells = || Ok(Segment::create_with_bells(shape(mates.len() as u32, config))?);
+        let segment = segment::of_host(&mut segments, *first, bells)?;
         neighbours.push(Some(Neighbours { segment, mates }));
     }
     ports.into_iter().zip(neighbours).map(|(port, neighbours)| engine(port, neighbours, config, policy)).collect()

@@ -1,7 +1,6 @@
 //! Worlds inside one process, for tests: one engine per thread, over one private segment or another device.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use base::Config;
@@ -15,7 +14,7 @@ use crate::hosts::Hosts;
 use crate::pair::in_segment;
 use crate::start::{cross_memory, shape, stop_policy};
 use crate::ways::is_mixed;
-use crate::{BootError, connected, open_together, tuples};
+use crate::{BootError, connected, open_together, segment, tuples};
 
 /// Tests run beside each other.
 const POLICY: WaitPolicy =
@@ -58,20 +57,15 @@ pub fn local_engines(count: u32, config: &Config) -> Result<Vec<Engine>, BootErr
 /// memory on adapters beside their channels.
 fn use_tuple_queues(engines: &mut [Engine], config: &Config, over_ports: bool) -> Result<(), BootError> {
     let Some(setup) = tuples::setup(config) else { return Ok(()) };
-    let hosts = match over_ports {
-        true if is_mixed(config.device) => Some(Hosts::new(vec![0; engines.len()], config.host_ranks_max)),
-        true => None,
-        false => Some(Hosts::new(vec![0; engines.len()], 0)),
-    };
+    let host_ranks_max = if over_ports { config.host_ranks_max } else { 0 };
+    let shares_memory = !over_ports || is_mixed(config.device);
+    let hosts = shares_memory.then(|| Hosts::new(vec![0; engines.len()], host_ranks_max));
     let mut segments = BTreeMap::new();
     for engine in engines {
         let mates = hosts.as_ref().map(|hosts| hosts.mates(engine.rank())).unwrap_or_default();
         if let Some(place) = mates.iter().position(|mate| *mate == engine.rank()) {
-            let segment = match segments.entry(mates[0]) {
-                Entry::Occupied(made) => made.into_mut(),
-                Entry::Vacant(missing) => missing.insert(tuples::segment(mates.len() as u32)?),
-            };
-            engine.use_tuple_queues(in_segment(segment.clone(), place as u32, config)?, setup)?;
+            let segment = segment::of_host(&mut segments, mates[0], || tuples::segment(mates.len() as u32))?;
+            engine.use_tuple_queues(in_segment(segment, place as u32, config)?, setup)?;
         }
         if over_ports {
             engine.use_tuple_queues_of_port(setup)?;

@@ -1,5 +1,7 @@
 //! The segment of a host: its first process makes it and hands it to the others, around a barrier of the job.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
@@ -60,6 +62,20 @@ pub(crate) fn of_all(manager: &Manager, shape: Shape) -> Result<Segment, BootErr
         manager.barrier()?;
     }
     offer.take(manager)
+}
+
+/// Where all processes are in this one: the segment of those of a host, by the first of them, which `make` makes for
+/// whoever comes first.
+pub(crate) fn of_host(
+    segments: &mut BTreeMap<u32, Segment>,
+    first: u32,
+    make: impl FnOnce() -> Result<Segment, BootError>,
+) -> Result<Segment, BootError> {
+    let segment = match segments.entry(first) {
+        Entry::Occupied(made) => made.into_mut(),
+        Entry::Vacant(missing) => missing.insert(make()?),
+    };
+    Ok(segment.clone())
 }
 
 /// A name no other job on this host has: the process and 64 random bits.

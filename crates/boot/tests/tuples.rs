@@ -679,8 +679,8 @@ fn whatever_a_stranger_says_about_tuples_breaks_nothing() {
             let tag = TagPattern::Exact(random.below(3) as i32);
             match random.below(8) {
                 0 | 1 => {
-                    let (source, len) = (*[Source::Any, Source::Peer(0)].get(seed as usize % 2).expect("two"), 100);
-                    let buf = RecvBuf::from_owned(vec![0; len].into());
+                    let source = if seed % 2 == 0 { Source::Any } else { Source::Peer(0) };
+                    let buf = RecvBuf::from_owned([0; 100].into());
                     requests.push(engine.recv(source, CONTEXT, tag, buf).expect("a peer"));
                 }
                 2 => {

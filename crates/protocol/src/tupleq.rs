@@ -221,8 +221,8 @@ const ASK_AFTER_MAX: u32 = 1 << 12;
 /// Tuples that a sender remembers, at most; those without a queue are forgotten then, and may ask anew.
 const TUPLES_MAX: usize = 1 << 16;
 const NEVER: u32 = u32::MAX;
-/// Receives that stand in the queues of one process on a device, at most: each may hold a region of the device, and whoever fetches
-/// a message needs one, too.
+/// Receives that stand in the queues of one process on a device, at most: each may hold a region of the device, and
+/// whoever fetches a message needs one, too.
 const RECEIVES_MAX: usize = 1024;
 
 /// The sender's tuples.

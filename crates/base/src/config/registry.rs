@@ -327,7 +327,8 @@ pub const VARIABLES: &[Variable] = &[
         "How messages are moved: long ones over verbs are written by the sender (rput), read by the receiver (rget) or \
          cut into pieces (staged); or all of them go by receive queues of their tuples (communicator, source, \
          tag), where a send of any size waits for its receive (tupleq) or short ones that would wait are copied \
-         (tupleq-copy; between processes that share memory or talk over shm-verbs or tcp). By itself a device whose memory is reached in one copy reads, another writes."
+         (tupleq-copy; between processes that share memory or talk over shm-verbs or tcp). By itself a device whose \
+         memory is reached in one copy reads, another writes."
     ),
     number!(
         "FERROVIA_TUPLE_QUEUES_MAX",

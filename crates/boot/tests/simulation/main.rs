@@ -130,16 +130,17 @@ fn simulated(seed: u64, plan: fn(u64, &mut Random, u32) -> SimPlan) -> Totals {
 
 /// Ranks of one host share memory, and a network lies between hosts.
 fn mixed(seed: u64) -> Totals {
-    simulated_with(seed, late, |config| {
-        (config.device, config.host_ranks_max) = (DeviceChoice::ShmAndTcp, 2 + (seed % 3) as u32);
-    })
+    simulated_with(seed, late, on_hosts(seed))
+}
+
+/// Of two to four processes each.
+fn on_hosts(seed: u64) -> impl Fn(&mut Config) {
+    move |config| (config.device, config.host_ranks_max) = (DeviceChoice::ShmAndTcp, 2 + (seed % 3) as u32)
 }
 
 /// As [`mixed`], with queues for tuples on both.
 fn mixed_by_tuples(seed: u64, plan: fn(u64, &mut Random, u32) -> SimPlan) -> Totals {
-    by_tuples_with(seed, plan, |config| {
-        (config.device, config.host_ranks_max) = (DeviceChoice::ShmAndTcp, 2 + (seed % 3) as u32);
-    })
+    by_tuples_with(seed, plan, on_hosts(seed))
 }
 
 fn simulated_with(seed: u64, plan: fn(u64, &mut Random, u32) -> SimPlan, set: impl Fn(&mut Config)) -> Totals {

@@ -88,8 +88,8 @@ fn two_hosts(workshop: &Workshop) -> Result<Verdict> {
         let is_mixed = said.contains(&ways("0-1")) && said.contains(&ways("2-3"));
         let goes_its_way = rendezvous == "auto" || said.contains("tuple sends");
         if !finished.success() || !said.contains("No Errors") || !is_mixed || !goes_its_way {
-            let expected =
-                "expected a successful end, \"No Errors\", shared memory on the hosts and sockets between them";
+            let expected = "expected a successful end, \"No Errors\", shared memory on the hosts and sockets between \
+                            them, and sends to tuple queues where they are asked for";
             return Err(finished.complain(expected));
         }
     }
