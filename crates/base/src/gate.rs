@@ -124,9 +124,11 @@ mod tests {
     // SAFETY: as above.
     unsafe impl Send for Guarded {}
 
+    // The lock itself is parking_lot's, whose word to sleep on the kernel takes and the interpreter does not.
     #[test]
+    #[cfg_attr(miri, ignore = "parking_lot gives futex a reference where the interpreter wants a pointer to u32")]
     fn threads_exclude_one_another_also_across_pauses() {
-        let repeats = if cfg!(miri) { 20 } else { 1000 };
+        let repeats = 1000;
         let shared = Arc::new(Guarded(Gate::new(true), Cell::new(0)));
         let threads: Vec<_> = (0..4)
             .map(|_| {

@@ -169,7 +169,7 @@ pub fn run(options: &Options) -> Result<()> {
             Err(error) => {
                 record.note(&case.name, record::State::Failed);
                 println!("{place} FAILED   {} ({took})\n{error:#}\n", case.name);
-                failed.push(case.name.clone());
+                failed.push((case.name.clone(), error));
                 if options.fail_fast {
                     break;
                 }
@@ -179,7 +179,8 @@ pub fn run(options: &Options) -> Result<()> {
     record.write()?;
     println!();
     skipped.iter().for_each(|line| println!("skipped: {line}"));
-    failed.iter().for_each(|name| println!("failed: {name}"));
+    // Again, for those who are shown the end of a long log alone.
+    failed.iter().for_each(|(name, why)| println!("failed: {name}\n{why:#}\n"));
     println!("in {} s", began.elapsed().as_secs());
     println!("{passed} passed, {} failed, {} skipped", failed.len(), skipped.len());
     if failed.is_empty() { Ok(()) } else { bail!("tests failed") }

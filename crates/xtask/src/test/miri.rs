@@ -85,6 +85,9 @@ const SUITES: &[Suite] = &[
     Suite { package: "base", words: &["--lib"], flags: &[EXPOSED], least: 6 },
 ];
 
+/// What is said where something is wrong for certain.
+const WRONG: [&str; 2] = ["Undefined Behavior", "test result: FAILED"];
+
 /// Cases of each property that does not say how many; a full run takes them in their hundreds.
 const PROPERTY_CASES: &str = "4";
 
@@ -134,16 +137,17 @@ impl End {
     fn of(finished: &Finished, least: usize) -> Self {
         let said = finished.said();
         let passed = passed_count(&said);
-        let is_wrong = ["Undefined Behavior", "test result: FAILED"].iter().any(|tell| said.contains(tell));
+        let is_wrong = said.lines().find(|line| WRONG.iter().any(|tell| line.contains(tell)));
         match (finished.success(), reason_not_to_try(&said)) {
             (true, _) if passed < least => {
                 Self::Failed(format!("{passed} tests passed, of at least {least}\n{}", finished.report()))
             }
             (true, _) => Self::Passed,
-            (false, Some(why)) if !is_wrong => Self::NotTried(why),
+            (false, Some(why)) if is_wrong.is_none() => Self::NotTried(why),
             // It works a thousand times as long as the tests themselves, and longer on a busy machine.
-            (false, _) if !is_wrong && finished.outlived_its_limit() => Self::NotTried(finished.report()),
-            (false, _) => Self::Failed(finished.report()),
+            (false, _) if is_wrong.is_none() && finished.outlived_its_limit() => Self::NotTried(finished.report()),
+            // What is wrong comes before a trace that may be longer than what a report shows.
+            (false, _) => Self::Failed(format!("{}\n{}", is_wrong.unwrap_or_default(), finished.report())),
         }
     }
 
