@@ -140,6 +140,11 @@ impl Engine {
         self.core.give_up_mapped()
     }
 
+    /// The processes that are lost without having said that they would leave, in the order in which that was found.
+    pub fn losses(&self) -> impl Iterator<Item = PeerId> + '_ {
+        self.core.losses.iter().map(|(peer, _)| *peer)
+    }
+
     /// Why a process is lost, if it is.
     pub fn lost(&self, peer: PeerId) -> Option<EngineError> {
         self.core.lost(peer)
@@ -149,8 +154,8 @@ impl Engine {
 impl Core {
     /// That a process is lost, if it is.
     pub(crate) fn lost(&self, peer: PeerId) -> Option<EngineError> {
-        let given_up = self.given_up.iter().find(|(known, _)| *known == peer).map(|(_, why)| why.as_str());
-        let why = given_up.or_else(|| self.port.as_ref()?.lost(peer))?.to_owned();
+        let known = self.losses.iter().find(|(known, _)| *known == peer).map(|(_, why)| why.as_str());
+        let why = known.or_else(|| self.port.as_ref()?.lost(peer))?.to_owned();
         Some(EngineError::PeerLost { peer, why })
     }
 
@@ -211,7 +216,7 @@ impl Core {
             // What it had written before is received.
             self.turned.push((loss.peer, Turn::Closed));
             inbound.turn(self);
-            self.end_all_with(&loss);
+            self.end_all_with(loss);
             any = true;
         }
         any
@@ -221,14 +226,13 @@ impl Core {
     pub(crate) fn give_up_mapped(&mut self) -> bool {
         let mut any = false;
         while let Some((PeerIndex(peer), why)) = self.context.given_up() {
-            self.end_all_with(&Loss::now(peer, why.clone()));
-            self.given_up.push((peer, why));
+            self.end_all_with(Loss::now(peer, why));
             any = true;
         }
         any
     }
 
-    fn end_all_with(&mut self, loss: &Loss) {
+    fn end_all_with(&mut self, loss: Loss) {
         self.sources_end = 0;
         let peer = loss.peer;
         let fault = Fault::loss(peer, &*loss.why);
@@ -259,6 +263,9 @@ impl Core {
             self.release_incoming(key);
             self.close_shared(key);
             if outgoing { self.finish_send(key, completion) } else { self.complete(key, completion) }
+        }
+        if !loss.left {
+            self.losses.push((peer, loss.why));
         }
     }
 

@@ -53,8 +53,8 @@ pub(crate) struct Core {
     pub(crate) context: Box<dyn MappedPeers>,
     /// The way to the others.
     pub(crate) port: Option<Box<Port>>,
-    /// Mapped peers that were given up, and why.
-    pub(crate) given_up: Vec<(PeerId, String)>,
+    /// Peers that are lost without having said that they would leave, and why.
+    pub(crate) losses: Vec<(PeerId, String)>,
     pub(crate) me: PeerId,
     pub(crate) size: u32,
     /// Where this process announces to mapped peers that there is something in its channel, or in their mailbox.
@@ -205,7 +205,7 @@ impl Engine {
             transfers: Slab::new(),
             posting: VecDeque::new(),
             copying: Vec::new(),
-            given_up: Vec::new(),
+            losses: Vec::new(),
             free_cells: (0..MappedArea::CLAIM_CELLS_MAX).rev().collect(),
             datatypes: config.datatypes,
             packed_held: Arc::default(),

@@ -68,22 +68,24 @@ impl Running {
                 }
                 Poll::Ready(Ok(()))
             }
-            Ok(Progress::Pending) => Poll::Pending,
-            Err(error) => {
-                self.abandon(world);
-                Poll::Ready(Err(error))
-            }
+            // Not only who waits for the lost member itself: those in between may have left the call by an error.
+            Ok(Progress::Pending) => match world.lost_among(comm) {
+                None => Poll::Pending,
+                Some(error) => self.fail(world, error),
+            },
+            Err(error) => self.fail(world, error),
         }
     }
 
-    /// After a failure: cancels what is under way. Buffers in flight keep their temporary memory.
+    /// Cancels what is under way. Buffers in flight keep their temporary memory.
     #[cold]
-    fn abandon(&mut self, world: &World) {
+    fn fail(&mut self, world: &World, error: Error) -> Poll<Result<()>> {
         let mut engine = world.engine.borrow_mut();
         for id in self.execution.outstanding().iter().flatten() {
             engine.cancel(*id);
             engine.detach(*id);
         }
+        Poll::Ready(Err(error))
     }
 }
 

@@ -226,6 +226,12 @@ impl Comm {
         }
     }
 
+    /// All processes that a schedule may name: the members, and those of the other group.
+    pub(crate) fn participants(&self) -> impl Iterator<Item = PeerId> + '_ {
+        let remote = if self.is_inter() { self.peer_count() } else { 0 };
+        (0..self.size() + remote).map(|number| self.participant(number))
+    }
+
     /// The id the members agreed on; `None` while a non-blocking duplication is under way.
     pub fn id(&self) -> Option<CommId> {
         self.id.get().copied()

@@ -91,8 +91,6 @@ pub struct World {
     pausing: Cell<u32>,
     /// How long threads of this process have slept while they waited.
     asleep_ns: Cell<u64>,
-    /// A process of this host was given up.
-    has_losses: Cell<bool>,
     /// Polls in a row, of calls that do not wait, that found nothing.
     fruitless_count: Cell<u32>,
     /// Polls that found something since peers were looked after for that.
@@ -129,7 +127,6 @@ impl World {
             gate: Gate::new(thread_level == ThreadLevel::Multiple),
             pausing: Cell::new(0),
             asleep_ns: Cell::new(0),
-            has_losses: Cell::new(false),
             fruitless_count: Cell::new(0),
             busy_count: Cell::new(0),
             watcher: Cell::new(None),

@@ -11,11 +11,11 @@
 //! Another thread of this process may poll the message this thread waits for. Whoever moves
 //! something while a thread pauses wakes the sleepers of this process.
 
-use engine::{Pause, PeerId};
+use engine::Pause;
 
 use super::{World, engine_error};
-use crate::Error;
 use crate::tool::ticks;
+use crate::{Comm, Error};
 
 /// Polls in a row that may find nothing before what is waited for is looked at all the same.
 const UNASKED_MAX: u32 = 8;
@@ -72,7 +72,6 @@ impl World {
 
     fn hear_of_losses(&self) {
         if self.engine.borrow_mut().hear_of_losses() {
-            self.has_losses.set(true);
             self.wake_sleepers();
         }
     }
@@ -151,14 +150,13 @@ impl World {
         }
     }
 
-    /// The first of these processes that is lost, for those who wait for what no message brings.
+    /// That a member of a communicator is lost, if one is, for those who may wait for it without exchanging anything with
+    /// it themselves.
     #[inline]
-    pub(crate) fn lost_among(&self, mut peers: impl Iterator<Item = PeerId>) -> Option<Error> {
-        if !self.has_losses.get() {
-            return None;
-        }
+    pub(crate) fn lost_among(&self, comm: &Comm) -> Option<Error> {
         let engine = self.engine.borrow();
-        peers.find_map(|peer| engine.lost(peer)).map(engine_error)
+        let lost = engine.losses().find(|lost| comm.participants().any(|peer| peer == *lost))?;
+        engine.lost(lost).map(engine_error)
     }
 
     /// How long threads of this process have slept in waits so far.

@@ -174,7 +174,7 @@ impl World {
         let plan = Plan::of(comm, arguments)?;
         let group = comm.boards(self)?;
         // Those who were in the call when a member was lost may have left it at different steps.
-        if let Some(error) = self.lost_among((0..comm.size()).map(|rank| comm.peer_of(rank))) {
+        if let Some(error) = self.lost_among(comm) {
             return Some(Err(error));
         }
         let table = Table { world: self, comm, group };
@@ -281,7 +281,7 @@ impl Table<'_> {
             if is_reached() {
                 return Some(Ok(()));
             }
-            world.lost_among((0..self.comm.size()).map(|rank| self.comm.peer_of(rank))).map(Err)
+            world.lost_among(self.comm).map(Err)
         })
     }
 
