@@ -125,6 +125,8 @@ pub(super) struct Connection {
     pub(super) has_read: bool,
     /// Times the kernel took something.
     pub(super) writes: u64,
+    /// Signs that the process at the other end is there: it wrote something, or read so that there is room again.
+    pub(super) signs: u64,
     /// What it is told of: something to read, room to write; `None` while it is looked at without that.
     pub(super) watches: Option<(bool, bool)>,
     buffer: Vec<u8>,
@@ -148,6 +150,7 @@ impl Connection {
             is_stalled: false,
             has_read: false,
             writes: 0,
+            signs: 0,
             watches: None,
             buffer: vec![0; STRANGER_BYTES],
             start: 0,
@@ -208,11 +211,16 @@ impl Connection {
         if count == 0 {
             return Err(Ending::Broken);
         }
-        self.has_read = true;
+        self.note_read();
         let placed = (count as u64).min(straight);
         arriving.got += placed;
         self.end += count - placed as usize;
         Ok(count == parts.iter().map(|part| part.len_bytes()).sum())
+    }
+
+    fn note_read(&mut self) {
+        self.has_read = true;
+        self.signs += 1;
     }
 
     /// Reads what has come behind what is there.
@@ -222,9 +230,9 @@ impl Connection {
             None => Ok(false),
             Some(0) => Err(Ending::Broken),
             Some(count) => {
-                self.has_read = true;
                 let is_all = count == space.len();
                 self.end += count;
+                self.note_read();
                 Ok(is_all)
             }
         }
@@ -261,7 +269,6 @@ impl Connection {
                 self.start += len;
                 return Ok(Step::Resume { epoch, received: head.received, is_asynchronous });
             }
-            lane.hearing.is_heard = true;
             if !lane.outbox.acknowledged(head.received) {
                 return Err(Ending::PeerWrong);
             }
@@ -369,7 +376,7 @@ impl Connection {
 
     /// Writes what the kernel takes.
     pub(super) fn flush(&mut self, peer: Option<&mut Peer>) -> Result<(), Ending> {
-        self.is_blocked = false;
+        let (was_blocked, writes_before) = (std::mem::take(&mut self.is_blocked), self.writes);
         let is_live = matches!(self.stage, Stage::Live(_));
         let index = self.stage.at().map_or(0, |at| usize::from(at.lane));
         let mut lane = peer.filter(|_| is_live).and_then(|peer| peer.lanes.get_mut(index));
@@ -405,6 +412,9 @@ impl Connection {
                 }
                 None => break self.is_blocked = true,
             }
+        }
+        if was_blocked && self.writes > writes_before {
+            self.signs += 1;
         }
         Ok(())
     }

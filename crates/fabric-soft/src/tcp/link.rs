@@ -16,7 +16,7 @@ use super::frame::Kind;
 use super::interfaces::Interface;
 use super::meeting::live_at;
 use super::outbox::{COPIED_WRITE_MAX_BYTES, What};
-use super::peer::{At, LANES_MAX, Peer, part_of};
+use super::peer::{At, LANES_MAX, Lane, Peer, part_of};
 use super::socket;
 use super::{Progress, TcpOptions};
 use crate::link::{HEADER_BYTES, Link, LinkPeer, LinkProperties, Outgoing, Placement, Responder, SendOutcome};
@@ -272,7 +272,7 @@ impl TcpLink {
     }
 
     /// Looks for silent peers when it is time to, and at the clock every few calls.
-    fn listen_now_and_then(&mut self) {
+    fn listen_now_and_then(&mut self, responder: &mut dyn Responder) {
         if self.turns_left > 0 {
             self.turns_left -= 1;
             return;
@@ -280,6 +280,11 @@ impl TcpLink {
         self.turns_left = TURNS_PER_LOOK;
         let now = self.now();
         if now >= self.listen_at {
+            // What has come while this process was elsewhere counts.
+            for _ in 0..=self.connections.len() / EVENTS_MAX {
+                self.take_events(responder);
+            }
+            self.look_at_hot(responder);
             self.listen_for(now);
             let shortest = self.options.silence.unwrap_or(Duration::MAX).min(self.options.patience);
             let (least, most) = LISTEN_EVERY;
@@ -453,7 +458,7 @@ impl Link for TcpLink {
         if self.greeting_count > 0 || !self.wanted.is_empty() {
             self.look_after(self.now());
         }
-        self.listen_now_and_then();
+        self.listen_now_and_then(responder);
         for index in std::mem::take(&mut self.lost) {
             responder.lost(LinkPeer(index));
         }
@@ -488,7 +493,8 @@ impl Link for TcpLink {
         let greetings = self.connections.iter().flatten().filter_map(|connection| connection.deadline);
         let wanted = self.wanted.iter().map(|at| &self.peers[at.peer as usize].lanes[usize::from(at.lane)]);
         let dials = wanted.filter(|lane| lane.attempt.is_none() && lane.connection.is_none());
-        let owed = self.peers.iter().any(|peer| peer.lanes.iter().any(|lane| !lane.outbox.is_empty()));
+        let owes = |lane: &Lane| lane.connection.is_some() && self.asks_all() || !lane.outbox.is_empty();
+        let owed = self.peers.iter().any(|peer| !peer.is_lost() && peer.lanes.iter().any(owes));
         greetings.chain(dials.map(|lane| lane.trouble.retry_at)).chain(owed.then_some(self.listen_at)).min()
     }
 

@@ -387,7 +387,8 @@ impl TcpLink {
         self.options.silence.unwrap_or(automatic)
     }
 
-    /// Looks for peers that owe an answer and are silent: their hosts may be gone, or their processes stopped.
+    /// Looks for peers that owe an answer and are silent: their hosts may be gone, or their processes stopped. Where a
+    /// silence was asked for, who owes nothing is asked whether it is there, so that it does.
     pub(super) fn listen_for(&mut self, now: Duration) {
         for index in 0..self.peers.len() {
             for lane in 0..self.peers[index].lanes.len() {
@@ -396,28 +397,36 @@ impl TcpLink {
         }
     }
 
+    /// True if even who owes nothing is not to be silent: somebody may be waiting for it.
+    pub(super) fn asks_all(&self) -> bool {
+        self.options.silence.is_some()
+    }
+
     fn listen_for_lane(&mut self, at: At, now: Duration) {
         let peer = &self.peers[at.peer as usize];
         let (silence, is_lost) = (self.silence_max(peer), peer.is_lost());
-        let lane = self.lane(at);
+        let is_asked_anyhow = self.asks_all() && at.lane == 0;
+        let lane = &mut self.peers[at.peer as usize].lanes[usize::from(at.lane)];
         let Some(slot) = lane.connection.filter(|_| !is_lost && lane.trouble.since.is_none()) else { return };
-        if lane.hearing.is_heard || lane.outbox.is_empty() {
-            lane.hearing = Hearing::default();
+        let Some(connection) = self.connections[slot].as_mut() else { return };
+        // What waits for the other lanes is not read: nothing can be heard on it.
+        let owes = !lane.outbox.is_empty() || is_asked_anyhow && !connection.is_stalled;
+        if lane.hearing.signs != connection.signs || !owes {
+            lane.hearing = Hearing { signs: connection.signs, ..Hearing::default() };
             return;
         }
         let silent = now.saturating_sub(*lane.hearing.since.get_or_insert(now));
-        let asks = silent > silence / 2 && !lane.hearing.is_asked;
-        let received = lane.received;
-        lane.hearing.is_asked |= asks;
-        if silent > silence {
+        let (received, asked) = (lane.received, lane.hearing.asked);
+        // Who was away itself has not asked in time.
+        if silent > silence && asked.is_some_and(|asked| now.saturating_sub(asked) > silence / 2) {
             return self.lose(at.peer, format!("it has owed an answer for {silence:?}"), now);
         }
         let patience = self.options.patience;
-        let Some(connection) = self.connections[slot].as_mut() else { return };
         if silent > patience && socket::is_unanswered(&connection.socket, patience) {
             return self.end(slot, Ending::Late, now);
         }
-        if asks {
+        if silent > silence / 2 && asked.is_none() {
+            lane.hearing.asked = Some(now);
             connection.say_head(Kind::Ask, received);
             let flushed = connection.flush(Some(&mut self.peers[at.peer as usize]));
             match flushed {

@@ -85,7 +85,8 @@ pub struct TcpOptions {
     /// How long a peer may be out of reach until it is lost: its host does not answer.
     pub patience: Duration,
     /// How long a peer whose host answers may owe an answer until it is lost. `None`: half a minute for one that answers
-    /// without its process polling, an hour for one that may be computing.
+    /// without its process polling, an hour for one that may be computing. Where one is given, a peer that owes nothing
+    /// is asked, so that it does.
     pub silence: Option<Duration>,
     /// When the work is done: peers are told, and expect answers accordingly.
     pub progress: Progress,

@@ -79,10 +79,10 @@ pub(super) struct Lane {
 /// Whether a peer that owes an answer is heard of.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Hearing {
-    /// Something came since the last look.
-    pub(super) is_heard: bool,
-    /// It was asked whether it is there.
-    pub(super) is_asked: bool,
+    /// Signs of it on this connection up to the last look.
+    pub(super) signs: u64,
+    /// When it was asked whether it is there.
+    pub(super) asked: Option<Duration>,
     /// Since when it is silent though it owes something.
     pub(super) since: Option<Duration>,
 }

@@ -169,6 +169,43 @@ fn a_stopped_peer_is_lost_after_the_deadline_and_sleeping_for_it_is_sleeping() {
     assert!(why.contains("owed an answer for 600ms"), "{why}");
 }
 
+#[test]
+fn a_stopped_peer_that_owes_nothing_is_lost_to_who_waits_for_it() {
+    let silence = Some(Duration::from_millis(600));
+    let (mut side, peer, far) = with_answering(|options| options.silence = silence);
+    side.post(1, Operation::RdmaWrite(far), 0, 8);
+    sleep_until_done(&mut side);
+    assert_eq!(side.done.remove(0).status, WcStatus::Success);
+    side.receive(2, 0, 8);
+    stop(&peer);
+    let wakes = sleep_until_done(&mut side);
+    assert_eq!((side.done[0].id, side.done[0].status), (2, WcStatus::WorkRequestFlushed));
+    assert!(wakes < 100, "{wakes} wakes: it does not spin");
+}
+
+/// One that is there answers, and the time in which nobody asked or listened is not its silence.
+#[test]
+fn a_peer_that_answers_is_not_lost_to_who_was_away() {
+    let silence = Duration::from_millis(200);
+    let (mut side, _peer, far) = with_answering(|options| options.silence = Some(silence));
+    for round in 0..8 {
+        side.post(round, Operation::RdmaWrite(far), 0, 8);
+        // Not long enough for the answer, long enough to be asked, and for nothing.
+        let looks = [1, 200, 0][round as usize % 3];
+        for _ in 0..looks {
+            side.poll();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(silence * 2);
+        let start = Instant::now();
+        while side.done.is_empty() {
+            side.poll();
+            assert!(start.elapsed() < PATIENCE, "round {round}");
+        }
+        assert_eq!(side.done.remove(0).status, WcStatus::Success, "round {round}");
+    }
+}
+
 /// Patience is for hosts that cannot be reached: a process that is busy for longer costs nothing.
 #[test]
 fn a_peer_that_is_busy_for_longer_than_the_patience_is_not_lost() {
