@@ -47,7 +47,7 @@ pub use doorbell::{Barrier, Doorbell, Ticket};
 pub use growth::{Allowance, Bounds};
 pub use mailbox::{MailboxReceiver, MailboxSender};
 pub use meeting::Meeting;
-pub use published::{Engagement, PublishedTable};
+pub use published::{Engagement, PublishedTable, Seen};
 pub use shared::SharedMemory;
 pub use slots::{Slot, SlotMemory, SlotStore};
 pub use streaming::{STREAMING_MIN_BYTES, Stores, copy_to_shared};

@@ -112,6 +112,18 @@ mod real {
             unsafe { self.start.add(offset).cast::<AtomicU64>().as_ref() }
         }
 
+        /// The `N` 64-bit words from `offset` on.
+        ///
+        /// # Panics
+        /// If they are not inside or not aligned.
+        #[inline]
+        pub(crate) fn words<const N: usize>(&self, offset: usize) -> &[AtomicU64; N] {
+            let is_inside = self.len_bytes.checked_sub(N * 8).is_some_and(|last| offset <= last);
+            assert!(offset.is_multiple_of(8) && is_inside, "the words are inside the memory");
+            // SAFETY: inside the mapping, aligned, and only ever accessed as atomics.
+            unsafe { self.start.add(offset).cast::<[AtomicU64; N]>().as_ref() }
+        }
+
         /// The 32-bit word at `offset`.
         ///
         /// # Panics
@@ -281,6 +293,12 @@ mod model {
         /// A word. Words and halves of one place are different cells: no structure uses both.
         pub fn word(&self, offset: usize) -> &AtomicU64 {
             &self.cells.words[(self.start + offset) / 8]
+        }
+
+        /// Words that follow each other.
+        pub(crate) fn words<const N: usize>(&self, offset: usize) -> &[AtomicU64; N] {
+            let first = (self.start + offset) / 8;
+            self.cells.words[first..first + N].try_into().expect("as many")
         }
 
         /// There are no pages here.

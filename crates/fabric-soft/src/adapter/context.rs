@@ -399,36 +399,38 @@ impl<L: Link> Context for SoftContext<L> {
 
     fn post_send(&mut self, qp: QueuePair, requests: &[SendRequest<'_>]) -> Result<usize, FabricError> {
         let number = number_of(qp.0);
+        // A completion that its queue has no room for ends the queue pair, and what follows is queued to be flushed.
+        let mut count = 0;
+        while requests.get(count).is_some_and(|request| self.core.do_at_once(&mut self.link, number, request)) {
+            count += 1;
+        }
+        if count == requests.len() && count > 0 {
+            return Ok(count);
+        }
         let datagram_max_bytes = self.capabilities.limits.datagram_max_bytes;
         let object = self.core.queue_pairs.get(number).ok_or(NO_QUEUE_PAIR)?;
         use QueuePairState::{Error, ReadyToSend, SendQueueDrained};
         if !matches!(object.state, ReadyToSend | SendQueueDrained | Error) {
             return Err(FabricError::InvalidState { operation: "post_send", state: object.state });
         }
-        let (mut count, mut queued) = (0, false);
-        for request in requests {
-            // Looked up anew: a completion that its queue has no room for ends the queue pair.
-            let object = self.core.queue_pairs.get(number).ok_or(NO_QUEUE_PAIR)?;
-            let may_skip = !queued && object.state == ReadyToSend;
+        let done = count;
+        for request in &requests[done..] {
+            let object = self.core.queue_pairs.get_mut(number).ok_or(NO_QUEUE_PAIR)?;
             match object.check(request, datagram_max_bytes) {
                 Err(error) if count == 0 => return Err(error),
                 Err(_) => break,
                 Ok(()) => {}
             }
-            if !may_skip || !self.core.write_at_once(&mut self.link, number, request) {
-                let object = self.core.queue_pairs.get_mut(number).ok_or(NO_QUEUE_PAIR)?;
-                if object.send_count() >= object.attributes.send_depth as usize {
-                    break;
-                }
-                object.sends.push_back(Send::of(request));
-                queued = true;
+            if object.send_count() >= object.attributes.send_depth as usize {
+                break;
             }
+            object.sends.push_back(Send::of(request));
             count += 1;
         }
         let state = self.queue_pair(qp)?.state;
         if state == Error {
             self.core.enter_error(number);
-        } else if state == ReadyToSend && queued {
+        } else if state == ReadyToSend && count > done {
             if self.core.start(&mut self.link, number) {
                 self.core.list(number);
             }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use base::memory::ReadRange;
 use fabric::{
-    CompletionOpcode, Destination, Operation, Payload, QueuePairState, ReceiverNotReadyRetry, RemoteMemory,
-    SendRequest, WcStatus,
+    Destination, Operation, Payload, QpNumber, QueuePairState, ReceiverNotReadyRetry, RemoteMemory, SendRequest,
+    WcStatus, WorkCompletion,
 };
 
-use super::core::{Core, OWN, Way};
+use super::core::{Core, OWN, Way, opcode};
 use super::queue_pair::{Hold, READS_MAX, Send, WINDOW_MAX};
 use super::regions::Sources;
 use super::responder::address_group;
@@ -152,38 +152,60 @@ impl Core {
         }
     }
 
-    /// A write of one piece that this processor can do while it is posted, for nothing is before it: it never enters a
-    /// queue. False if it must.
+    /// A read, write or atomic of one piece that this processor can do while it is posted, for nothing is before it: it
+    /// never enters a queue. False if it must, or is to be refused.
     ///
     /// What the caller has just written part by part is read part by part: a processor that is asked for the whole waits.
     #[inline]
-    pub(super) fn write_at_once(&mut self, link: &mut impl Link, number: u32, request: &SendRequest<'_>) -> bool {
-        let Operation::RdmaWrite(RemoteMemory { address, rkey }) = &request.operation else { return false };
-        if link.direct().is_none() {
+    pub(super) fn do_at_once(&mut self, link: &mut impl Link, number: u32, request: &SendRequest<'_>) -> bool {
+        let message_max_bytes = link.properties().message_max_bytes;
+        let Some(direct) = link.direct() else { return false };
+        let Some(qp) = self.queue_pairs.get(number).filter(|qp| qp.may_begin(&request.destination)) else {
             return false;
-        }
-        let Some(qp) = self.queue_pairs.get(number) else { return false };
-        let is_first = qp.sends.is_empty() && qp.offered.is_empty() && qp.hold.is_none();
-        let Some(peer) = qp.peer.filter(|peer| is_first && *peer != OWN) else { return false };
-        let remote_qp = qp.remote;
-        let source = match &request.payload {
-            Payload::Memory([piece]) => self.regions.source(qp.domain(), piece),
-            Payload::Inline(bytes) => Some(copying::borrowed(bytes)),
-            Payload::Memory(_) => None,
         };
-        let Some(source) = source else { return false };
-        let len_bytes = source.len_bytes() as u64;
-        if len_bytes > link.properties().message_max_bytes {
-            return false;
+        let Some(peer) = qp.peer.filter(|peer| *peer != OWN) else { return false };
+        let (domain, remote_qp) = (qp.domain(), qp.remote);
+        let target = |remote: &RemoteMemory, len_bytes| {
+            let memory = RemoteMemory { address: remote.address, rkey: remote.rkey };
+            DirectTarget { peer, remote_qp, local_qp: number, memory, len_bytes }
+        };
+        let piece = match &request.payload {
+            Payload::Memory([piece]) if qp.attributes.send_entries_max > 0 => Some(piece),
+            _ => None,
+        };
+        let (len_bytes, is_done) = match &request.operation {
+            Operation::RdmaWrite(remote) => {
+                let source = match &request.payload {
+                    Payload::Inline(bytes) if bytes.len() <= qp.attributes.inline_max_bytes as usize => {
+                        Some(copying::borrowed(bytes))
+                    }
+                    _ => piece.and_then(|piece| self.regions.source(domain, piece)),
+                };
+                let Some(source) = source else { return false };
+                let len_bytes = source.len_bytes() as u64;
+                let may = len_bytes <= message_max_bytes;
+                (len_bytes, may && direct.write(&target(remote, len_bytes), &[source]) == DirectOutcome::Done)
+            }
+            Operation::RdmaRead(remote) => {
+                let Some(into) = piece.and_then(|piece| self.regions.target(domain, piece)) else { return false };
+                let len_bytes = into.len_bytes() as u64;
+                let may = len_bytes <= message_max_bytes;
+                (len_bytes, may && direct.read(&target(remote, len_bytes), &[into]) == DirectOutcome::Done)
+            }
+            Operation::FetchAdd { remote, .. } | Operation::CompareSwap { remote, .. } => {
+                let into = piece.and_then(|piece| self.regions.target(domain, piece));
+                let Some(into) = into.filter(|into| into.len_bytes() == 8) else { return false };
+                let before = direct.atomic(&target(remote, 8), request.operation);
+                (8, before.is_some_and(|before| copying::scatter(&before.to_ne_bytes(), &[into]) == 8))
+            }
+            Operation::Send | Operation::SendWithImmediate(_) | Operation::RdmaWriteWithImmediate(..) => return false,
+        };
+        if is_done && request.flags.signalled {
+            let (queue, opcode) = (qp.attributes.send_completions, opcode(request.operation));
+            let (id, qp, bytes) = (request.id, QpNumber(number), len_bytes);
+            self.complete(queue, WorkCompletion { id, opcode, bytes, qp, ..WorkCompletion::default() }, false);
         }
-        let memory = RemoteMemory { address: *address, rkey: *rkey };
-        let target = DirectTarget { peer, remote_qp, local_qp: number, memory, len_bytes };
-        if !link.direct().is_some_and(|direct| direct.write(&target, &[source]) == DirectOutcome::Done) {
-            return false;
-        }
-        let done = (request.id, CompletionOpcode::RdmaWrite, len_bytes);
-        self.complete_send(number, done, request.flags, WcStatus::Success);
-        true
+        is_done
     }
 
     /// Reads, writes and atomics by this processor, where the link can and nothing before is under way.

@@ -160,6 +160,17 @@ impl QueuePairObject {
         crate::numbered::number_of(self.attributes.protection_domain.0)
     }
 
+    /// True if a request that needs no receive may be begun here and now: there is nothing before it.
+    #[inline]
+    pub(super) fn may_begin(&self, destination: &Destination) -> bool {
+        self.state == QueuePairState::ReadyToSend
+            && self.sends.is_empty()
+            && self.offered.is_empty()
+            && self.hold.is_none()
+            && matches!(self.attributes.transport, Transport::ReliableConnection | Transport::XrcInitiator)
+            && matches!(destination, Destination::Connected)
+    }
+
     /// Whether a request can be posted at all; that it may still fail is another matter.
     pub(super) fn check(&self, request: &SendRequest<'_>, datagram_max_bytes: u32) -> Result<(), FabricError> {
         let refuse = |reason| Err(FabricError::InvalidRequest { operation: "post_send", reason });

@@ -110,6 +110,7 @@ impl Regions {
     }
 
     /// The bytes of one entry of a list, to be read.
+    #[inline]
     pub(super) fn source(&self, domain: u32, entry: &ScatterGather) -> Option<ReadRange> {
         self.range(domain, entry.lkey.0, entry.address, entry.len_bytes.into())
     }
@@ -118,10 +119,16 @@ impl Regions {
     pub(super) fn targets(&self, domain: u32, list: &[ScatterGather]) -> Option<Targets> {
         let mut targets = Targets::new();
         for entry in list {
-            let region = self.table.get(entry.lkey.0).filter(|region| region.domain == domain)?;
-            targets.push(target(region, entry.address, entry.len_bytes.into())?);
+            targets.push(self.target(domain, entry)?);
         }
         Some(targets)
+    }
+
+    /// The bytes of one entry of a list, to be written.
+    #[inline]
+    pub(super) fn target(&self, domain: u32, entry: &ScatterGather) -> Option<WriteRange> {
+        let region = self.table.get(entry.lkey.0).filter(|region| region.domain == domain)?;
+        target(region, entry.address, entry.len_bytes.into())
     }
 
     /// What a peer wants to read.
@@ -149,6 +156,7 @@ impl Regions {
         Some(unsafe { &*(range.address() as *const AtomicU64) })
     }
 
+    #[inline]
     fn range(&self, domain: u32, key: u32, address: u64, len: u64) -> Option<ReadRange> {
         let region = self.table.get(key).filter(|region| region.domain == domain)?;
         let (offset, len) = inside(region, address, len)?;
@@ -164,6 +172,7 @@ impl Regions {
     }
 }
 
+#[inline]
 fn target(region: &Region, address: u64, len: u64) -> Option<WriteRange> {
     let (offset, len) = inside(region, address, len)?;
     match region.memory {
@@ -173,6 +182,7 @@ fn target(region: &Region, address: u64, len: u64) -> Option<WriteRange> {
 }
 
 /// Offset and length in the region; `part` checks the end.
+#[inline]
 fn inside(region: &Region, address: u64, len: u64) -> Option<(usize, usize)> {
     let offset = address.checked_sub(region.memory.address() as u64)?;
     Some((usize::try_from(offset).ok()?, usize::try_from(len).ok()?))
