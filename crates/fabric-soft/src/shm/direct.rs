@@ -91,14 +91,7 @@ impl Direct for ShmLink {
                 write_mapped(from, to);
                 Ok(())
             }
-            Way::Process(process) => from
-                .iter()
-                .try_fold(target.memory.address, |remote, range| {
-                    // SAFETY: the range is registered memory of a request that is not complete.
-                    unsafe { cross_memory::write(process, range.address(), remote, range.len_bytes()) }?;
-                    Ok(remote + range.len_bytes() as u64)
-                })
-                .map(drop),
+            Way::Process(process) => write_private(process, target.memory.address, from),
         });
         if done.is_none() {
             return DirectOutcome::NotHere;
@@ -118,14 +111,7 @@ impl Direct for ShmLink {
                 copying::copy(&[from], to);
                 Ok(())
             }
-            Way::Process(process) => to
-                .iter()
-                .try_fold(target.memory.address, |remote, range| {
-                    // SAFETY: the range is registered memory of a request that is not complete, for it to fill.
-                    unsafe { cross_memory::read(process, range.address(), remote, range.len_bytes()) }?;
-                    Ok(remote + range.len_bytes() as u64)
-                })
-                .map(drop),
+            Way::Process(process) => read_private(process, target.memory.address, to),
         });
         if done.is_some() { DirectOutcome::Done } else { DirectOutcome::NotHere }
     }
@@ -328,6 +314,28 @@ fn write_mapped(from: &[ReadRange], to: WriteRange) {
             copying::copy(from, &[to]);
         }
     }
+}
+
+/// Copies to the private memory of a process.
+#[inline(never)]
+fn write_private(process: i32, mut remote: u64, from: &[ReadRange]) -> Result<(), DirectCopyError> {
+    for range in from {
+        // SAFETY: the range is registered memory of a request that is not complete.
+        unsafe { cross_memory::write(process, range.address(), remote, range.len_bytes()) }?;
+        remote += range.len_bytes() as u64;
+    }
+    Ok(())
+}
+
+/// Copies from there.
+#[inline(never)]
+fn read_private(process: i32, mut remote: u64, to: &[WriteRange]) -> Result<(), DirectCopyError> {
+    for range in to {
+        // SAFETY: the range is registered memory of a request that is not complete, for it to fill.
+        unsafe { cross_memory::read(process, range.address(), remote, range.len_bytes()) }?;
+        remote += range.len_bytes() as u64;
+    }
+    Ok(())
 }
 
 /// Place and generation of a number.
