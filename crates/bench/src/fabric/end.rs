@@ -111,6 +111,13 @@ impl Shape {
 /// Whose message comes into a buffer: the side that sends it, and the buffer it is sent from.
 pub type Source = (u64, u64);
 
+/// A message that was put together while nobody waited for it.
+struct Next {
+    buffer: u64,
+    connection: QueuePair,
+    operation: Operation,
+}
+
 /// One end.
 pub struct End {
     context: Box<dyn Context>,
@@ -134,6 +141,8 @@ pub struct End {
     /// Receives filled and not yet taken notice of, by their numbers.
     arrived: VecDeque<u64>,
     sent: u64,
+    /// What will be sent next, once something was.
+    next: Option<Next>,
     taken: u64,
     /// By source buffer, what is sent of it.
     segments: Vec<Vec<ScatterGather>>,
@@ -182,6 +191,7 @@ impl End {
             outstanding_max: depth.into(),
             arrived: VecDeque::new(),
             sent: 0,
+            next: None,
             taken: 0,
             spent: None,
         };
@@ -310,33 +320,42 @@ impl End {
     /// # Errors
     /// If the device refuses it.
     pub fn send(&mut self) -> Result<()> {
+        let Next { buffer, connection, operation } = match self.next.take() {
+            Some(next) => next,
+            None => self.prepare()?,
+        };
         let i = self.sent;
         self.sent += 1;
-        let buffer = self.shape.buffer(i);
-        let reads = self.shape.movement == Movement::Read;
         if self.shape.movement == Movement::Write {
             self.word(self.place(buffer, false) + self.shape.bytes - 8).store(i + 1, Ordering::Release);
         }
         let list = std::mem::take(&mut self.segments[buffer as usize]);
-        let remote = self.remotes.get((i % self.shape.connections) as usize).context("the end is not connected")?;
-        let there = remote.remote(self.place(buffer, !reads));
+        let posted = self.post(i, connection, operation, Payload::Memory(&list));
+        self.segments[buffer as usize] = list;
+        posted?;
+        if self.shape.movement == Movement::WriteThenSend {
+            self.post(i, connection, Operation::Send, Payload::Inline(&[]))?;
+        }
+        self.next = Some(self.prepare()?);
+        Ok(())
+    }
+
+    /// What the next message is. A program knows that before it is time to send it.
+    fn prepare(&self) -> Result<Next> {
+        let i = self.sent;
+        let (buffer, number) = (self.shape.buffer(i), (i % self.shape.connections) as usize);
+        let remote = self.remotes.get(number).context("the end is not connected")?;
+        let there = remote.remote(self.place(buffer, self.shape.movement != Movement::Read));
         let operation = match self.shape.movement {
             Movement::Send => Operation::Send,
             Movement::Write | Movement::WriteThenSend => Operation::RdmaWrite(there),
             Movement::WriteImmediate => Operation::RdmaWriteWithImmediate(there, i as u32),
             Movement::Read => Operation::RdmaRead(there),
         };
-        let posted = self.post(i, operation, Payload::Memory(&list));
-        self.segments[buffer as usize] = list;
-        posted?;
-        if self.shape.movement == Movement::WriteThenSend {
-            self.post(i, Operation::Send, Payload::Inline(&[]))?;
-        }
-        Ok(())
+        Ok(Next { buffer, connection: self.connections[number], operation })
     }
 
-    fn post(&mut self, i: u64, operation: Operation, payload: Payload<'_>) -> Result<()> {
-        let qp = self.connections[(i % self.shape.connections) as usize];
+    fn post(&mut self, i: u64, qp: QueuePair, operation: Operation, payload: Payload<'_>) -> Result<()> {
         let requests = [SendRequest::new(i, operation, payload)];
         // Ends that nobody waits for may lag behind, and what they have taken then completes all at once.
         self.drain(self.outstanding_max - 1)?;
