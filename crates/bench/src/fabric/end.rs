@@ -111,11 +111,13 @@ impl Shape {
 /// Whose message comes into a buffer: the side that sends it, and the buffer it is sent from.
 pub type Source = (u64, u64);
 
-/// A message that was put together while nobody waited for it.
+/// The next message, put together while nobody waits for it.
 struct Next {
-    buffer: u64,
+    buffer: usize,
     connection: QueuePair,
     operation: Operation,
+    /// Where the stamp stands by which a write is noticed.
+    stamp: u64,
 }
 
 /// One end.
@@ -141,8 +143,7 @@ pub struct End {
     /// Receives filled and not yet taken notice of, by their numbers.
     arrived: VecDeque<u64>,
     sent: u64,
-    /// What will be sent next, once something was.
-    next: Option<Next>,
+    next: Next,
     taken: u64,
     /// By source buffer, what is sent of it.
     segments: Vec<Vec<ScatterGather>>,
@@ -170,6 +171,7 @@ impl End {
         let connections = (0..shape.connections)
             .map(|_| Ok(context.create_queue_pair(&attributes(domain, send_queue, receive_queue, shape)?)?))
             .collect::<Result<Vec<_>>>()?;
+        let first = *connections.first().context("an end without connections")?;
         // Polling takes longer than a look at memory, and is of no use to such a write.
         let needs_no_help = matches!(context.capabilities().kind, DeviceKind::Shm | DeviceKind::Verbs);
         let mut end = Self {
@@ -191,7 +193,7 @@ impl End {
             outstanding_max: depth.into(),
             arrived: VecDeque::new(),
             sent: 0,
-            next: None,
+            next: Next { buffer: 0, connection: first, operation: Operation::Send, stamp: 0 },
             taken: 0,
             spent: None,
         };
@@ -224,6 +226,7 @@ impl End {
             fabric::connect(self.context.as_mut(), *qp, Some(endpoint), &ConnectOptions::default())?;
             self.remotes.push(card.region());
         }
+        self.next = self.prepare()?;
         self.post_receives()
     }
 
@@ -320,23 +323,20 @@ impl End {
     /// # Errors
     /// If the device refuses it.
     pub fn send(&mut self) -> Result<()> {
-        let Next { buffer, connection, operation } = match self.next.take() {
-            Some(next) => next,
-            None => self.prepare()?,
-        };
-        let i = self.sent;
-        self.sent += 1;
+        // Ends that nobody waits for may lag behind, and what they have taken then completes all at once.
+        if self.outstanding >= self.outstanding_max {
+            self.drain(self.outstanding_max - 1)?;
+        }
         if self.shape.movement == Movement::Write {
-            self.word(self.place(buffer, false) + self.shape.bytes - 8).store(i + 1, Ordering::Release);
+            self.word(self.next.stamp).store(self.sent + 1, Ordering::Release);
         }
-        let list = std::mem::take(&mut self.segments[buffer as usize]);
-        let posted = self.post(i, connection, operation, Payload::Memory(&list));
-        self.segments[buffer as usize] = list;
-        posted?;
+        self.post(false)?;
         if self.shape.movement == Movement::WriteThenSend {
-            self.post(i, connection, Operation::Send, Payload::Inline(&[]))?;
+            self.drain(self.outstanding_max - 1)?;
+            self.post(true)?;
         }
-        self.next = Some(self.prepare()?);
+        self.sent += 1;
+        self.next = self.prepare()?;
         Ok(())
     }
 
@@ -352,29 +352,38 @@ impl End {
             Movement::WriteImmediate => Operation::RdmaWriteWithImmediate(there, i as u32),
             Movement::Read => Operation::RdmaRead(there),
         };
-        Ok(Next { buffer, connection: self.connections[number], operation })
+        let stamp = self.place(buffer, false) + self.shape.bytes - 8;
+        Ok(Next { buffer: buffer as usize, connection: self.connections[number], operation, stamp })
     }
 
-    fn post(&mut self, i: u64, qp: QueuePair, operation: Operation, payload: Payload<'_>) -> Result<()> {
-        let requests = [SendRequest::new(i, operation, payload)];
-        // Ends that nobody waits for may lag behind, and what they have taken then completes all at once.
-        self.drain(self.outstanding_max - 1)?;
+    /// Posts the next message, or the send of nothing behind it, until there is room.
+    fn post(&mut self, behind: bool) -> Result<()> {
         let mut deadline = None;
-        loop {
-            let start = self.spent.map(|_| Instant::now());
-            let accepted = self.context.post_send(qp, &requests)?;
-            if let (Some(start), Some((posting, _))) = (start, &mut self.spent) {
-                *posting += nanoseconds(start);
-            }
-            if accepted == 1 {
-                self.outstanding += 1;
-                return Ok(());
-            }
+        while !self.try_post(behind)? {
             self.progress()?;
             if Instant::now() > *deadline.get_or_insert_with(|| Instant::now() + PATIENCE) {
                 bail!("the send queue stayed full");
             }
         }
+        self.outstanding += 1;
+        Ok(())
+    }
+
+    /// False if there is no room.
+    #[inline]
+    fn try_post(&mut self, behind: bool) -> Result<bool> {
+        let Next { buffer, connection, operation, .. } = &self.next;
+        let request = if behind {
+            SendRequest::new(self.sent, Operation::Send, Payload::Inline(&[]))
+        } else {
+            SendRequest::new(self.sent, *operation, Payload::Memory(&self.segments[*buffer]))
+        };
+        let start = self.spent.map(|_| Instant::now());
+        let accepted = self.context.post_send(*connection, &[request])?;
+        if let (Some(start), Some((posting, _))) = (start, &mut self.spent) {
+            *posting += nanoseconds(start);
+        }
+        Ok(accepted == 1)
     }
 
     /// Takes completions of both queues; returns how many.
