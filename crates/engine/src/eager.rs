@@ -2,7 +2,7 @@
 
 use datatype::SendBuf;
 use fabric::PeerIndex;
-use lockfree::{Record, STREAMING_MIN_BYTES, Stores};
+use lockfree::{MEDIUM_MIN_BYTES, Record, Stores};
 use protocol::fastpath::{COLD, HOLD_BACK};
 use protocol::wire;
 
@@ -28,7 +28,7 @@ impl Core {
             if block.hint() & HOLD_BACK != 0 {
                 return false;
             }
-            let pushed = if len < STREAMING_MIN_BYTES {
+            let pushed = if len < MEDIUM_MIN_BYTES {
                 block.push(record, len, |space| write_all(buf, 0, space, Stores::Streaming))
             } else {
                 block.push_long(record, len, |space, stores| write_all(buf, 0, space, stores))

@@ -24,7 +24,8 @@
 //! begin at the new end. A sender that never had more than a quarter outstanding asks for less.
 //!
 //! A sender whose records are mostly *long* (2 KiB and more) asks for a block that is longer than the caches next to the
-//! cores: there ordinary stores can be the faster ones (see [`crate::pace`]). The receiver grants such lengths as far as its
+//! cores: there ordinary stores can be the faster ones (see [`crate::pace`]). One whose records are mostly *medium* (512 bytes
+//! and more) tries whether it is better off so (`trial`). The receiver grants such lengths as far as its
 //! [`Allowance`] goes, and a block is as short as in the beginning again when its records are.
 //!
 //! Cost of a message up to 40 bytes: one cache-line transfer. Memory: the block and one control line.
@@ -36,7 +37,8 @@ use base::sync::Ordering;
 use crate::fastpath::{CONSUMED, CONTROL_BYTES, HINT, RecordReceiver, RecordSender, Returns, begun, newer};
 use crate::growth::{Growth, LINES_MIN};
 use crate::pace::Pace;
-use crate::{Allowance, Bounds, CACHE_LINE_BYTES, STREAMING_MIN_BYTES, SharedMemory, Stores};
+use crate::trial::Trial;
+use crate::{Allowance, Bounds, CACHE_LINE_BYTES, MEDIUM_MIN_BYTES, STREAMING_MIN_BYTES, SharedMemory, Stores};
 
 const HEADER_BYTES: usize = 24;
 /// How far ahead of itself a sender asks for the line it will write: a line that the receiver has read has to be taken
@@ -125,6 +127,9 @@ struct Traffic {
     /// How often the block was resized.
     resized: u32,
     pace: Pace,
+    trial: Trial,
+    /// When this lap began.
+    lap_began: Instant,
 }
 
 /// Offset of the line that is `position` lines from the end of the block.
@@ -167,6 +172,8 @@ impl BlockSender {
         let traffic = Traffic {
             growth: Growth::new(lines, bounds, room),
             pace: Pace::default(),
+            trial: Trial::default(),
+            lap_began: Instant::now(),
             asked_lines: 0,
             asked_at: 0,
             resized,
@@ -257,14 +264,22 @@ impl BlockSender {
         true
     }
 
-    /// As [`BlockSender::push`], for a record of at least [`STREAMING_MIN_BYTES`]; `fill` is told with which stores to
-    /// write.
+    /// As [`BlockSender::push`], for a record of at least [`MEDIUM_MIN_BYTES`], of which a block may be better off longer;
+    /// `fill` is told with which stores to write.
     ///
     /// # Panics
     /// As [`BlockSender::push`].
     #[inline]
     pub fn push_long(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8], Stores)) -> bool {
-        debug_assert!(len_bytes >= STREAMING_MIN_BYTES);
+        debug_assert!(len_bytes >= MEDIUM_MIN_BYTES);
+        if len_bytes < STREAMING_MIN_BYTES {
+            let lines = lines_of(len_bytes);
+            let pushed = self.push(record, len_bytes, |space| fill(space, Stores::Streaming));
+            if pushed && self.traffic.trial.note(lines) {
+                self.traffic.growth.note_long(lines);
+            }
+            return pushed;
+        }
         let (stores, timed) = (self.traffic.pace.stores(), self.traffic.pace.wants_sample());
         let mut ns = 0;
         let pushed = self.push(record, len_bytes, |space| {
@@ -323,6 +338,10 @@ impl BlockSender {
     fn turn(&mut self) -> bool {
         self.consumed = newer(self.consumed, self.produced, self.memory.word(CONSUMED).load(Ordering::Acquire));
         self.traffic.pace.turn();
+        let is_long = self.lines > self.traffic.growth.max_lines();
+        let began = std::mem::replace(&mut self.traffic.lap_began, Instant::now());
+        let ns = (self.traffic.lap_began - began).as_nanos() as u64;
+        self.traffic.trial.turn(self.lines, is_long, ns);
         // A short block tells sooner which stores are the faster ones.
         let is_unsettled = !self.traffic.pace.is_known();
         let wanted = self.traffic.growth.turn(self.lines, self.produced - self.consumed, is_unsettled);

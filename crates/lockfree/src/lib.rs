@@ -38,6 +38,7 @@ pub mod published;
 pub mod shared;
 pub mod slots;
 pub mod streaming;
+mod trial;
 
 pub use announcements::Announcements;
 pub use block::{BlockReceiver, BlockSender, Record};
@@ -50,7 +51,7 @@ pub use meeting::Meeting;
 pub use published::{Engagement, PublishedTable, Seen};
 pub use shared::SharedMemory;
 pub use slots::{Slot, SlotMemory, SlotStore};
-pub use streaming::{STREAMING_MIN_BYTES, Stores, copy_to_shared};
+pub use streaming::{MEDIUM_MIN_BYTES, STREAMING_MIN_BYTES, Stores, copy_to_shared};
 
 /// How often a test repeats itself: `count` times, or `few` times under miri, which takes a thousand times as long.
 #[cfg(all(test, not(loom)))]

@@ -8,6 +8,9 @@
 /// Shortest copy that streams, in bytes.
 pub const STREAMING_MIN_BYTES: usize = 2048;
 
+/// Shortest record of which a block may be better off long, in bytes.
+pub const MEDIUM_MIN_BYTES: usize = 512;
+
 /// How a copy is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stores {

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 use fabric::SharedMemory;
 use lockfree::fastpath::{RecordSender, Retired};
-use lockfree::{BlockSender, MailboxSender, Record, STREAMING_MIN_BYTES, Stores, mailbox};
+use lockfree::{BlockSender, MEDIUM_MIN_BYTES, MailboxSender, Record, Stores, mailbox};
 
 use crate::fastpath::{COLD, Geometry, HOLD_BACK, Idleness, OtherSender};
 use crate::wire::{self, Control, Message};
@@ -365,7 +365,7 @@ fn push_to_block(
     len_bytes: usize,
     fill: impl FnOnce(&mut [u8], Stores),
 ) -> bool {
-    if len_bytes < STREAMING_MIN_BYTES {
+    if len_bytes < MEDIUM_MIN_BYTES {
         block.push(record, len_bytes, |space| fill(space, Stores::Streaming))
     } else {
         block.push_long(record, len_bytes, fill)

@@ -125,7 +125,7 @@ fn one_by_one((sender, receiver): &mut (BlockSender, BlockReceiver), count: u32,
     for _ in 0..count {
         let mut sent = false;
         while !sent {
-            sent = match len < STREAMING_MIN_BYTES {
+            sent = match len < MEDIUM_MIN_BYTES {
                 true => sender.push(record, len, |space| space.fill(7)),
                 false => sender.push_long(record, len, |space, stores| stores.copy(space, &[7; 8192][..len])),
             };
@@ -163,8 +163,20 @@ fn long_records_get_a_long_block_as_far_as_memory_is_granted() {
 #[test]
 fn short_records_do_not_get_a_long_block() {
     let mut pair = pair_for_long(&Allowance::new(1 << 20));
-    one_by_one(&mut pair, 100_000, 1000);
+    one_by_one(&mut pair, 100_000, MEDIUM_MIN_BYTES - 1);
     assert!(pair.0.block_bytes() <= 64 << 10, "{}", pair.0.block_bytes());
+}
+
+/// Whether it stays long is a matter of time, which is no matter of tests.
+#[cfg_attr(miri, ignore = "growth takes thousands of records, with no access that other tests do not make")]
+#[test]
+fn medium_records_try_a_long_block() {
+    let mut pair = pair_for_long(&Allowance::new(1 << 20));
+    let was_long = (0..200).any(|_| {
+        one_by_one(&mut pair, 100, 1000);
+        pair.0.block_bytes() == 256 << 10
+    });
+    assert!(was_long, "a MiB, twice, and some laps to be granted it");
 }
 
 #[test]
