@@ -92,8 +92,14 @@ fn machines(workshop: &Workshop, count: u32, program: Program) -> Result<Result<
         return Ok(Err(Verdict::Skipped(format!("no RDMA device: no adapter here, and no virtual machine: {last}"))));
     }
     let count = count.to_string();
-    let script = paths::root().join("tools/rdma-vm.sh");
-    let words = [script.as_os_str(), "--vms".as_ref(), count.as_ref(), "--cpus".as_ref(), "2".as_ref(), "--".as_ref()];
+    let root = paths::root();
+    let script = root.join("tools/rdma-vm.sh");
+    let mut words = [script.as_os_str(), "--vms".as_ref(), count.as_ref(), "--cpus".as_ref(), "2".as_ref()].to_vec();
+    // The machines see all of this one's files, but have a /tmp of their own.
+    if root.starts_with("/tmp") {
+        words.extend(["--mount".as_ref(), root.as_os_str()]);
+    }
+    words.push("--".as_ref());
     Ok(Ok(program.under(words).limit(Duration::from_secs(300))))
 }
 
