@@ -273,10 +273,9 @@ impl BlockSender {
     pub fn push_long(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8], Stores)) -> bool {
         debug_assert!(len_bytes >= MEDIUM_MIN_BYTES);
         if len_bytes < STREAMING_MIN_BYTES {
-            let lines = lines_of(len_bytes);
             let pushed = self.push(record, len_bytes, |space| fill(space, Stores::Streaming));
-            if pushed && self.traffic.trial.note(lines) {
-                self.traffic.growth.note_long(lines);
+            if pushed {
+                self.traffic.trial.note(lines_of(len_bytes));
             }
             return pushed;
         }
@@ -341,10 +340,13 @@ impl BlockSender {
         let is_long = self.lines > self.traffic.growth.max_lines();
         let began = std::mem::replace(&mut self.traffic.lap_began, Instant::now());
         let ns = (self.traffic.lap_began - began).as_nanos() as u64;
-        self.traffic.trial.turn(self.lines, is_long, ns);
-        // A short block tells sooner which stores are the faster ones.
-        let is_unsettled = !self.traffic.pace.is_known();
-        let wanted = self.traffic.growth.turn(self.lines, self.produced - self.consumed, is_unsettled);
+        let wanted = if self.traffic.trial.turn(self.lines, is_long, ns) {
+            self.traffic.growth.try_long(self.lines)
+        } else {
+            // A short block tells sooner which stores are the faster ones.
+            let is_unsettled = !self.traffic.pace.is_known();
+            self.traffic.growth.turn(self.lines, self.produced - self.consumed, is_unsettled)
+        };
         if wanted != self.lines {
             self.ask_for(wanted as u32);
             return false;

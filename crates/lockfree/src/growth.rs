@@ -80,6 +80,8 @@ pub(crate) struct Growth {
     long_laps: u16,
     /// Laps after which all this is thought over.
     laps_watched: u16,
+    /// The length from which being long is tried, or was the last time; 0 if it was for its own records.
+    tried_lines: u32,
 }
 
 impl Growth {
@@ -99,6 +101,7 @@ impl Growth {
             refused_laps: 0,
             long_laps: 0,
             laps_watched: LAPS_WATCHED,
+            tried_lines: 0,
         }
     }
 
@@ -129,7 +132,21 @@ impl Growth {
 
     /// The length that was asked for was not granted: the next wish comes later.
     pub(crate) fn declined(&mut self) {
-        self.laps_watched = (self.laps_watched * 4).min(LAPS_WATCHED_MAX);
+        if std::mem::take(&mut self.tried_lines) == 0 {
+            self.laps_watched = (self.laps_watched * 4).min(LAPS_WATCHED_MAX);
+        }
+    }
+
+    /// In place of [`Growth::turn`], for a block of `lines` that is to be as long as for long records, at once: whether that
+    /// is worth it is known elsewhere. When it is not any more, the block is as long as before, and what is known here does
+    /// not take longer for it.
+    pub(crate) fn try_long(&mut self, lines: usize) -> usize {
+        if lines <= self.max_lines() {
+            self.tried_lines = lines as u32;
+        }
+        self.forget_laps();
+        (self.lap_long_lines, self.lap_refused) = (0, false);
+        (self.long_lines as usize).max(lines)
     }
 
     /// A record does not fit even an empty block of `lines`: the length that `fits` it, below which the block does not
@@ -159,9 +176,12 @@ impl Growth {
         if lines > self.max_lines && long < lines / 8 {
             // It is as long as this for long records, and there are none.
             self.forget_laps();
-            // Should they come again, that is thought over for longer: memory given back has to be touched anew.
-            self.laps_watched = (self.laps_watched * 2).min(LAPS_WATCHED_MAX);
-            return self.first_lines.max(self.min_lines);
+            let before = std::mem::take(&mut self.tried_lines);
+            if before == 0 {
+                // Should they come again, that is thought over for longer: memory given back has to be touched anew.
+                self.laps_watched = (self.laps_watched * 2).min(LAPS_WATCHED_MAX);
+            }
+            return self.first_lines.max(self.min_lines).max(before);
         }
         let stays = wants_to_stay && self.long_laps > 0 && self.laps < LAPS_STAYING;
         if self.laps < self.laps_watched || stays {
@@ -224,6 +244,25 @@ mod tests {
             growth.turn(1024, 1024, false)
         });
         assert_eq!(long.max(), Some(4684));
+    }
+
+    /// Long records find the block as ready to grow for them as if nothing had been tried.
+    #[test]
+    fn a_length_that_was_tried_changes_nothing_else() {
+        let bounds = Bounds { min_bytes: 16 << 10, max_bytes: 64 << 10, long_bytes: 256 << 10 };
+        let mut growth = Growth::new(512, bounds, 1 << 20);
+        for _ in 0..10 {
+            assert_eq!(growth.try_long(768), 4096);
+            growth.declined();
+            assert_eq!(growth.try_long(768), 4096);
+            assert_eq!(growth.try_long(4096), 4096);
+            assert_eq!(growth.turn(4096, 0, false), 768, "as long as before");
+        }
+        let laps = (1..).find(|_| {
+            growth.note_long(512);
+            growth.turn(512, 512, false) == 4096
+        });
+        assert_eq!(laps, Some(LAPS_WATCHED));
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub use doorbell::{Barrier, Doorbell, Ticket};
 pub use growth::{Allowance, Bounds};
 pub use mailbox::{MailboxReceiver, MailboxSender};
 pub use meeting::Meeting;
-pub use published::{Engagement, PublishedTable, Seen};
+pub use published::{Engagement, PublishedTable};
 pub use shared::SharedMemory;
 pub use slots::{Slot, SlotMemory, SlotStore};
 pub use streaming::{MEDIUM_MIN_BYTES, STREAMING_MIN_BYTES, Stores, copy_to_shared};

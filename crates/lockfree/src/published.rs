@@ -5,7 +5,7 @@
 //!   owner                                  peer
 //!   state = generation | 1                 engaged = mark; fence  (SeqCst)
 //!   …                                      look: state as expected? words? state again?
-//!   withdraw: not live; fence (SeqCst)       ──no──▶ engaged = 0, gone
+//!   withdraw: state = 0; fence (SeqCst)      ──no──▶ engaged = 0, gone
 //!   engaged == mark ? not yet : free       act; engaged = 0       (Release)
 //! ```
 //! Either the peer's look sees that the entry is withdrawn or the owner sees that the peer is engaged: with a fence
@@ -17,18 +17,7 @@ use base::sync::{Ordering, fence};
 use crate::{CACHE_LINE_BYTES, SharedMemory};
 
 const ENTRY_BYTES: usize = 32;
-/// In a state: `generation:32 | publications of this place, counted:31 | live:1`.
 const LIVE: u64 = 1;
-const COUNTED: u64 = (1 << 32) - 2;
-
-/// What a peer saw of an entry.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Seen {
-    /// Never that of another entry, until two thousand million have stood in its place.
-    pub state: u64,
-    /// What its owner said.
-    pub words: [u64; 3],
-}
 
 /// A table of entries of three words each.
 #[derive(Clone)]
@@ -58,19 +47,15 @@ impl PublishedTable {
         for (slot, word) in words.into_iter().enumerate() {
             self.memory.word(at + 8 + slot * 8).store(word, Ordering::Relaxed);
         }
-        let state = self.memory.word(at);
-        // The owner's own last word.
-        let counted = state.load(Ordering::Relaxed).wrapping_add(2) & COUNTED;
         // Release: who sees the state sees the words. Pairs with the first load in `look`.
-        state.store(u64::from(generation) << 32 | counted | LIVE, Ordering::Release);
+        self.memory.word(at).store(u64::from(generation) << 32 | LIVE, Ordering::Release);
         true
     }
 
     /// The owner takes it back. Peers that are engaged with it may still act; see [`Engagement::is_with`].
     pub fn withdraw(&self, index: u32) {
         if let Some(at) = self.offset(index) {
-            let state = self.memory.word(at);
-            state.store(state.load(Ordering::Relaxed) & COUNTED, Ordering::SeqCst);
+            self.memory.word(at).store(0, Ordering::SeqCst);
             // Pairs with the fence in `Engagement::engage`. It also keeps the words of the next entry behind this.
             fence(Ordering::SeqCst);
         }
@@ -78,23 +63,16 @@ impl PublishedTable {
 
     /// What a peer, engaged with it, sees; `None` if it is not there under `generation`.
     #[inline]
-    pub fn look(&self, index: u32, generation: u32) -> Option<Seen> {
+    pub fn look(&self, index: u32, generation: u32) -> Option<[u64; 3]> {
         let [state, first, second, third] = self.memory.words(self.offset(index)?);
         let seen = state.load(Ordering::Acquire);
-        if seen & !COUNTED != u64::from(generation) << 32 | LIVE {
+        if seen != u64::from(generation) << 32 | LIVE {
             return None;
         }
         let words = [first.load(Ordering::Relaxed), second.load(Ordering::Relaxed), third.load(Ordering::Relaxed)];
         // The loads above are done before the state is looked at again.
         fence(Ordering::Acquire);
-        (state.load(Ordering::Relaxed) == seen).then_some(Seen { state: seen, words })
-    }
-
-    /// True if an entry is the one that was seen in this state: a peer that is engaged with it may act on what it saw.
-    #[inline]
-    pub fn is_still(&self, index: u32, state: u64) -> bool {
-        // Acquire: what its owner did before it published the entry is seen, as by `look`.
-        self.offset(index).is_some_and(|at| self.memory.word(at).load(Ordering::Acquire) == state)
+        (state.load(Ordering::Relaxed) == seen).then_some(words)
     }
 
     fn offset(&self, index: u32) -> Option<usize> {
@@ -152,15 +130,11 @@ mod tests {
     fn an_entry_is_seen_under_its_generation_only() {
         let table = PublishedTable::new(SharedMemory::private(PublishedTable::footprint(3)), 3);
         assert!(table.publish(2, 7, [1, 2, 3]));
-        let seen = table.look(2, 7).expect("it is there");
-        assert_eq!((seen.words, table.is_still(2, seen.state)), ([1, 2, 3], true));
+        assert_eq!(table.look(2, 7), Some([1, 2, 3]));
         assert_eq!((table.look(2, 6), table.look(1, 7), table.look(0, 0)), (None, None, None));
-        assert!(!table.publish(3, 1, [0; 3]) && table.look(3, 1).is_none() && !table.is_still(3, 0), "outside");
+        assert!(!table.publish(3, 1, [0; 3]) && table.look(3, 1).is_none(), "outside");
         table.withdraw(2);
-        assert_eq!((table.look(2, 7), table.look(2, 0), table.is_still(2, seen.state)), (None, None, false));
+        assert_eq!((table.look(2, 7), table.look(2, 0)), (None, None));
         table.withdraw(100);
-        assert!(table.publish(2, 7, [4, 5, 6]), "under the same generation once more");
-        let again = table.look(2, 7).expect("it is there");
-        assert_eq!((again.words, table.is_still(2, seen.state), again == seen), ([4, 5, 6], false, false));
     }
 }

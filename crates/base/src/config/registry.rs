@@ -476,10 +476,11 @@ pub const VARIABLES: &[Variable] = &[
         name: "FERROVIA_SILENCE",
         values: "auto | seconds, 0.1 to 86400",
         help: "How long a process may be stopped, by a signal or a debugger, until it is given up: on the same host, where one \
-               that computes is told from one that is stopped; between hosts, how long it may owe an answer over sockets, and \
-               then every process is asked, so it must be longer than any of them computes without a call (but with \
-               FERROVIA_TCP_PROGRESS=thread); it does not hold over adapters. auto: on the same host for ever (it is told of), between hosts 30 if it \
-               answers by itself, otherwise 3600, since it may be computing.",
+               that computes is told from one that is stopped; between hosts, how long it may owe an answer over sockets. If \
+               it is set, all are asked for one: it must be longer than a process computes without a call of MPI, but with \
+               FERROVIA_TCP_PROGRESS=thread. It does not hold over adapters. auto: on the same host for ever (it is told \
+               of), between hosts 30 if it answers by itself, otherwise 3600, since it may be computing; nobody is asked \
+               who owes nothing.",
         set: |config, text| {
             config.silence = if text == "auto" { None } else { Some(seconds(text)?) };
             Some(())

@@ -143,7 +143,8 @@ pub struct End {
     /// Receives filled and not yet taken notice of, by their numbers.
     arrived: VecDeque<u64>,
     sent: u64,
-    next: Next,
+    /// Once it is connected.
+    next: Option<Next>,
     taken: u64,
     /// By source buffer, what is sent of it.
     segments: Vec<Vec<ScatterGather>>,
@@ -171,7 +172,6 @@ impl End {
         let connections = (0..shape.connections)
             .map(|_| Ok(context.create_queue_pair(&attributes(domain, send_queue, receive_queue, shape)?)?))
             .collect::<Result<Vec<_>>>()?;
-        let first = *connections.first().context("an end without connections")?;
         // Polling takes longer than a look at memory, and is of no use to such a write.
         let needs_no_help = matches!(context.capabilities().kind, DeviceKind::Shm | DeviceKind::Verbs);
         let mut end = Self {
@@ -193,7 +193,7 @@ impl End {
             outstanding_max: depth.into(),
             arrived: VecDeque::new(),
             sent: 0,
-            next: Next { buffer: 0, connection: first, operation: Operation::Send, stamp: 0 },
+            next: None,
             taken: 0,
             spent: None,
         };
@@ -226,7 +226,7 @@ impl End {
             fabric::connect(self.context.as_mut(), *qp, Some(endpoint), &ConnectOptions::default())?;
             self.remotes.push(card.region());
         }
-        self.next = self.prepare()?;
+        self.next = Some(self.prepare()?);
         self.post_receives()
     }
 
@@ -323,20 +323,12 @@ impl End {
     /// # Errors
     /// If the device refuses it.
     pub fn send(&mut self) -> Result<()> {
-        // Ends that nobody waits for may lag behind, and what they have taken then completes all at once.
-        if self.outstanding >= self.outstanding_max {
-            self.drain(self.outstanding_max - 1)?;
-        }
-        if self.shape.movement == Movement::Write {
-            self.word(self.next.stamp).store(self.sent + 1, Ordering::Release);
-        }
         self.post(false)?;
         if self.shape.movement == Movement::WriteThenSend {
-            self.drain(self.outstanding_max - 1)?;
             self.post(true)?;
         }
         self.sent += 1;
-        self.next = self.prepare()?;
+        self.next = Some(self.prepare()?);
         Ok(())
     }
 
@@ -358,6 +350,10 @@ impl End {
 
     /// Posts the next message, or the send of nothing behind it, until there is room.
     fn post(&mut self, behind: bool) -> Result<()> {
+        // Ends that nobody waits for may lag behind, and what they have taken then completes all at once.
+        if self.outstanding >= self.outstanding_max {
+            self.drain(self.outstanding_max - 1)?;
+        }
         let mut deadline = None;
         while !self.try_post(behind)? {
             self.progress()?;
@@ -372,7 +368,10 @@ impl End {
     /// False if there is no room.
     #[inline]
     fn try_post(&mut self, behind: bool) -> Result<bool> {
-        let Next { buffer, connection, operation, .. } = &self.next;
+        let Next { buffer, connection, operation, stamp } = self.next.as_ref().context("the end is not connected")?;
+        if self.shape.movement == Movement::Write {
+            self.word(*stamp).store(self.sent + 1, Ordering::Release);
+        }
         let request = if behind {
             SendRequest::new(self.sent, Operation::Send, Payload::Inline(&[]))
         } else {

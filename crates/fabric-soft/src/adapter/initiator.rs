@@ -2,18 +2,17 @@
 
 use std::time::Duration;
 
-use base::memory::ReadRange;
+use base::memory::{ReadRange, WriteRange};
 use fabric::{
-    Destination, Operation, Payload, QpNumber, QueuePairState, ReceiverNotReadyRetry, RemoteMemory, SendRequest,
-    WcStatus, WorkCompletion,
+    Destination, Operation, Payload, QueuePairState, ReceiverNotReadyRetry, RemoteMemory, SendRequest, WcStatus,
 };
 
 use super::core::{Core, OWN, Way, opcode};
 use super::queue_pair::{Hold, READS_MAX, Send, WINDOW_MAX};
-use super::regions::Sources;
+use super::regions::{Sources, Targets};
 use super::responder::address_group;
 use crate::copying;
-use crate::link::{DirectOutcome, DirectTarget, Link, LinkPeer, Outgoing, SendOutcome};
+use crate::link::{Direct, DirectOutcome, DirectTarget, Link, LinkPeer, Outgoing, SendOutcome};
 use crate::numbered::number_of;
 use crate::wire::{Kind, Packet, Refusal};
 
@@ -25,6 +24,25 @@ const ASK_AGAIN: Duration = Duration::from_millis(100);
 pub(super) enum Riders {
     Wait,
     GoAlone,
+}
+
+/// Carries out a read, write or atomic at `place`; false if the link cannot.
+#[inline]
+fn carry_out(
+    direct: &mut dyn Direct,
+    place: &DirectTarget,
+    operation: Operation,
+    sources: &[ReadRange],
+    targets: &[WriteRange],
+) -> bool {
+    if !operation.returns_data() {
+        return direct.write(place, sources) == DirectOutcome::Done;
+    }
+    if matches!(operation, Operation::RdmaRead(_)) {
+        return direct.read(place, targets) == DirectOutcome::Done;
+    }
+    let before = direct.atomic(place, operation);
+    before.is_some_and(|before| copying::scatter(&before.to_ne_bytes(), targets) == 8)
 }
 
 /// What starting one request came to.
@@ -163,47 +181,36 @@ impl Core {
         let Some(qp) = self.queue_pairs.get(number).filter(|qp| qp.may_begin(&request.destination)) else {
             return false;
         };
-        let Some(peer) = qp.peer.filter(|peer| *peer != OWN) else { return false };
-        let (domain, remote_qp) = (qp.domain(), qp.remote);
-        let target = |remote: &RemoteMemory, len_bytes| {
-            let memory = RemoteMemory { address: remote.address, rkey: remote.rkey };
-            DirectTarget { peer, remote_qp, local_qp: number, memory, len_bytes }
+        let (Some(peer), Some(memory)) = (qp.peer.filter(|peer| *peer != OWN), request.operation.remote()) else {
+            return false;
         };
+        let place = |len_bytes| DirectTarget { peer, remote_qp: qp.remote, local_qp: number, memory, len_bytes };
         let piece = match &request.payload {
             Payload::Memory([piece]) if qp.attributes.send_entries_max > 0 => Some(piece),
             _ => None,
         };
-        let (len_bytes, is_done) = match &request.operation {
-            Operation::RdmaWrite(remote) => {
-                let source = match &request.payload {
-                    Payload::Inline(bytes) if bytes.len() <= qp.attributes.inline_max_bytes as usize => {
-                        Some(copying::borrowed(bytes))
-                    }
-                    _ => piece.and_then(|piece| self.regions.source(domain, piece)),
-                };
-                let Some(source) = source else { return false };
-                let len_bytes = source.len_bytes() as u64;
-                let may = len_bytes <= message_max_bytes;
-                (len_bytes, may && direct.write(&target(remote, len_bytes), &[source]) == DirectOutcome::Done)
-            }
-            Operation::RdmaRead(remote) => {
-                let Some(into) = piece.and_then(|piece| self.regions.target(domain, piece)) else { return false };
-                let len_bytes = into.len_bytes() as u64;
-                let may = len_bytes <= message_max_bytes;
-                (len_bytes, may && direct.read(&target(remote, len_bytes), &[into]) == DirectOutcome::Done)
-            }
-            Operation::FetchAdd { remote, .. } | Operation::CompareSwap { remote, .. } => {
-                let into = piece.and_then(|piece| self.regions.target(domain, piece));
-                let Some(into) = into.filter(|into| into.len_bytes() == 8) else { return false };
-                let before = direct.atomic(&target(remote, 8), request.operation);
-                (8, before.is_some_and(|before| copying::scatter(&before.to_ne_bytes(), &[into]) == 8))
-            }
-            Operation::Send | Operation::SendWithImmediate(_) | Operation::RdmaWriteWithImmediate(..) => return false,
+        let (len_bytes, is_done) = if matches!(request.operation, Operation::RdmaWrite(_)) {
+            let source = match &request.payload {
+                Payload::Inline(bytes) if bytes.len() <= qp.attributes.inline_max_bytes as usize => {
+                    Some(copying::borrowed(bytes))
+                }
+                _ => piece.and_then(|piece| self.regions.source(qp.domain(), piece)),
+            };
+            let Some(source) = source else { return false };
+            let len_bytes = source.len_bytes() as u64;
+            let may = len_bytes <= message_max_bytes;
+            (len_bytes, may && carry_out(direct, &place(len_bytes), request.operation, &[source], &[]))
+        } else {
+            let target = piece.and_then(|piece| self.regions.target(qp.domain(), piece));
+            let Some(target) = target.filter(|_| request.operation.returns_data()) else { return false };
+            let len_bytes = target.len_bytes() as u64;
+            let is_read = matches!(request.operation, Operation::RdmaRead(_));
+            let may = if is_read { len_bytes <= message_max_bytes } else { len_bytes == 8 };
+            (len_bytes, may && carry_out(direct, &place(len_bytes), request.operation, &[], &[target]))
         };
-        if is_done && request.flags.signalled {
-            let (queue, opcode) = (qp.attributes.send_completions, opcode(request.operation));
-            let (id, qp, bytes) = (request.id, QpNumber(number), len_bytes);
-            self.complete(queue, WorkCompletion { id, opcode, bytes, qp, ..WorkCompletion::default() }, false);
+        if is_done {
+            let done = (request.id, opcode(request.operation), len_bytes);
+            self.complete_send(number, done, request.flags, WcStatus::Success);
         }
         is_done
     }
@@ -217,16 +224,12 @@ impl Core {
         };
         let Some(direct) = link.direct() else { return false };
         let (remote_qp, len_bytes) = (qp.remote, send.len_bytes);
-        let target = DirectTarget { peer, remote_qp, local_qp: number, memory, len_bytes };
-        if !send.operation.returns_data() {
-            return direct.write(&target, sources) == DirectOutcome::Done;
-        }
-        let Some(targets) = self.regions.targets(qp.domain(), &send.list) else { return false };
-        if matches!(send.operation, Operation::RdmaRead(_)) {
-            return direct.read(&target, &targets) == DirectOutcome::Done;
-        }
-        let before = direct.atomic(&target, send.operation);
-        before.is_some_and(|before| copying::scatter(&before.to_ne_bytes(), &targets) == 8)
+        let place = DirectTarget { peer, remote_qp, local_qp: number, memory, len_bytes };
+        let targets = match send.operation.returns_data() {
+            true => self.regions.targets(qp.domain(), &send.list),
+            false => Some(Targets::new()),
+        };
+        targets.is_some_and(|targets| carry_out(direct, &place, send.operation, sources, &targets))
     }
 
     pub(super) fn send_packet(

@@ -13,7 +13,7 @@ use fabric::{Access, DirectCopyError, MemoryRegion, Operation};
 
 use super::cross_memory;
 use super::life::{self, ProcessMark};
-use super::link::{Peer, ShmLink};
+use super::link::{ARENA_ADDRESS, Peer, ShmLink};
 use super::wakeup::ring;
 use super::watch::Pauses;
 use crate::copying;
@@ -91,7 +91,14 @@ impl Direct for ShmLink {
                 write_mapped(from, to);
                 Ok(())
             }
-            Way::Process(process) => write_private(process, target.memory.address, from),
+            Way::Process(process) => from
+                .iter()
+                .try_fold(target.memory.address, |remote, range| {
+                    // SAFETY: the range is registered memory of a request that is not complete.
+                    unsafe { cross_memory::write(process, range.address(), remote, range.len_bytes()) }?;
+                    Ok(remote + range.len_bytes() as u64)
+                })
+                .map(drop),
         });
         if done.is_none() {
             return DirectOutcome::NotHere;
@@ -111,7 +118,14 @@ impl Direct for ShmLink {
                 copying::copy(&[from], to);
                 Ok(())
             }
-            Way::Process(process) => read_private(process, target.memory.address, to),
+            Way::Process(process) => to
+                .iter()
+                .try_fold(target.memory.address, |remote, range| {
+                    // SAFETY: the range is registered memory of a request that is not complete, for it to fill.
+                    unsafe { cross_memory::read(process, range.address(), remote, range.len_bytes()) }?;
+                    Ok(remote + range.len_bytes() as u64)
+                })
+                .map(drop),
         });
         if done.is_some() { DirectOutcome::Done } else { DirectOutcome::NotHere }
     }
@@ -147,50 +161,6 @@ enum Way {
     Process(i32),
 }
 
-/// Where a key of a peer led, for one of our queue pairs: good while both entries of the peer's tables are the same.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Route {
-    /// Our queue pair, the peer's, and the key.
-    numbers: [u32; 3],
-    peer: u32,
-    /// What both entries grant.
-    rights: u64,
-    /// The states of the region's entry and of the queue pair's; none is 0.
-    states: [u64; 2],
-    /// The region there, and where its mapped memory begins here.
-    start: u64,
-    len_bytes: u64,
-    here: usize,
-}
-
-/// Routes remembered, by key and queue pair; a power of two.
-pub(super) const ROUTES: usize = 16;
-
-impl Route {
-    /// Where a target's is remembered, if it is.
-    #[inline]
-    fn place(target: &DirectTarget) -> usize {
-        (target.memory.rkey.0 ^ target.local_qp.wrapping_mul(7)) as usize % ROUTES
-    }
-
-    /// The target as it is mapped here, if this is its route, it is still open, and the target lies inside.
-    #[inline]
-    fn lead(&self, peer: &Peer, target: &DirectTarget, right: u64) -> Option<WriteRange> {
-        let numbers = [target.local_qp, target.remote_qp, target.memory.rkey.0];
-        if self.numbers != numbers || self.peer != target.peer.0 || self.rights & right == 0 {
-            return None;
-        }
-        let is_open = peer.regions.is_still(split(numbers[2]).0, self.states[0])
-            && peer.queue_pairs.is_still(split(numbers[1]).0, self.states[1]);
-        let offset = target.memory.address.wrapping_sub(self.start);
-        let is_inside = offset <= self.len_bytes && target.len_bytes <= self.len_bytes - offset;
-        // SAFETY: inside a region that was found to lie in the peer's arena, which is mapped as long as the segment; its
-        // owner allows the access.
-        (is_open && is_inside)
-            .then(|| unsafe { WriteRange::new((self.here + offset as usize) as *mut u8, target.len_bytes as usize) })
-    }
-}
-
 impl ShmLink {
     /// Does `work` if the target allows it; engaged with its key, so that the target cannot take the memory away.
     #[inline]
@@ -202,32 +172,19 @@ impl ShmLink {
     ) -> Option<T> {
         let place = target.peer.0;
         let peer = self.peers.get(place as usize).filter(|peer| !peer.lost)?;
+        let process = peer.mark?.process_id as i32;
         if life::has_left(&peer.identity) {
             return None;
         }
         self.engagement.engage(mark(place, target.memory.rkey.0));
-        let way = match self.routes[Route::place(target)].lead(peer, target, right) {
-            Some(range) => Some(Way::Mapped(range)),
-            None => self.find_way(target, right),
+        let way = match peer.allows(self.me, target, right) {
+            Some(true) => peer.mapped(target, self.segment.shape().arena_bytes).map(Way::Mapped),
+            Some(false) if peer.reached => Some(Way::Process(process)),
+            _ => None,
         };
         let done = way.and_then(|way| work(way).ok());
         self.engagement.release();
         done
-    }
-
-    /// Asks the tables of a peer with which this process is engaged, and remembers where mapped memory is.
-    #[inline(never)]
-    fn find_way(&mut self, target: &DirectTarget, right: u64) -> Option<Way> {
-        let peer = self.peers.get(target.peer.0 as usize)?;
-        let process = peer.mark?.process_id as i32;
-        match peer.allows(self.me, target, right)? {
-            Allowed::Private => peer.reached.then_some(Way::Process(process)),
-            Allowed::Mapped(route) => {
-                let route = Route { here: peer.mapped(&route, self.segment.shape().arena_bytes)?, ..route };
-                self.routes[Route::place(target)] = route;
-                route.lead(peer, target, right).map(Way::Mapped)
-            }
-        }
     }
 
     /// True if these bytes are of this process's arena.
@@ -249,55 +206,37 @@ impl ShmLink {
     }
 }
 
-/// What a peer's tables say to who may.
-enum Allowed {
-    /// The memory is the peer's own, or none is wanted.
-    Private,
-    /// It is in the peer's arena: the way there, but for where that is here.
-    Mapped(Route),
-}
-
 impl Peer {
-    /// What its own tables say to process `me`: `None` if it may not.
-    fn allows(&self, me: u32, target: &DirectTarget, right: u64) -> Option<Allowed> {
+    /// What its own tables say to process `me`: `None` if it may not, else whether the memory is mapped.
+    #[inline]
+    fn allows(&self, me: u32, target: &DirectTarget, right: u64) -> Option<bool> {
         let (index, generation) = split(target.remote_qp);
-        let qp = self.queue_pairs.look(index, generation)?;
-        let [connected, granted, _] = qp.words;
+        let [connected, granted, _] = self.queue_pairs.look(index, generation)?;
         if connected != u64::from(me) << 32 | u64::from(target.local_qp) || granted & right == 0 {
             return None;
         }
         if target.len_bytes == 0 {
-            return Some(Allowed::Private);
+            return Some(false);
         }
         let (index, generation) = split(target.memory.rkey.0);
-        let region = self.regions.look(index, generation)?;
-        let [start, len_bytes, allowed] = region.words;
+        let [start, len, allowed] = self.regions.look(index, generation)?;
         let offset = target.memory.address.wrapping_sub(start);
         let is_inside =
-            target.memory.address >= start && offset.checked_add(target.len_bytes).is_some_and(|end| end <= len_bytes);
-        if allowed & right == 0 || allowed >> 32 != granted >> 32 || !is_inside {
-            return None;
-        }
-        if allowed & MAPPED == 0 {
-            return Some(Allowed::Private);
-        }
-        Some(Allowed::Mapped(Route {
-            numbers: [target.local_qp, target.remote_qp, target.memory.rkey.0],
-            peer: target.peer.0,
-            rights: allowed & granted & (READ | WRITE | ATOMIC),
-            states: [region.state, qp.state],
-            start,
-            len_bytes,
-            here: 0,
-        }))
+            target.memory.address >= start && offset.checked_add(target.len_bytes).is_some_and(|end| end <= len);
+        let may = allowed & right != 0 && allowed >> 32 == granted >> 32 && is_inside;
+        may.then_some(allowed & MAPPED != 0)
     }
 
-    /// Where a region of its arena of `arena_bytes` begins here; whatever it says, it lies in there.
-    fn mapped(&self, route: &Route, arena_bytes: usize) -> Option<usize> {
-        let offset = usize::try_from(route.start.checked_sub(self.arena_there)?).ok()?;
-        let len = usize::try_from(route.len_bytes).ok()?;
+    /// Its bytes as they are mapped here; whatever it says, they lie in its arena of `arena_bytes`.
+    #[inline]
+    fn mapped(&self, target: &DirectTarget, arena_bytes: usize) -> Option<WriteRange> {
+        let theirs = self.identity.word(ARENA_ADDRESS).load(Ordering::Relaxed);
+        let offset = usize::try_from(target.memory.address.checked_sub(theirs)?).ok()?;
+        let len = usize::try_from(target.len_bytes).ok()?;
         let is_inside = offset.checked_add(len).is_some_and(|end| end <= arena_bytes);
-        Some(self.arena.filter(|_| is_inside)? + offset)
+        let start = self.arena.filter(|_| is_inside)?;
+        // SAFETY: inside the arena of the peer, which is mapped as long as the segment; its owner allows the access.
+        Some(unsafe { WriteRange::new((start + offset) as *mut u8, len) })
     }
 }
 
@@ -314,28 +253,6 @@ fn write_mapped(from: &[ReadRange], to: WriteRange) {
             copying::copy(from, &[to]);
         }
     }
-}
-
-/// Copies to the private memory of a process.
-#[inline(never)]
-fn write_private(process: i32, mut remote: u64, from: &[ReadRange]) -> Result<(), DirectCopyError> {
-    for range in from {
-        // SAFETY: the range is registered memory of a request that is not complete.
-        unsafe { cross_memory::write(process, range.address(), remote, range.len_bytes()) }?;
-        remote += range.len_bytes() as u64;
-    }
-    Ok(())
-}
-
-/// Copies from there.
-#[inline(never)]
-fn read_private(process: i32, mut remote: u64, to: &[WriteRange]) -> Result<(), DirectCopyError> {
-    for range in to {
-        // SAFETY: the range is registered memory of a request that is not complete, for it to fill.
-        unsafe { cross_memory::read(process, range.address(), remote, range.len_bytes()) }?;
-        remote += range.len_bytes() as u64;
-    }
-    Ok(())
 }
 
 /// Place and generation of a number.

@@ -17,7 +17,6 @@ use std::os::fd::BorrowedFd;
 use super::arena::Arena;
 use super::board::ShmBoard;
 use super::cross_memory;
-use super::direct::{ROUTES, Route};
 use super::life::{self, ProcessMark};
 use super::packets::{self, FarRange, LENT_RANGES_MAX, Parsed};
 use super::segment::Segment;
@@ -46,7 +45,7 @@ static PROBE: u64 = u64::from_le_bytes(*b"reachme!");
 /// Where an identity holds the probe's address.
 const PROBE_ADDRESS: usize = 16;
 /// And where its owner has its arena.
-const ARENA_ADDRESS: usize = 24;
+pub(super) const ARENA_ADDRESS: usize = 24;
 pub(super) const REACHED: u64 = 1;
 const REFUSED: u64 = 2;
 /// The peer was stopped for too long.
@@ -67,7 +66,6 @@ pub struct ShmLink {
     arena: Arena,
     /// What this process is engaged with.
     pub(super) engagement: Engagement,
-    pub(super) routes: [Route; ROUTES],
     sleeper: Sleeper,
     watch: Watch,
     /// Why peers were given up, by place.
@@ -88,8 +86,6 @@ pub(super) struct Peer {
     pub(super) queue_pairs: PublishedTable,
     /// Where its arena is mapped here, if it has one.
     pub(super) arena: Option<usize>,
-    /// And in its own process.
-    pub(super) arena_there: u64,
     pub(super) mark: Option<ProcessMark>,
     /// This process can read and write its memory.
     pub(super) reached: bool,
@@ -138,7 +134,6 @@ impl ShmLink {
                     regions: segment.published_regions(place)?,
                     queue_pairs: segment.published_queue_pairs(place)?,
                     arena: segment.arena_address(place),
-                    arena_there: 0,
                     mark: None,
                     reached: false,
                     lost: false,
@@ -191,7 +186,6 @@ impl ShmLink {
             streaming: Vec::new(),
             arena,
             engagement,
-            routes: [Route::default(); ROUTES],
             sleeper,
             start: Instant::now(),
             check_at: Duration::ZERO,
@@ -217,7 +211,6 @@ impl ShmLink {
         }
         peer.mark = ProcessMark::of(&peer.identity);
         let Some(mark) = peer.mark else { return };
-        peer.arena_there = peer.identity.word(ARENA_ADDRESS).load(Ordering::Relaxed);
         let address = peer.identity.word(PROBE_ADDRESS).load(Ordering::Relaxed);
         let mut found = 0u64;
         // SAFETY: `found` is 8 bytes of this frame, and nobody else knows it.
