@@ -82,6 +82,8 @@ struct Scattered {
 
 // SAFETY: whoever made the buffer vouched that the memory is valid until the buffer is gone, on whichever thread that is.
 unsafe impl Send for SendBuf {}
+// SAFETY: all that a `SendBuf` gives is read, and nothing writes there while it lives.
+unsafe impl Sync for SendBuf {}
 // SAFETY: as for `SendBuf`; a `RecvBuf` is moved between threads, not shared.
 unsafe impl Send for RecvBuf {}
 

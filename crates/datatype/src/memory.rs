@@ -30,6 +30,10 @@ pub struct UserMemoryMut {
 unsafe impl Send for UserMemory {}
 // SAFETY: as for `UserMemory`.
 unsafe impl Send for UserMemoryMut {}
+// SAFETY: a shared value does what a clone of it does on the other thread: it tells where buffers lie.
+unsafe impl Sync for UserMemory {}
+// SAFETY: as for `UserMemory`.
+unsafe impl Sync for UserMemoryMut {}
 
 impl UserMemory {
     /// The user's send buffer at `base`; a null `base` means that displacements are absolute addresses.

@@ -10,6 +10,7 @@ use std::time::Instant;
 use base::sync::{AtomicU64, Ordering};
 use datatype::SendBuf;
 use fabric::{MappedArea, PeerIndex};
+use lockfree::board::{SLOTS_MAX, SLOTS_MIN};
 use lockfree::pace::Pace;
 use lockfree::{Board, STREAMING_MIN_BYTES, Stores};
 
@@ -28,8 +29,9 @@ pub const BOARD_PIECE_BYTES: usize = lockfree::board::MEDIUM_MAX_BYTES;
 /// Longest content of a step that travels in one cache line, in bytes.
 pub const BOARD_SHORT_BYTES: usize = lockfree::board::SHORT_MAX_BYTES;
 
-/// Long steps after which a board has been written at the same places again.
-const LAP_STEPS: u32 = 8;
+/// Pieces that all members of a group show until the turn of each comes again: most of their lines have left the caches of
+/// one core by then.
+const LAP_PIECES: u64 = 128;
 /// Laps, at most, from one trial of stores that failed to the next.
 const REST_LAPS_MAX: u32 = 1024;
 
@@ -105,14 +107,26 @@ impl BoardTable {
     }
 
     /// The board that the members of a group, `peers` in order of rank, have in common, from what they offered together;
-    /// `None` if there is none or if a member's memory is not mapped here.
-    pub fn settle(self: &Arc<Self>, engine: &Engine, peers: &[PeerId], offered: &BoardOffer) -> Option<GroupBoard> {
+    /// `None` if there is none or if a member's memory is not mapped here. All members say alike whether they take turns on
+    /// the processors of their host.
+    pub fn settle(
+        self: &Arc<Self>,
+        engine: &Engine,
+        peers: &[PeerId],
+        offered: &BoardOffer,
+        take_turns: bool,
+    ) -> Option<GroupBoard> {
         self.take_back();
         let index = offered.taken.iter().position(|taken| *taken == 0)?;
         let me = peers.iter().position(|peer| *peer == engine.rank())?;
+        let slots = if take_turns {
+            SLOTS_MIN
+        } else {
+            (LAP_PIECES / (peers.len() as u64).next_power_of_two()).clamp(SLOTS_MIN, SLOTS_MAX)
+        };
         let board = |peer: &PeerId| {
             let area = MappedArea::Board { owner: PeerIndex(*peer), board: index as u32 };
-            engine.core.context.mapped(area).map(Board::new)
+            engine.core.context.mapped(area).map(|memory| Board::new(memory, slots))
         };
         let boards = peers.iter().map(board).collect::<Option<Box<[Board]>>>()?;
         let mut table = self.table();
@@ -126,9 +140,10 @@ impl BoardTable {
             peers: peers.into(),
             me,
             index,
+            slots,
             step: AtomicU64::new(before),
             finished: AtomicU64::new(before),
-            long_steps: Mutex::new(LongSteps { pace: Pace::of_short_laps(REST_LAPS_MAX), lap_count: 0 }),
+            long_steps: Mutex::new(LongSteps::default()),
             table: Arc::clone(self),
         })
     }
@@ -155,6 +170,8 @@ pub struct GroupBoard {
     peers: Box<[PeerId]>,
     me: usize,
     index: usize,
+    /// Steps of medium length that have room at a time.
+    slots: u64,
     /// The last step begun.
     step: AtomicU64,
     /// A step that all members are known to have finished.
@@ -164,6 +181,11 @@ pub struct GroupBoard {
 }
 
 impl GroupBoard {
+    /// Steps up to [`BOARD_PIECE_BYTES`] that have room at a time.
+    pub fn slots(&self) -> usize {
+        self.slots as usize
+    }
+
     /// Number of the next step; all members count alike.
     #[inline]
     pub fn next_step(&self) -> u64 {
@@ -175,7 +197,7 @@ impl GroupBoard {
     /// True if `len_bytes` bytes may be shown as `step`: nobody reads what stood there before.
     #[inline]
     pub fn has_room(&self, step: u64, len_bytes: usize) -> bool {
-        let needed = Board::finished_before(step, len_bytes);
+        let needed = self.boards[self.me].finished_before(step, len_bytes);
         if self.finished.load(Ordering::Relaxed) >= needed {
             return true;
         }
@@ -210,8 +232,13 @@ impl GroupBoard {
     /// Writes a long step with the stores that are the faster ones now.
     fn write_long(&self, space: &mut [u8], write: impl FnOnce(&mut [u8], Stores)) {
         let mut long_steps = self.long_steps.lock().unwrap_or_else(PoisonError::into_inner);
-        let LongSteps { pace, lap_count } = &mut *long_steps;
-        if *lap_count == LAP_STEPS {
+        let LongSteps { pace, lap_count, longest_bytes } = &mut *long_steps;
+        if space.len() > *longest_bytes {
+            *longest_bytes = space.len();
+            *lap_count = 0;
+            pace.grown();
+        }
+        if u64::from(*lap_count) == self.slots {
             *lap_count = 0;
             pace.turn();
         }
@@ -270,20 +297,18 @@ impl GroupBoard {
         self.finished.fetch_max(step - 1, Ordering::Relaxed);
     }
 
-    /// This member is through with `step`, which not all showed: some may wait to hear that, or `only` the member of that
-    /// rank.
+    /// This member is through with `step`, which not all showed: some may wait to hear that.
     #[inline]
-    pub fn finish_lone(&self, engine: &Engine, step: u64, only: Option<usize>) {
+    pub fn finish(&self, step: u64) {
         self.boards[self.me].finish(step);
-        match only.and_then(|rank| self.peers.get(rank)) {
-            Some(peer) => engine.core.context.notify(PeerIndex(*peer)),
-            None => self.ring_others(engine),
-        }
     }
 
-    /// Wakes the other members that sleep.
+    /// Wakes the other members that sleep, or `only` the one of that rank.
     #[inline]
-    pub fn ring_others(&self, engine: &Engine) {
+    pub fn ring(&self, engine: &Engine, only: Option<usize>) {
+        if let Some(peer) = only.and_then(|rank| self.peers.get(rank)) {
+            return engine.core.context.notify(PeerIndex(*peer));
+        }
         for (rank, peer) in self.peers.iter().enumerate() {
             if rank != self.me {
                 engine.core.context.notify(PeerIndex(*peer));
@@ -296,6 +321,14 @@ impl GroupBoard {
 struct LongSteps {
     pace: Pace,
     lap_count: u32,
+    /// Memory beyond that is touched for the first time.
+    longest_bytes: usize,
+}
+
+impl Default for LongSteps {
+    fn default() -> Self {
+        Self { pace: Pace::of_short_laps(REST_LAPS_MAX), lap_count: 0, longest_bytes: 0 }
+    }
 }
 
 impl Drop for GroupBoard {

@@ -543,8 +543,8 @@ pub const VARIABLES: &[Variable] = &[
         "0 | 1",
         "0",
         "1",
-        "Whether short blocking collectives on one host, and long ones where that is faster, go through memory that all \
-         their processes see, without messages."
+        "Whether short collectives on one host, and long ones where that is faster, go through memory that all their \
+         processes see, without messages."
     ),
     switch!(
         "FERROVIA_REPRODUCIBLE",

@@ -12,7 +12,7 @@ use super::arguments::{Arguments, Reduction};
 use crate::communicator::Comm;
 use crate::error::{Error, ErrorClass, Result};
 use crate::request::class_of;
-use crate::world::{Operation, World, engine_error};
+use crate::world::{World, engine_error};
 
 /// Why looking a symbol up cannot fail.
 const BOUND: &str = "a schedule names only what its call has";
@@ -86,20 +86,6 @@ impl Running {
             engine.detach(*id);
         }
         Poll::Ready(Err(error))
-    }
-}
-
-/// A collective in the background, which keeps all that it needs.
-pub(crate) struct Background {
-    pub running: Running,
-    pub comm: Arc<Comm>,
-    pub arguments: Arguments,
-    pub call: &'static str,
-}
-
-impl Operation for Background {
-    fn advance(&mut self, world: &World) -> Poll<Result<()>> {
-        self.running.advance(world, &self.comm, &self.arguments, self.call)
     }
 }
 
@@ -225,6 +211,11 @@ fn allocate(world: &World, comm: &Comm, temps: &[Temp], arguments: &Arguments) -
     temps.iter().map(one).collect()
 }
 
+/// New temporary memory.
+pub(super) fn scratch(count: u64, datatype: &Arc<Datatype>) -> Result<Scratch> {
+    Scratch::new(count, datatype).map_err(|error| ErrorClass::NoMem.error(error.to_string()))
+}
+
 impl World {
     /// Temporary memory for `count` elements, perhaps some that was kept.
     pub(super) fn temporary(&self, count: u64, datatype: &Arc<Datatype>) -> Result<Scratch> {
@@ -235,7 +226,7 @@ impl World {
             None => {
                 // Whatever is kept does not fit the program any more.
                 spare.pop();
-                Scratch::new(count, datatype).map_err(|error| ErrorClass::NoMem.error(error.to_string()))
+                scratch(count, datatype)
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Collective operations: one set of arguments, three ways to carry them out.
 //!
-//! A call becomes a schedule (kept with the communicator, so that a repeated call finds it) whose
-//! symbols the arguments give a meaning. Blocking calls run it on the spot, non-blocking ones hand
-//! it to the operations in flight, persistent ones keep it for their starts.
+//! A call goes over boards where that is faster ([`board`]). Else it becomes a schedule (kept with the communicator, so that
+//! a repeated call finds it) whose symbols the arguments give a meaning. Blocking calls are carried out on the spot,
+//! non-blocking ones are handed to the operations in flight, persistent ones keep the schedule for their starts.
 //!
 //! **Invariants**
 //! - Each call takes the next number of its communicator and [`Sequence`]; its messages carry it as their tag, so any
@@ -13,12 +13,13 @@
 //! MPI: §6
 
 mod arguments;
+mod background;
 mod board;
 mod host;
 mod plan;
 
 pub use arguments::{Arguments, Blocks, Buffer, Parts, Reduction};
-pub(crate) use host::{Background, Running};
+pub(crate) use host::Running;
 pub(crate) use plan::schedule_of;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,6 +27,7 @@ use std::task::Poll;
 
 use collectives::{BuildError, Cache, Call, Place, Schedule, Selection};
 
+use self::background::Background;
 use crate::communicator::{Comm, Sequence};
 use crate::error::Result;
 use crate::request::{Request, Template};
@@ -75,9 +77,14 @@ impl World {
     /// MPI: §6.12
     pub fn start_collective(&self, comm: &Arc<Comm>, arguments: Arguments) -> Result<Request> {
         let call = arguments.names()[1];
-        let schedule = schedule_of(comm, &arguments)?;
         let tag = comm.next_collective_tag(Sequence::Nonblocking);
-        let request = self.run_in_background(comm, schedule, arguments, tag, call)?;
+        let request = match board::turn_for(comm, &arguments) {
+            Some(turn) => self.run(comm, Background::queued(self, comm, turn, arguments, tag, call), call),
+            None => {
+                let schedule = schedule_of(comm, &arguments)?;
+                self.run_in_background(comm, schedule, arguments, tag, call)?
+            }
+        };
         self.progress();
         Ok(request)
     }
@@ -104,9 +111,11 @@ impl World {
         tag: i32,
         call: &'static str,
     ) -> Result<Request> {
-        let running = Running::new(self, comm, schedule, &arguments, tag)?;
-        let background = Background { running, comm: Arc::clone(comm), arguments, call };
+        Ok(self.run(comm, Background::scheduled(self, comm, schedule, arguments, tag, call)?, call))
+    }
+
+    fn run(&self, comm: &Arc<Comm>, background: Background, call: &'static str) -> Request {
         let key = self.operations.start(Box::new(background));
-        Ok(Request::operation(key, Arc::clone(comm), call))
+        Request::operation(key, Arc::clone(comm), call)
     }
 }

@@ -1,14 +1,19 @@
-//! The boards of a communicator's group, once they are worth having.
+//! The boards of a communicator's group, once they are worth having: some for calls that wait, others for operations in
+//! the background.
+//!
+//! Each are used by one operation at a time, in the order of calls, which is the same in all members. A call that waits
+//! finds its boards free; operations in the background draw turns. Whether there are boards is found out in some call by
+//! all members together; operations that are started meanwhile have a turn behind it, and see then.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
 use engine::{BOARDS_MAX, BoardOffer, GroupBoard, PeerId};
 
-use super::Comm;
-use super::tree::TreeRound;
-use crate::error::{ErrorClass, Result};
+use super::tree::{Tree, TreeRound};
+use super::{Comm, Sequence};
+use crate::error::ErrorClass;
 use crate::world::World;
 
 /// Calls that could have used boards before the members look for some: most communicators are used seldom.
@@ -16,18 +21,35 @@ const CALLS_BEFORE_FIRST: u32 = 8;
 /// And before they look again, if there were none to be had.
 const CALLS_BEFORE_NEXT: u32 = 1024;
 
-/// A communicator's boards.
+/// Boards for one sequence of calls.
 #[derive(Default)]
 pub(super) struct Boards {
     /// Calls since the members looked last.
     calls: AtomicU32,
-    has_looked: std::sync::atomic::AtomicBool,
+    has_looked: AtomicBool,
     group: OnceLock<Box<GroupBoard>>,
 }
 
+/// Boards for operations in the background, and whose turn it is.
+#[derive(Default)]
+pub(super) struct QueuedBoards {
+    boards: Boards,
+    /// Turns given out, and those that are over.
+    drawn: AtomicU64,
+    done: AtomicU64,
+}
+
+/// A turn of an operation in the background at the boards of its communicator; over when dropped.
+pub(crate) struct Turn {
+    comm: Arc<Comm>,
+    number: u64,
+    /// When it comes, the members look for boards.
+    search: Option<Search>,
+}
+
 impl Comm {
-    /// The boards of the group, if its members have some in common. Every member asks in the same calls, and now and
-    /// then they agree here.
+    /// The boards of the group for calls that wait, if its members have some in common. Every member asks in the same
+    /// calls, and now and then they agree here.
     #[inline]
     pub(crate) fn boards(&self, world: &World) -> Option<&GroupBoard> {
         match self.boards.group.get() {
@@ -38,36 +60,116 @@ impl Comm {
 
     #[cold]
     fn look_for_boards(&self, world: &World) -> Option<&GroupBoard> {
-        let patience =
-            if self.boards.has_looked.load(Ordering::Relaxed) { CALLS_BEFORE_NEXT } else { CALLS_BEFORE_FIRST };
-        if self.boards.calls.fetch_add(1, Ordering::Relaxed) < patience {
+        if !self.boards.is_time_to_look() {
             return None;
         }
-        self.boards.calls.store(0, Ordering::Relaxed);
-        self.boards.has_looked.store(true, Ordering::Relaxed);
-        let table = &self.commons.boards;
-        let Ok(offered) = self.gather_offers(world, &table.offer()) else {
-            table.take_back();
-            return None;
-        };
-        let peers: Vec<PeerId> = (0..self.size()).map(|rank| self.peer_of(rank)).collect();
-        let group = table.settle(&world.engine.borrow(), &peers, &offered)?;
-        Some(self.boards.group.get_or_init(|| Box::new(group)))
+        let mut search = Search::over(self.collective_tree());
+        let found = world.wait_until(|world| match search.advance(world, self) {
+            Poll::Ready(found) => Some(found),
+            Poll::Pending => None,
+        });
+        found.map(|group| &**self.boards.group.get_or_init(|| Box::new(group)))
     }
 
-    /// The greatest of what all members offer.
-    fn gather_offers(&self, world: &World, own: &BoardOffer) -> Result<BoardOffer> {
-        let mut round = TreeRound::gather(self.collective_tree(), encode(own));
+    /// A turn at the boards for operations in the background, for one that starts; `None` if there are none yet.
+    pub(crate) fn draw_turn(self: &Arc<Self>) -> Option<Turn> {
+        let QueuedBoards { boards, drawn, done } = &self.queued_boards;
+        let mut search = None;
+        if boards.group.get().is_none() {
+            if boards.is_time_to_look() {
+                let tag = self.next_collective_tag(Sequence::Search);
+                search = Some(Search::over(self.tree(self.collective(), tag)));
+            } else if drawn.load(Ordering::Relaxed) == done.load(Ordering::Relaxed) {
+                return None;
+            }
+        }
+        Some(Turn { comm: Arc::clone(self), number: drawn.fetch_add(1, Ordering::Relaxed), search })
+    }
+
+    /// The boards for operations in the background, at one's turn.
+    pub(crate) fn queued_boards(&self) -> Option<&GroupBoard> {
+        self.queued_boards.boards.group.get().map(|group| &**group)
+    }
+}
+
+impl Boards {
+    /// Counts a call that could have used some.
+    fn is_time_to_look(&self) -> bool {
+        let patience = if self.has_looked.load(Ordering::Relaxed) { CALLS_BEFORE_NEXT } else { CALLS_BEFORE_FIRST };
+        let is_time = self.calls.fetch_add(1, Ordering::Relaxed) >= patience;
+        if is_time {
+            self.calls.store(0, Ordering::Relaxed);
+            self.has_looked.store(true, Ordering::Relaxed);
+        }
+        is_time
+    }
+}
+
+impl Turn {
+    /// The communicator.
+    pub fn comm(&self) -> &Comm {
+        &self.comm
+    }
+
+    /// Whether there are boards, once it is this turn.
+    pub fn poll(&mut self, world: &World) -> Poll<bool> {
+        let QueuedBoards { boards, done, .. } = &self.comm.queued_boards;
+        if done.load(Ordering::Relaxed) != self.number {
+            return Poll::Pending;
+        }
+        if let (None, Some(search)) = (boards.group.get(), &mut self.search) {
+            match search.advance(world, &self.comm) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(found) => {
+                    self.search = None;
+                    found.map(|group| boards.group.set(Box::new(group)));
+                }
+            }
+        }
+        Poll::Ready(boards.group.get().is_some())
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.comm.queued_boards.done.fetch_max(self.number + 1, Ordering::Relaxed);
+    }
+}
+
+/// Members finding out which boards they have in common.
+struct Search {
+    tree: Tree,
+    /// What this member offers.
+    under_way: Option<(BoardOffer, TreeRound)>,
+}
+
+impl Search {
+    fn over(tree: Tree) -> Search {
+        Search { tree, under_way: None }
+    }
+
+    /// Goes on; gives what was found, once that is known.
+    fn advance(&mut self, world: &World, comm: &Comm) -> Poll<Option<GroupBoard>> {
+        let table = &comm.commons.boards;
+        let (own, round) = self.under_way.get_or_insert_with(|| {
+            let own = table.offer();
+            (own, TreeRound::gather(self.tree.clone(), encode(&own)))
+        });
         let mut greatest = |records: &[u8], _: &[u8]| {
             let offers = records.chunks(OFFER_BYTES).map(decode).collect::<Option<Vec<_>>>();
             let offers = offers.ok_or_else(malformed)?;
             Ok(encode(&offers.iter().fold(*own, |all, offer| all.merge(offer))))
         };
-        let answer = world.wait_until(|world| match round.advance(world, &mut greatest) {
-            Poll::Ready(answer) => Some(answer),
-            Poll::Pending => None,
-        })?;
-        decode(&answer).ok_or_else(malformed)
+        let answer = match round.advance(world, &mut greatest) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(answer) => answer,
+        };
+        let Some(offered) = answer.ok().and_then(|answer| decode(&answer)) else {
+            table.take_back();
+            return Poll::Ready(None);
+        };
+        let peers: Vec<PeerId> = (0..comm.size()).map(|rank| comm.peer_of(rank)).collect();
+        Poll::Ready(table.settle(&world.engine.borrow(), &peers, &offered, comm.is_oversubscribed()))
     }
 }
 

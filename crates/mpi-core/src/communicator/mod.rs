@@ -22,6 +22,7 @@ mod inter;
 mod split;
 mod tree;
 
+pub(crate) use boards::Turn;
 pub(crate) use commons::Commons;
 pub use context_ids::CommId;
 pub use split::SplitType;
@@ -71,9 +72,10 @@ pub struct Comm {
     peers: Arc<Group>,
     is_inter: bool,
     /// How many collective operations of each [`Sequence`] there were.
-    collective_counts: [AtomicU32; 3],
+    collective_counts: [AtomicU32; 4],
     schedules: OnceLock<Box<ScheduleCache>>,
     boards: boards::Boards,
+    queued_boards: boards::QueuedBoards,
     topology: OnceLock<Arc<Topology>>,
     details: Mutex<Details>,
     /// Values the user has attached.
@@ -95,8 +97,7 @@ struct Details {
 const CREATION_TAGS: i32 = TAG_UB + 1;
 /// Tags from here up to those of [`TagPool`](crate::partitioned::TagPool) open partitioned communication.
 const GREETING_TAGS: i32 = 2 * CREATION_TAGS;
-/// Number of collective operations of one sequence after which their tags repeat: a quarter of the tags for each,
-/// though there are three, so that it is a power of two.
+/// Number of collective operations of one sequence after which their tags repeat: a quarter of the tags for each.
 const SEQUENCE_TURNS: u32 = (TAG_UB as u32 + 1) / (4 * TAG_OFFSETS_MAX);
 
 /// Collective operations that members call in the same order. Those of different sequences never meet, so that a
@@ -110,6 +111,8 @@ pub(crate) enum Sequence {
     Nonblocking,
     /// Calls that make an operation which is started later, any number of times.
     Persistent,
+    /// Those of the non-blocking ones in which members look for boards.
+    Search,
 }
 
 impl Comm {
@@ -161,6 +164,7 @@ impl Comm {
             collective_counts: Default::default(),
             schedules: OnceLock::new(),
             boards: boards::Boards::default(),
+            queued_boards: boards::QueuedBoards::default(),
             topology: OnceLock::new(),
             details: Mutex::new(Details { name: None, info: None, error_handler, attached: AttachedBuffer::default() }),
             attributes: Attributes::default(),

@@ -47,6 +47,8 @@ pub(crate) struct Operations {
     unfinished: Cell<usize>,
     /// Those of them that the end of the world waits for.
     awaited: Cell<usize>,
+    /// One of them came further, though not to its end.
+    has_moved: Cell<bool>,
 }
 
 impl Operations {
@@ -84,7 +86,12 @@ impl Operations {
         OperationKey(key)
     }
 
-    /// Advances every operation once; true if one of them finished.
+    /// An operation that advances came further.
+    pub fn note_movement(&self) {
+        self.has_moved.set(true);
+    }
+
+    /// Advances every operation once; true if one of them finished, or said that it came further.
     pub fn advance_all(&self, world: &World) -> bool {
         let mut finished_any = false;
         let mut at = 0;
@@ -99,7 +106,7 @@ impl Operations {
                 |key: &SlabKey| table.get(*key).is_some_and(|entry| !matches!(entry.slot, Slot::Finished(_)));
             self.order.borrow_mut().retain(unfinished);
         }
-        finished_any
+        finished_any | self.has_moved.take()
     }
 
     /// Advances one operation; true if it has finished now.

@@ -1,4 +1,4 @@
-//! Blocking collectives between processes of one host: each member shows what it has, all others read it.
+//! Collectives between processes of one host, blocking and not: each member shows what it has, all others read it.
 //!
 //! ```text
 //! barrier, allgather(v), alltoall  everyone shows, everyone reads                        1 step
@@ -19,35 +19,31 @@
 //!
 //! Cost: a step is one line written and one read from each other member, or a copy in and one out.
 //!
-//! A group has boards from its ninth such call on, if its members have one in common; see
-//! [`engine::BoardTable`]. What goes this way depends on nothing but what all members know: the call, its size, the
+//! A group has boards from its ninth such call on, if its members have one in common, and others from its ninth non-blocking
+//! one; see [`engine::BoardTable`]. What goes this way depends on nothing but what all members know: the call, its size, the
 //! settings; where sizes differ from member to member, or may be mistaken by one, what all have been told in the first
 //! step.
 
-mod blocks;
-mod broadcast;
-mod parts;
-mod reduce;
-mod rooted;
+mod background;
+mod blocking;
+mod cuts;
+
+use std::sync::Arc;
 
 use collectives::Collective;
-use datatype::{Datatype, SendBuf, UserMemory, UserMemoryMut};
-use engine::GroupBoard;
+use datatype::{Datatype, UserMemory, UserMemoryMut};
 
+pub(super) use self::background::OnBoards;
+use self::cuts::blocks::has_room;
+use self::cuts::reductions::ELEMENT_MAX_BYTES;
 use super::arguments::{Arguments, Blocks, Buffer, Parts, Reduction};
 use super::plan::shape;
-use crate::communicator::Comm;
-use crate::error::{ErrorClass, Result};
+use crate::communicator::{Comm, Turn};
+use crate::error::Result;
 use crate::world::World;
 
 /// Largest group.
 const RANKS_MAX: u32 = 64;
-/// The length of something that may take several steps, behind what the first of them shows.
-const LENGTH_BYTES: usize = 8;
-
-/// Most that one member shows in all where it has something else for each of the others: what is longer is with no cache
-/// when it is read.
-const TO_EACH_MAX_BYTES: u64 = 4 << 20;
 
 /// What a call shows in all, if it may go over boards.
 #[derive(Clone, Copy)]
@@ -78,7 +74,7 @@ impl<'a> Plan<'a> {
         let rank_of = |root: i32| usize::try_from(root).ok().filter(|root| *root < ranks);
         // Empty ones, too: messages would leave out who means nothing, and after a mistake members would not be at one step.
         let can_reduce = |data: &Reduction, blocks: usize| {
-            (1..=reduce::ELEMENT_MAX_BYTES).contains(&data.datatype.size())
+            (1..=ELEMENT_MAX_BYTES).contains(&data.datatype.size())
                 && can_reach(data.count, &data.datatype, blocks)
                 && data.op.supports(&data.datatype)
         };
@@ -124,7 +120,7 @@ impl<'a> Plan<'a> {
             Arguments::ReduceScatterBlock { data }
                 if data.result.is_some()
                     && can_reduce(data, ranks)
-                    && blocks::Steps::most_bytes(ranks - 1, data.datatype.size() as usize) > 0 =>
+                    && has_room(ranks - 1, data.datatype.size() as usize) =>
             {
                 (Plan::ReduceScatterBlock { data }, Collective::ReduceScatterBlock)
             }
@@ -177,21 +173,9 @@ impl World {
         if let Some(error) = self.lost_among(comm) {
             return Some(Err(error));
         }
-        let table = Table { world: self, comm, group };
-        let outcome = match plan {
-            Plan::Barrier => Some(table.barrier()),
-            Plan::Bcast { root, buffer } => table.bcast(root, buffer).transpose(),
-            Plan::Gather { root, send, recv } => table.gather(root, send, recv).transpose(),
-            Plan::Scatter { root, send, recv } => table.scatter(root, send, recv).transpose(),
-            Plan::Reduce { root, data } => Some(table.reduce(root, data)),
-            Plan::ReduceScatterBlock { data } => table.reduce_scatter_block(data).transpose(),
-            Plan::Scan { data, is_exclusive } => table.scan(data, is_exclusive).transpose(),
-            Plan::Allgather { send, recv } => table.allgather(send, recv).transpose(),
-            Plan::Allgatherv { send, recv } => table.allgatherv(send, recv).transpose(),
-            Plan::Alltoall { send, recv } => table.alltoall(send, recv).transpose(),
-            Plan::Alltoallv { send, recv } => table.alltoallv(send, recv).transpose(),
-            Plan::Alltoallw { send, recv } => table.alltoallw(send, recv).transpose(),
-        };
+        let caller = blocking::Caller(self);
+        let table = blocking::Table { comm, group, call: arguments.names()[0], caller };
+        let outcome = table.carry_out(plan).transpose();
         if outcome.is_some() {
             self.engine.borrow_mut().count_board_collective();
         }
@@ -199,154 +183,10 @@ impl World {
     }
 }
 
-/// One call over the boards of its group.
-#[derive(Clone, Copy)]
-struct Table<'a> {
-    world: &'a World,
-    comm: &'a Comm,
-    group: &'a GroupBoard,
-}
-
-impl Table<'_> {
-    fn barrier(self) -> Result<()> {
-        let step = self.show_common(&[], &[])?;
-        self.group.finish_common(step);
-        Ok(())
-    }
-
-    /// A step that all members show; returns its number once they do.
-    #[inline]
-    fn show_common(self, contents: &[SendBuf], trailer: &[u8]) -> Result<u64> {
-        let step = self.group.next_step();
-        self.show(step, contents, trailer)?;
-        self.await_all(step)?;
-        Ok(step)
-    }
-
-    /// A step of which this member reads nothing.
-    #[inline]
-    fn show_and_leave(self, contents: &[SendBuf]) -> Result<()> {
-        let step = self.group.next_step();
-        self.write(step, contents, &[])?;
-        self.group.finish_lone(&self.world.engine.borrow(), step, None);
-        Ok(())
-    }
-
-    #[inline]
-    fn await_all(self, step: u64) -> Result<()> {
-        let mut checked = 0;
-        self.wait(|| self.group.is_shown_by_all(step, &mut checked))
-    }
-
-    fn await_step(self, rank: usize, step: u64) -> Result<()> {
-        self.wait(|| self.group.is_shown(rank, step))
-    }
-
-    /// Waits for a step of a member, which is to show so many bytes and not to be the first of several.
-    #[inline]
-    fn expect(self, call: &'static str, rank: usize, step: u64, len_bytes: usize) -> Result<()> {
-        if !self.group.is_shown(rank, step) {
-            self.await_step(rank, step)?;
-        }
-        let shown = self.group.len_bytes(rank, step);
-        if shown == len_bytes && !self.group.has_trailer(rank, step) {
-            Ok(())
-        } else {
-            Err(self.shorter(rank, shown, call))
-        }
-    }
-
-    /// Lets `take` read a part of what a member shows.
-    #[inline]
-    fn read(
-        self,
-        call: &'static str,
-        rank: usize,
-        step: u64,
-        offset: usize,
-        len_bytes: usize,
-        take: impl FnOnce(&[u8]),
-    ) -> Result<()> {
-        let is_there = self.group.read(rank, step, offset, len_bytes, take);
-        if is_there { Ok(()) } else { Err(self.shorter(rank, self.group.len_bytes(rank, step), call)) }
-    }
-
-    /// Waits for what other members show.
-    ///
-    /// # Errors
-    /// If one of them is lost, which shows nothing any more.
-    #[inline]
-    fn wait(self, mut is_reached: impl FnMut() -> bool) -> Result<()> {
-        self.world.wait_closely(|world| {
-            if is_reached() {
-                return Some(Ok(()));
-            }
-            world.lost_among(self.comm).map(Err)
-        })
-    }
-
-    #[inline]
-    fn show(self, step: u64, contents: &[SendBuf], trailer: &[u8]) -> Result<()> {
-        self.write(step, contents, trailer)?;
-        self.group.ring_others(&self.world.engine.borrow());
-        Ok(())
-    }
-
-    /// Shows something without waking those who wait for it.
-    #[inline]
-    fn write(self, step: u64, contents: &[SendBuf], trailer: &[u8]) -> Result<()> {
-        let len_bytes = contents.iter().map(SendBuf::len_bytes).sum::<u64>() as usize + trailer.len();
-        if !self.group.has_room(step, len_bytes) {
-            self.wait(|| self.group.has_room(step, len_bytes))?;
-        }
-        self.group.show(step, contents, trailer);
-        Ok(())
-    }
-
-    /// The lengths that stand behind what a member shows as `step`; `None` if none do.
-    #[inline]
-    fn told<const N: usize>(self, rank: usize, step: u64) -> Option<[u64; N]> {
-        if !self.group.has_trailer(rank, step) {
-            return None;
-        }
-        let mut told = [[0; LENGTH_BYTES]; N];
-        let offset = self.group.len_bytes(rank, step).checked_sub(N * LENGTH_BYTES)?;
-        let is_told = self.group.read(rank, step, offset, N * LENGTH_BYTES, |bytes| {
-            told.as_flattened_mut().copy_from_slice(bytes);
-        });
-        is_told.then_some(told.map(u64::from_ne_bytes))
-    }
-
-    /// The error of members that do not agree about sizes: one brings so many bytes.
-    #[cold]
-    fn shorter(self, rank: usize, shown_bytes: usize, call: &str) -> crate::Error {
-        self.disagreement(rank, "brings", shown_bytes as u64, call)
-    }
-
-    #[cold]
-    fn disagreement(self, rank: usize, what: &str, bytes: u64, call: &str) -> crate::Error {
-        ErrorClass::Truncate.error(format!(
-            "{call} on {}: {} {what} {bytes} bytes, which is not what {} expects; do all ranks pass the same counts and \
-             types?",
-            self.comm,
-            self.comm.describe_rank(rank as u32),
-            self.comm.describe_self(),
-        ))
-    }
-
-    /// The ranks of all other members.
-    fn others(self) -> impl Iterator<Item = usize> {
-        let me = self.me();
-        (0..self.size()).filter(move |rank| *rank != me)
-    }
-
-    fn me(self) -> usize {
-        self.comm.rank() as usize
-    }
-
-    fn size(self) -> usize {
-        self.comm.size() as usize
-    }
+/// A turn at the boards for an operation in the background, if it is one for this way: the same in all members.
+pub(super) fn turn_for(comm: &Arc<Comm>, arguments: &Arguments) -> Option<Turn> {
+    Plan::of(comm, arguments)?;
+    comm.draw_turn()
 }
 
 /// True if so many blocks of `count` elements each can be addressed. What can not is left to messages, which refuse it.

@@ -3,93 +3,82 @@
 use std::ops::Range;
 
 use datatype::{PackedOp, RecvBuf, Scratch, SendBuf, UserMemoryMut};
-use engine::{BOARD_PIECE_BYTES, BOARD_STEP_BYTES};
 use smallvec::SmallVec;
 
-use super::blocks::{Call, Cut, LENGTHS};
-use super::{LENGTH_BYTES, Table};
+use super::super::flavoured;
+use super::Table;
+use super::blocks::Brought;
 use crate::collective::arguments::Reduction;
+use crate::collective::board::cuts::blocks::Cut;
+use crate::collective::board::cuts::reductions::{is_brief, piece_max_bytes};
 use crate::error::{ErrorClass, Result};
 
-/// Up to so many bytes of all inputs together, whoever wants the value reduces everything.
-const REDUCE_ALL_MAX_BYTES: u64 = 16 << 10;
 /// Bytes reduced at a time: operand and value stay in a first-level cache.
 const REDUCE_BLOCK_BYTES: u64 = 8 << 10;
-/// Most bytes of an element.
-pub(super) const ELEMENT_MAX_BYTES: u64 = (BOARD_STEP_BYTES - LENGTHS * LENGTH_BYTES) as u64;
 
-/// True if a reduction of so many bytes takes one step.
-fn is_brief(len_bytes: u64, ranks: usize) -> bool {
-    len_bytes <= engine::BOARD_SHORT_BYTES as u64 || len_bytes.saturating_mul(ranks as u64) <= REDUCE_ALL_MAX_BYTES
-}
-
+#[flavoured]
 impl Table<'_> {
     /// A reduction to one member, or to all.
-    pub(super) fn reduce(self, root: Option<usize>, data: &Reduction) -> Result<()> {
-        let name = if root.is_none() { "MPI_Allreduce" } else { "MPI_Reduce" };
+    pub(super) async fn reduce(self, root: Option<usize>, data: &Reduction) -> Result<()> {
         let (size, ranks) = (data.datatype.size(), self.size() as u64);
         let len_bytes = data.count * size;
         if is_brief(len_bytes, self.size()) {
-            return self.reduce_at_once(name, root, data);
+            return self.reduce_at_once(root, data).await;
         }
-        // Where all run at once, what one writes is read while it is near; otherwise each step costs a turn of everyone.
-        let told_bytes = (LENGTHS * LENGTH_BYTES) as u64;
-        let near_max = (BOARD_PIECE_BYTES as u64 - told_bytes) * ranks / (ranks - 1);
-        let bytes_max = if self.comm.is_oversubscribed() { ELEMENT_MAX_BYTES } else { near_max };
-        let piece_max = (bytes_max / size).max(1);
+        let piece_max = (piece_max_bytes(self.comm) / size).max(1);
         let pieces = data.count.div_ceil(piece_max);
-        let call = Call { name, root, own_bytes: len_bytes, longest_bytes: len_bytes };
+        let brought = Brought { root, own_bytes: len_bytes, longest_bytes: len_bytes };
         // A value comes where it is wanted, or goes to who wants it.
         let is_reader = root.is_none_or(|root| root == self.me()) && data.result.is_some();
         let own_max = piece_max.min(data.count).div_ceil(ranks);
-        let room = if is_reader { None } else { Some(self.world.temporary(own_max, &data.datatype)?) };
+        let room = if is_reader { None } else { Some(self.caller.temporary(own_max, &data.datatype)?) };
         let mut outcome = Ok(());
         for piece in 0..pieces {
             let cut = |index: u64| data.count / pieces * index + index.min(data.count % pieces);
             let part = Part { first: cut(piece), count: cut(piece + 1) - cut(piece) };
-            let (counts_alike, reduced) = self.reduce_piece(&call, data, part, room.as_ref())?;
+            let (counts_alike, reduced) = self.reduce_piece(&brought, data, part, room.as_ref()).await?;
             outcome = outcome.and(reduced);
             if !counts_alike {
                 break;
             }
         }
-        self.world.keep_temporaries(room.into_iter());
+        self.caller.keep(room);
         outcome
     }
 
     /// A reduction in one step: whoever wants the value reduces everything.
     #[inline]
-    fn reduce_at_once(self, name: &'static str, root: Option<usize>, data: &Reduction) -> Result<()> {
+    async fn reduce_at_once(self, root: Option<usize>, data: &Reduction) -> Result<()> {
         let is_reader = root.is_none_or(|root| root == self.me());
         let len_bytes = data.count * data.datatype.size();
         let whole = Part { first: 0, count: data.count };
         if !is_reader {
-            return self.show_and_leave(&[whole.input(data)]);
+            return self.show_and_leave(&[whole.input(data)]).await;
         }
         let step = match root {
-            None => self.show_common(&[whole.input(data)], &[])?,
+            None => self.show_common(&[whole.input(data)], &[]).await?,
             Some(_) => self.group.next_step(),
         };
-        let mut outcome = self.expect_all(name, 0..self.size(), step, len_bytes);
+        let mut outcome = self.expect_all(self.others(), step, len_bytes).await;
         if let (Ok(()), Some(result)) = (&outcome, &data.result) {
             let value = Value { memory: result, first: 0 };
             let operands = Operands { ranks: 0..self.size(), step, are_all_shown: root.is_none() };
-            outcome = self.fold(name, data, whole, &operands, value, |_| 0);
+            outcome = self.fold(data, whole, &operands, value, |_| 0);
         }
         match root {
             None => {
                 self.group.finish_common(step);
                 outcome
             }
-            Some(_) => self.leave_reading(step, len_bytes, outcome),
+            Some(_) => self.leave_reading(step, len_bytes, outcome).await,
         }
     }
 
     /// The elements of `piece`: each member reduces a part of them, in `room` if it does not want the value. Returns whether
     /// all members count alike, too.
-    fn reduce_piece(
+    async fn reduce_piece(
         self,
-        call: &Call,
+        brought: &Brought,
         data: &Reduction,
         piece: Part,
         room: Option<&Scratch>,
@@ -103,14 +92,14 @@ impl Table<'_> {
         let above = Part { first: own.first + own.count, count: piece.count - cut(me + 1) };
         let inputs = [below.input(data), above.input(data)];
         let step = if piece.first == 0 {
-            let (step, is_agreed, outcome) = self.first_step(call, &inputs, |_| call.own_bytes)?;
+            let (step, is_agreed, outcome) = self.first_step(brought, &inputs, |_| brought.own_bytes).await?;
             if outcome.is_err() {
-                self.finish_first(step, is_agreed);
+                self.finish_first(step, is_agreed).await;
                 return Ok((false, outcome));
             }
             step
         } else {
-            self.show_common(&inputs, &[])?
+            self.show_common(&inputs, &[]).await?
         };
         let value = match (room, &data.result) {
             (None, Some(result)) => Value { memory: result, first: own.first },
@@ -118,43 +107,43 @@ impl Table<'_> {
             (None, None) => unreachable!("who has no result has room"),
         };
         let operands = Operands { ranks: 0..self.size(), step, are_all_shown: false };
-        let mut outcome = self.fold(call.name, data, own, &operands, value, |rank| {
+        let mut outcome = self.fold(data, own, &operands, value, |rank| {
             own.first - piece.first - if rank < me { part(rank).count } else { 0 }
         });
         self.group.finish_common(step);
 
         let reduced = value.part(data, 0, own.count).reader();
-        let step = match call.root {
-            None => self.show_common(&[reduced], &[])?,
+        let step = match brought.root {
+            None => self.show_common(&[reduced], &[]).await?,
             Some(_) if room.is_none() => self.group.next_step(),
-            Some(_) => return Ok((true, self.show_and_leave(&[reduced]).and(outcome))),
+            Some(_) => return Ok((true, self.show_and_leave(&[reduced]).await.and(outcome))),
         };
         // Who reads has its own part there already.
         let result = Value { first: 0, ..value };
         for rank in self.others() {
             let part = part(rank);
             let len_bytes = part.count * size;
-            let taken = self.expect(call.name, rank, step, len_bytes as usize).and_then(|()| {
-                self.read(call.name, rank, step, 0, len_bytes as usize, |bytes| {
+            let mut taken = self.expect(rank, step, len_bytes as usize).await;
+            if taken.is_ok() {
+                taken = self.read(rank, step, 0, len_bytes as usize, |bytes| {
                     result.part(data, part.first, part.count).unpack_at(0, bytes);
-                })
-            });
+                });
+            }
             outcome = outcome.and(taken);
         }
-        match call.root {
+        match brought.root {
             None => self.group.finish_common(step),
-            Some(_) => self.group.finish_lone(&self.world.engine.borrow(), step, None),
+            Some(_) => self.finish_lone(step, None).await,
         }
         Ok((true, outcome))
     }
 
     /// Blocks of a reduction, one for each member, which reduces its own. `None` if messages are to do it.
-    pub(super) fn reduce_scatter_block(self, data: &Reduction) -> Result<Option<()>> {
-        const NAME: &str = "MPI_Reduce_scatter_block";
+    pub(super) async fn reduce_scatter_block(self, data: &Reduction) -> Result<Option<()>> {
         let (size, count, me) = (data.datatype.size(), data.count, self.me());
         let block_bytes = count * size;
-        let cut = Cut { unit_bytes: size as usize, ..Cut::of(self.comm, self.size() - 1) };
-        let call = Call { name: NAME, root: None, own_bytes: block_bytes, longest_bytes: block_bytes };
+        let cut = Cut::of_elements(self.comm, self.size() - 1, size as usize);
+        let brought = Brought { root: None, own_bytes: block_bytes, longest_bytes: block_bytes };
         let piece = |rank: usize, offset: u64, len_bytes: u64| Part {
             first: rank as u64 * count + offset / size,
             count: len_bytes / size,
@@ -162,45 +151,34 @@ impl Table<'_> {
         let shown = |offset, len_bytes| {
             self.others().map(|rank| piece(rank, offset, len_bytes).input(data)).collect::<SmallVec<_>>()
         };
-        self.in_steps(
-            &call,
-            cut,
-            |_| block_bytes,
-            shown,
-            |step, offset, len_bytes| {
-                let Some(result) = &data.result else { return Ok(()) };
-                let input = piece(me, offset, len_bytes as u64);
-                let value = Value { memory: result, first: offset / size };
-                let operands = Operands { ranks: 0..self.size(), step, are_all_shown: false };
-                self.fold(NAME, data, input, &operands, value, |rank| self.place_at(rank) as u64 * input.count)
-            },
-        )
+        let take = |step, offset, len_bytes| {
+            let Some(result) = &data.result else { return Ok(()) };
+            let input = piece(me, offset, len_bytes as u64);
+            let value = Value { memory: result, first: offset / size };
+            let operands = Operands { ranks: 0..self.size(), step, are_all_shown: false };
+            self.fold(data, input, &operands, value, |rank| self.place_at(rank) as u64 * input.count)
+        };
+        self.in_steps(&brought, cut, |_| block_bytes, shown, take).await
     }
 
     /// Each member reduces the operands of those before it, and, unless `is_exclusive`, its own. `None` if messages are to do
     /// it.
-    pub(super) fn scan(self, data: &Reduction, is_exclusive: bool) -> Result<Option<()>> {
-        let name = if is_exclusive { "MPI_Exscan" } else { "MPI_Scan" };
+    pub(super) async fn scan(self, data: &Reduction, is_exclusive: bool) -> Result<Option<()>> {
         let len_bytes = data.count * data.datatype.size();
         if !is_brief(len_bytes, self.size()) {
-            return self.leave_to_messages(name, None, len_bytes);
+            return self.leave_to_messages(None, len_bytes).await;
         }
         let ranks = 0..self.me() + usize::from(!is_exclusive);
         let whole = Part { first: 0, count: data.count };
         let step = self.group.next_step();
-        self.show(step, &[whole.input(data)], &[])?;
-        let mut outcome = self.expect_all(name, ranks.clone(), step, len_bytes);
+        self.show(step, &[whole.input(data)], &[]).await?;
+        let mut outcome = self.expect_all(ranks.clone().filter(|rank| *rank != self.me()), step, len_bytes).await;
         if let (Ok(()), Some(result)) = (&outcome, &data.result) {
             let operands = Operands { ranks, step, are_all_shown: true };
-            outcome = self.fold(name, data, whole, &operands, Value { memory: result, first: 0 }, |_| 0);
+            outcome = self.fold(data, whole, &operands, Value { memory: result, first: 0 }, |_| 0);
         }
-        self.group.finish_lone(&self.world.engine.borrow(), step, None);
+        self.finish_lone(step, None).await;
         outcome.map(Some)
-    }
-
-    /// Waits for those of `ranks` that are not this member, who are to show so many bytes each.
-    fn expect_all(self, name: &'static str, ranks: Range<usize>, step: u64, len_bytes: u64) -> Result<()> {
-        ranks.filter(|rank| *rank != self.me()).try_for_each(|rank| self.expect(name, rank, step, len_bytes as usize))
     }
 
     /// Reduces what `operands` names; of what a member shows, it begins `before(rank)` elements in. Our own is read where
@@ -208,7 +186,6 @@ impl Table<'_> {
     /// or a copy.
     fn fold(
         self,
-        name: &'static str,
         data: &Reduction,
         input: Part,
         operands: &Operands,
@@ -221,7 +198,7 @@ impl Table<'_> {
         }
         let (size, me) = (data.datatype.size(), self.me());
         let block_max = (REDUCE_BLOCK_BYTES / size).max(1);
-        let temporary = || self.world.temporary(input.count.min(block_max), &data.datatype);
+        let temporary = || self.caller.temporary(input.count.min(block_max), &data.datatype);
         let way = match data.op.packed(&data.datatype) {
             Some(op) => Way::Packed(op),
             None => Way::LaidOut(temporary()?),
@@ -241,7 +218,7 @@ impl Table<'_> {
                 room.memory().send(0, count, &data.datatype)
             });
             let operand = |rank: usize, take: &mut dyn FnMut(&[u8])| {
-                self.read(name, rank, *step, ((before(rank) + done) * size) as usize, (count * size) as usize, take)
+                self.read(rank, *step, ((before(rank) + done) * size) as usize, (count * size) as usize, take)
             };
             let mut is_first = true;
             for rank in ranks.clone().rev() {
@@ -252,14 +229,14 @@ impl Table<'_> {
                     (None, _) if is_first => operand(rank, &mut |bytes| {
                         value.unpack_at(0, bytes);
                     })?,
-                    (Some(own), _) => combine(name, data, own, &mut value)?,
+                    (Some(own), _) => self.combine(data, own, &mut value)?,
                     (None, Way::Packed(op)) => operand(rank, &mut |bytes| op.reduce(bytes, &mut value))?,
                     (None, Way::LaidOut(room)) => {
                         let mut elements = room.memory().recv(0, count, &data.datatype);
                         operand(rank, &mut |bytes| {
                             elements.unpack_at(0, bytes);
                         })?;
-                        combine(name, data, &room.memory().send(0, count, &data.datatype), &mut value)?;
+                        self.combine(data, &room.memory().send(0, count, &data.datatype), &mut value)?;
                     }
                 }
                 is_first = false;
@@ -267,18 +244,16 @@ impl Table<'_> {
             done += count;
         }
         if let Way::LaidOut(room) = way {
-            self.world.keep_temporaries([room].into_iter());
+            self.caller.keep(Some(room));
         }
-        if let Some(room) = own_room {
-            self.world.keep_temporaries([room].into_iter());
-        }
+        self.caller.keep(own_room);
         Ok(())
     }
-}
 
-fn combine(name: &'static str, data: &Reduction, operand: &SendBuf, value: &mut RecvBuf) -> Result<()> {
-    let reduced = data.op.reduce(&data.datatype, operand, value);
-    reduced.map_err(|error| ErrorClass::Op.error(format!("{name}: {error}")))
+    fn combine(self, data: &Reduction, operand: &SendBuf, value: &mut RecvBuf) -> Result<()> {
+        let reduced = data.op.reduce(&data.datatype, operand, value);
+        reduced.map_err(|error| ErrorClass::Op.error(format!("{}: {error}", self.call)))
+    }
 }
 
 /// How what stands on a board is reduced.

@@ -1,0 +1,123 @@
+//! Collectives in the background: over boards where there are some, by messages elsewhere.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use collectives::Schedule;
+
+use super::arguments::Arguments;
+use super::board::OnBoards;
+use super::host::Running;
+use super::plan::schedule_of;
+use crate::communicator::{Comm, Turn};
+use crate::error::Result;
+use crate::world::{Operation, World};
+
+/// One start of a collective, which keeps all that it needs.
+pub(super) struct Background {
+    comm: Arc<Comm>,
+    /// Of its messages, if it comes to that.
+    tag: i32,
+    /// Named in errors.
+    call: &'static str,
+    stage: Stage,
+}
+
+enum Stage {
+    /// Others use the boards, or nobody knows yet whether there are any.
+    Queued(Box<(Turn, Arguments)>),
+    Boards(OnBoards),
+    Messages(Box<(Running, Arguments)>),
+    Over,
+}
+
+impl Background {
+    /// A start with a turn at the boards of `comm`.
+    pub fn queued(
+        world: &World,
+        comm: &Arc<Comm>,
+        mut turn: Turn,
+        arguments: Arguments,
+        tag: i32,
+        call: &'static str,
+    ) -> Background {
+        // Mostly it comes at once.
+        let stage = match turn.poll(world) {
+            Poll::Ready(true) if world.lost_among(comm).is_none() => {
+                Stage::Boards(OnBoards::new(turn, arguments, call))
+            }
+            _ => Stage::Queued(Box::new((turn, arguments))),
+        };
+        Background { comm: Arc::clone(comm), tag, call, stage }
+    }
+
+    /// A start of `schedule`.
+    pub fn scheduled(
+        world: &World,
+        comm: &Arc<Comm>,
+        schedule: Arc<Schedule>,
+        arguments: Arguments,
+        tag: i32,
+        call: &'static str,
+    ) -> Result<Background> {
+        let running = Running::new(world, comm, schedule, &arguments, tag)?;
+        Ok(Background { comm: Arc::clone(comm), tag, call, stage: Stage::Messages(Box::new((running, arguments))) })
+    }
+
+    /// Goes on with messages.
+    fn leave_boards(&mut self, world: &World, arguments: Arguments) -> Result<()> {
+        // A turn, if there is one, is over.
+        self.stage = Stage::Over;
+        let schedule = schedule_of(&self.comm, &arguments)?;
+        let running = Running::new(world, &self.comm, schedule, &arguments, self.tag)?;
+        self.stage = Stage::Messages(Box::new((running, arguments)));
+        Ok(())
+    }
+}
+
+impl Operation for Background {
+    fn advance(&mut self, world: &World) -> Poll<Result<()>> {
+        loop {
+            match &mut self.stage {
+                Stage::Queued(waiting) => {
+                    let has_boards = match waiting.0.poll(world) {
+                        Poll::Ready(has_boards) => has_boards,
+                        Poll::Pending => break,
+                    };
+                    // Those who were in an operation when a member was lost may have left it at different steps.
+                    if let Some(error) = world.lost_among(&self.comm) {
+                        return Poll::Ready(Err(error));
+                    }
+                    let Stage::Queued(waiting) = std::mem::replace(&mut self.stage, Stage::Over) else {
+                        unreachable!("it was looked at just now");
+                    };
+                    let (turn, arguments) = *waiting;
+                    if has_boards {
+                        self.stage = Stage::Boards(OnBoards::new(turn, arguments, self.call));
+                    } else {
+                        drop(turn);
+                        self.leave_boards(world, arguments)?;
+                    }
+                }
+                Stage::Boards(steps) => match steps.advance(world, &self.comm) {
+                    Poll::Ready((Ok(None), arguments)) => self.leave_boards(world, arguments)?,
+                    Poll::Ready((outcome, _)) => {
+                        self.stage = Stage::Over;
+                        world.engine.borrow_mut().count_board_collective();
+                        return Poll::Ready(outcome.map(|_| ()));
+                    }
+                    Poll::Pending => break,
+                },
+                Stage::Messages(messages) => {
+                    let (running, arguments) = &mut **messages;
+                    return running.advance(world, &self.comm, arguments, self.call);
+                }
+                Stage::Over => return Poll::Ready(Ok(())),
+            }
+        }
+        match world.lost_among(&self.comm) {
+            None => Poll::Pending,
+            Some(error) => Poll::Ready(Err(error)),
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! A block from each to all, or from each to each: everyone shows, everyone reads, by pieces if the blocks are long.
+
+use datatype::{RecvBuf, SendBuf, UserMemory, UserMemoryMut};
+use smallvec::SmallVec;
+
+use super::super::flavoured;
+use super::Table;
+use crate::collective::arguments::{Blocks, Buffer};
+use crate::collective::board::cuts::blocks::{Cut, LENGTHS, Steps};
+use crate::error::Result;
+
+/// Bytes of the longest of some blocks.
+fn longest_bytes<M>(blocks: &Blocks<M>) -> u64 {
+    blocks.counts.iter().copied().max().unwrap_or(0) * blocks.datatype.size()
+}
+
+/// What members show of their blocks in a step.
+pub(super) type Shown = SmallVec<[SendBuf; 8]>;
+
+#[flavoured]
+impl Table<'_> {
+    /// `None` if messages are to do it, as below.
+    pub(super) async fn allgather(
+        self,
+        send: Option<&Buffer<UserMemory>>,
+        recv: &Buffer<UserMemoryMut>,
+    ) -> Result<Option<()>> {
+        let Buffer { memory, count, datatype } = recv;
+        let block = |rank: usize| memory.recv(rank as i64 * *count as i64 * datatype.extent(), *count, datatype);
+        let block_bytes = count * datatype.size();
+        self.gather_to_all(send, block_bytes, |_| block_bytes, block).await
+    }
+
+    pub(super) async fn allgatherv(
+        self,
+        send: Option<&Buffer<UserMemory>>,
+        recv: &Blocks<UserMemoryMut>,
+    ) -> Result<Option<()>> {
+        let Blocks { memory, counts, displacements, datatype } = recv;
+        let block = |rank: usize| memory.recv(displacements[rank] * datatype.extent(), counts[rank], datatype);
+        self.gather_to_all(send, longest_bytes(recv), |rank| counts[rank] * datatype.size(), block).await
+    }
+
+    async fn gather_to_all(
+        self,
+        send: Option<&Buffer<UserMemory>>,
+        longest_bytes: u64,
+        expected_bytes: impl Fn(usize) -> u64,
+        block: impl Fn(usize) -> RecvBuf,
+    ) -> Result<Option<()>> {
+        let me = self.me();
+        let own = match send {
+            Some(send) => send.memory.send(0, send.count, &send.datatype),
+            None => block(me).reader(),
+        };
+        let brought = Brought { root: None, own_bytes: own.len_bytes(), longest_bytes };
+        let shown = |offset, len_bytes| SmallVec::from_iter([own.slice(offset, len_bytes)]);
+        let take = |step, offset, len_bytes| {
+            self.others().try_for_each(|rank| {
+                let len_bytes = expected_bytes(rank).saturating_sub(offset).min(len_bytes as u64) as usize;
+                self.read(rank, step, 0, len_bytes, |bytes| {
+                    block(rank).unpack_at(offset, bytes);
+                })
+            })
+        };
+        let gathered = self.in_steps(&brought, Cut::of(self.comm, 1), &expected_bytes, shown, take).await?;
+        if gathered.is_some() && send.is_some() {
+            block(me).copy_from(&own);
+        }
+        Ok(gathered)
+    }
+
+    pub(super) async fn alltoall(
+        self,
+        send: Option<&Buffer<UserMemory>>,
+        recv: &Buffer<UserMemoryMut>,
+    ) -> Result<Option<()>> {
+        let Buffer { memory, count, datatype } = recv;
+        let block_bytes = count * datatype.size();
+        let block = |rank: usize| memory.recv(rank as i64 * *count as i64 * datatype.extent(), *count, datatype);
+        let out = |rank: usize| match send {
+            Some(Buffer { memory, count, datatype }) => {
+                memory.send(rank as i64 * *count as i64 * datatype.extent(), *count, datatype)
+            }
+            None => block(rank).reader(),
+        };
+        let own = out(self.me());
+        let brought = Brought { root: None, own_bytes: own.len_bytes(), longest_bytes: block_bytes };
+        let shown = |offset, len_bytes| self.others().map(|rank| out(rank).slice(offset, len_bytes)).collect();
+        let cut = Cut::of(self.comm, self.size() - 1);
+        let take = |step, offset, len_bytes| {
+            self.others().try_for_each(|rank| {
+                self.read(rank, step, self.place_at(rank) * len_bytes, len_bytes, |bytes| {
+                    block(rank).unpack_at(offset, bytes);
+                })
+            })
+        };
+        let exchanged = self.in_steps(&brought, cut, |_| block_bytes, shown, take).await?;
+        if exchanged.is_some() && send.is_some() {
+            block(self.me()).copy_from(&own);
+        }
+        Ok(exchanged)
+    }
+
+    /// How many blocks another member shows before ours, if it shows one for each of the others, in order of rank.
+    pub(super) fn place_at(self, rank: usize) -> usize {
+        if rank < self.me() { self.me() - 1 } else { self.me() }
+    }
+
+    /// Shows, piece by piece, what is `shown` of the blocks of this member from an offset on, so many bytes of each, and
+    /// lets `take` read what others show of theirs. Where there is a root, either it shows or all others do, and who does
+    /// not, reads. `None` if the blocks are so long that messages are to do it.
+    ///
+    /// With a root, what fits a step is one, in which nobody waits but for what it reads, and for room. Else the first step
+    /// tells the length of the block that a member brings, of which `expected_bytes(rank)` are expected, and that of the
+    /// longest. A member that means another longest one counts other steps, and a root that brings what is not expected
+    /// stops those who would go on: both are found out by all, who leave after that step. Whatever else goes wrong, members
+    /// go on to the last one: the others do not know of it.
+    pub(super) async fn in_steps(
+        self,
+        brought: &Brought,
+        cut: Cut,
+        expected_bytes: impl Fn(usize) -> u64,
+        shown: impl Fn(u64, u64) -> Shown,
+        mut take: impl FnMut(u64, u64, usize) -> Result<()>,
+    ) -> Result<Option<()>> {
+        let &Brought { root, longest_bytes, .. } = brought;
+        if longest_bytes > cut.max_bytes {
+            return self.leave_to_messages(root, longest_bytes).await;
+        }
+        let steps = Steps::of(longest_bytes as usize, &cut);
+        let (offset, len_bytes) = steps.range(0);
+        let contents = shown(offset as u64, len_bytes as u64);
+        let sources = root.filter(|_| contents.is_empty()).map(|root| self.sources(root));
+        if root.is_some() && steps.count == 1 {
+            let Some(sources) = sources else { return self.show_and_leave(&contents).await.map(Some) };
+            let step = self.group.next_step();
+            let mut outcome = self.expect_all(sources, step, (cut.blocks * len_bytes) as u64).await;
+            if outcome.is_ok() {
+                outcome = take(step, 0, len_bytes);
+            }
+            return self.leave_reading(step, longest_bytes, outcome).await.map(Some);
+        }
+        let (step, is_agreed, mut outcome) = self.first_step(brought, &contents, expected_bytes).await?;
+        if outcome.is_ok() {
+            outcome = take(step, offset as u64, len_bytes);
+        }
+        self.finish_first(step, is_agreed).await;
+        for piece in 1..if is_agreed { steps.count } else { 1 } {
+            let (offset, len_bytes) = steps.range(piece);
+            let contents = shown(offset as u64, len_bytes as u64);
+            let step = if root.is_none() { self.show_common(&contents, &[]).await? } else { self.group.next_step() };
+            match &sources {
+                Some(sources) => {
+                    for rank in sources.clone() {
+                        self.await_step(rank, step).await?;
+                    }
+                }
+                // Who shows to a root, or as one, reads nothing: all are woken at the step's end.
+                None if root.is_some() => self.write(step, &contents, &[]).await?,
+                None => {}
+            }
+            if outcome.is_ok() {
+                outcome = take(step, offset as u64, len_bytes);
+            }
+            match root {
+                None => self.group.finish_common(step),
+                Some(_) => self.finish_lone(step, None).await,
+            }
+        }
+        outcome.map(Some)
+    }
+
+    /// Whom a member reads from, where there is a root: from all others at the root, elsewhere from the root.
+    fn sources(self, root: usize) -> impl Iterator<Item = usize> + Clone {
+        let me = self.me();
+        (0..self.size()).filter(move |rank| *rank != me && (me == root || *rank == root))
+    }
+
+    /// Shows the first of several steps and waits for all others; it is not finished. Returns its number, whether all members
+    /// count the same steps, and what is wrong.
+    pub(super) async fn first_step(
+        self,
+        brought: &Brought,
+        contents: &[SendBuf],
+        expected_bytes: impl Fn(usize) -> u64,
+    ) -> Result<(u64, bool, Result<()>)> {
+        let told = [brought.own_bytes, brought.longest_bytes].map(u64::to_ne_bytes);
+        let step = self.group.next_step();
+        self.show(step, contents, told.as_flattened()).await?;
+        if let Some(root) = brought.root {
+            // If the root counts but one step, the others may, too, and show nothing.
+            self.await_step(root, step).await?;
+            let (_, outcome) = self.compare(brought, root, step, expected_bytes(root));
+            if outcome.is_err() {
+                return Ok((step, false, outcome));
+            }
+        }
+        self.await_all(step).await?;
+        let mut outcome = Ok(());
+        let mut is_agreed = true;
+        for rank in 0..self.size() {
+            let (counts_alike, found) = self.compare(brought, rank, step, expected_bytes(rank));
+            is_agreed &= counts_alike;
+            outcome = outcome.and(found);
+        }
+        Ok((step, is_agreed, outcome))
+    }
+
+    /// A step that says no more than how long the longest block is, or those to or from `root`: if all agree, they go by
+    /// messages, which is `None`.
+    pub(super) async fn leave_to_messages(self, root: Option<usize>, longest_bytes: u64) -> Result<Option<()>> {
+        let brought = Brought { root, own_bytes: longest_bytes, longest_bytes };
+        let (step, is_agreed, outcome) = self.first_step(&brought, &[], |_| longest_bytes).await?;
+        self.finish_first(step, is_agreed).await;
+        outcome.map(|()| None)
+    }
+
+    /// This member is through with the first of several steps; who leaves after it may not have seen all show it.
+    pub(super) async fn finish_first(self, step: u64, is_agreed: bool) {
+        if is_agreed {
+            self.group.finish_common(step);
+        } else {
+            self.finish_lone(step, None).await;
+        }
+    }
+
+    /// The end of a step that only some show and that this member has read. Who counts on several steps, of which this
+    /// would be the first, waits for all to show it: after a disagreement this member tells how long it takes a block to be.
+    pub(super) async fn leave_reading(self, step: u64, block_bytes: u64, outcome: Result<()>) -> Result<()> {
+        if outcome.is_err() {
+            self.show(step, &[], [block_bytes; LENGTHS].map(u64::to_ne_bytes).as_flattened()).await?;
+        }
+        self.finish_lone(step, None).await;
+        outcome
+    }
+
+    /// Compares what a member tells in the first of several steps with what this one means: whether it counts the same
+    /// steps, and what is wrong.
+    fn compare(self, brought: &Brought, rank: usize, step: u64, expected_bytes: u64) -> (bool, Result<()>) {
+        let Some([own, longest]) = self.told::<LENGTHS>(rank, step) else {
+            // It counts one step.
+            return (false, Err(self.shorter(rank, self.group.len_bytes(rank, step))));
+        };
+        let counts_alike = longest == brought.longest_bytes;
+        if !counts_alike {
+            (false, Err(self.disagreement(rank, "expects", longest)))
+        } else if own != expected_bytes {
+            (true, Err(self.disagreement(rank, "brings", own)))
+        } else {
+            (true, Ok(()))
+        }
+    }
+}
+
+/// What a member passes.
+pub(super) struct Brought {
+    /// The member that all others send to, or receive from.
+    pub root: Option<usize>,
+    /// Bytes of a block that it brings, and of the longest one that it knows of.
+    pub own_bytes: u64,
+    pub longest_bytes: u64,
+}
