@@ -143,7 +143,7 @@ impl BoardTable {
             slots,
             step: AtomicU64::new(before),
             finished: AtomicU64::new(before),
-            long_steps: Mutex::new(LongSteps::default()),
+            long_steps: Mutex::new(LongSteps::new(before, slots)),
             table: Arc::clone(self),
         })
     }
@@ -225,29 +225,27 @@ impl GroupBoard {
         if len_bytes < STREAMING_MIN_BYTES {
             board.show(step, len_bytes, !trailer.is_empty(), finished, |space| write(space, Stores::Ordinary));
         } else {
-            board.show(step, len_bytes, !trailer.is_empty(), finished, |space| self.write_long(space, write));
+            board.show(step, len_bytes, !trailer.is_empty(), finished, |space| self.write_long(step, space, write));
         }
     }
 
     /// Writes a long step with the stores that are the faster ones now.
-    fn write_long(&self, space: &mut [u8], write: impl FnOnce(&mut [u8], Stores)) {
+    fn write_long(&self, step: u64, space: &mut [u8], write: impl FnOnce(&mut [u8], Stores)) {
         let mut long_steps = self.long_steps.lock().unwrap_or_else(PoisonError::into_inner);
-        let LongSteps { pace, lap_count, longest_bytes } = &mut *long_steps;
-        if space.len() > *longest_bytes {
-            *longest_bytes = space.len();
-            *lap_count = 0;
-            pace.grown();
-        }
-        if u64::from(*lap_count) == self.slots {
-            *lap_count = 0;
+        let LongSteps { pace, lap_start, touched_bytes } = &mut *long_steps;
+        if step >= *lap_start + self.slots {
+            *lap_start = step;
             pace.turn();
         }
-        *lap_count += 1;
         let stores = pace.stores();
-        if !pace.wants_sample() {
+        let len_bytes = space.len();
+        let touched_bytes = &mut touched_bytes[self.boards[self.me].place(step, len_bytes)];
+        let is_new = len_bytes > *touched_bytes;
+        *touched_bytes = len_bytes.max(*touched_bytes);
+        if is_new || !pace.wants_sample() {
             return write(space, stores);
         }
-        let (len_bytes, start) = (space.len(), Instant::now());
+        let start = Instant::now();
         write(space, stores);
         pace.note(len_bytes, start.elapsed().as_nanos() as u64);
     }
@@ -317,17 +315,21 @@ impl GroupBoard {
     }
 }
 
-/// The long steps of a board: with which stores they are written, and how many were in this lap.
+/// The long steps of a board.
 struct LongSteps {
+    /// With which stores they are written.
     pace: Pace,
-    lap_count: u32,
-    /// Memory beyond that is touched for the first time.
-    longest_bytes: usize,
+    /// Where this lap through the places of the board began.
+    lap_start: u64,
+    /// How far each place has been written; what lies beyond is touched for the first time, which is not for the stores to
+    /// answer for.
+    touched_bytes: Box<[usize]>,
 }
 
-impl Default for LongSteps {
-    fn default() -> Self {
-        Self { pace: Pace::of_short_laps(REST_LAPS_MAX), lap_count: 0, longest_bytes: 0 }
+impl LongSteps {
+    fn new(before: u64, slots: u64) -> Self {
+        let touched_bytes = vec![0; Board::places(slots)].into();
+        Self { pace: Pace::of_short_laps(REST_LAPS_MAX), lap_start: before, touched_bytes }
     }
 }
 

@@ -135,6 +135,17 @@ impl Board {
         self.memory.word(FINISHED).load(Ordering::Acquire)
     }
 
+    /// Places of content longer than a line on a board of so many slots.
+    pub fn places(slots: u64) -> usize {
+        (slots + LONG_SLOTS) as usize
+    }
+
+    /// The place, of [`Board::places`], of so many bytes of a step.
+    #[inline]
+    pub fn place(&self, step: u64, len_bytes: usize) -> usize {
+        if len_bytes <= MEDIUM_MAX_BYTES { self.slot(step) } else { (self.slots + step % LONG_SLOTS) as usize }
+    }
+
     /// Where the number of a step stands.
     #[inline]
     fn line(&self, step: u64) -> usize {

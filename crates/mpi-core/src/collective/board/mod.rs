@@ -11,6 +11,7 @@
 //! allreduce, reduce, short         everyone shows, everyone (the root) reduces all       1 step
 //! allreduce, reduce, long          everyone shows a piece, each reduces a part of it     2 steps per piece
 //!                                  and shows that, everyone (the root) reads the parts
+//! reduce of two, long              as short ones, by pieces                              1 step per piece
 //! reduce-scatter-block             everyone shows, each reduces its block                1 step (per piece)
 //! scan, exscan, short              everyone shows, each reduces those before it          1 step
 //! ```

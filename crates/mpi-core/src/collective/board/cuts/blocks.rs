@@ -8,7 +8,7 @@ use crate::communicator::Comm;
 /// Longest block where all members run at once: longer ones are faster copied straight from each to each.
 const BLOCK_MAX_BYTES: u64 = 32 << 10;
 /// The same of two members: by pieces, the copy in of one goes on beside the copy out of another.
-const PAIR_BLOCK_MAX_BYTES: u64 = 128 << 10;
+const PAIR_BLOCK_MAX_BYTES: u64 = 256 << 10;
 /// Longest block of a scatter where members do not all run at once: of a longer one two copies cost more than the turns.
 const SCATTER_MAX_BYTES: u64 = 128 << 10;
 /// Lengths told behind what the first of several steps shows: of what the member brings, and of the longest block that it
@@ -52,7 +52,7 @@ impl Cut {
     /// To a root.
     pub fn to_root(comm: &Comm) -> Self {
         let cut = Self::of(comm, 1);
-        if comm.size() == 2 { Self { max_bytes: u64::MAX, ..cut } } else { cut }
+        if comm.size() == 2 { cut.unlimited() } else { cut }
     }
 
     /// From a root.
@@ -60,7 +60,7 @@ impl Cut {
         let cut = Self::of(comm, comm.size() as usize - 1);
         match (comm.is_oversubscribed(), comm.size()) {
             (true, _) => Self { max_bytes: cut.max_bytes.min(SCATTER_MAX_BYTES), ..cut },
-            (false, 2) => Self { max_bytes: u64::MAX, ..cut },
+            (false, 2) => cut.unlimited(),
             (false, _) => cut,
         }
     }
@@ -68,6 +68,11 @@ impl Cut {
     /// Of elements of so many bytes.
     pub fn of_elements(comm: &Comm, blocks: usize, size: usize) -> Self {
         Self::in_units(comm, blocks, size, len_max_bytes(comm, blocks))
+    }
+
+    /// The same of blocks of any length.
+    pub fn unlimited(self) -> Self {
+        Self { max_bytes: u64::MAX, ..self }
     }
 
     /// Where all run at once, what one writes is read while it is near; otherwise each step costs a turn of everyone.

@@ -8,12 +8,15 @@ use crate::communicator::Comm;
 
 /// Up to so many bytes of all inputs together, whoever wants the value reduces everything.
 const REDUCE_ALL_MAX_BYTES: u64 = 16 << 10;
+/// The same of two inputs: there is as much to read as if each reduced a half for both.
+const PAIR_REDUCE_ALL_MAX_BYTES: u64 = 64 << 10;
 /// Most bytes of an element.
 pub const ELEMENT_MAX_BYTES: u64 = (BOARD_STEP_BYTES - LENGTHS * LENGTH_BYTES) as u64;
 
 /// True if a reduction of so many bytes takes one step.
 pub fn is_brief(len_bytes: u64, ranks: usize) -> bool {
-    len_bytes <= engine::BOARD_SHORT_BYTES as u64 || len_bytes.saturating_mul(ranks as u64) <= REDUCE_ALL_MAX_BYTES
+    let max_bytes = if ranks == 2 { PAIR_REDUCE_ALL_MAX_BYTES } else { REDUCE_ALL_MAX_BYTES };
+    len_bytes <= engine::BOARD_SHORT_BYTES as u64 || len_bytes.saturating_mul(ranks as u64) <= max_bytes
 }
 
 /// Longest piece of a reduction in which each member reduces a part. Where all run at once, what one writes is read while it

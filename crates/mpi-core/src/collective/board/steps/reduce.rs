@@ -25,6 +25,9 @@ impl Table<'_> {
         if is_brief(len_bytes, self.size()) {
             return self.reduce_at_once(root, data).await;
         }
+        if let (Some(root), 2) = (root, ranks) {
+            return self.reduce_of_two(root, data).await;
+        }
         let piece_max = (piece_max_bytes(self.comm) / size).max(1);
         let pieces = data.count.div_ceil(piece_max);
         let brought = Brought { root, own_bytes: len_bytes, longest_bytes: len_bytes };
@@ -72,6 +75,24 @@ impl Table<'_> {
             }
             Some(_) => self.leave_reading(step, len_bytes, outcome).await,
         }
+    }
+
+    /// A long reduction of two operands to one member: the other shows its own, and need not wait.
+    async fn reduce_of_two(self, root: usize, data: &Reduction) -> Result<()> {
+        let size = data.datatype.size();
+        let len_bytes = data.count * size;
+        let cut = Cut::of_elements(self.comm, 1, size as usize).unlimited();
+        let brought = Brought { root: Some(root), own_bytes: len_bytes, longest_bytes: len_bytes };
+        let part = |offset: u64, len_bytes: u64| Part { first: offset / size, count: len_bytes / size };
+        let is_root = root == self.me();
+        let shown = |offset, len_bytes| (!is_root).then(|| part(offset, len_bytes).input(data)).into_iter().collect();
+        let take = |step, offset, len_bytes: usize| {
+            let Some(result) = data.result.as_ref().filter(|_| is_root) else { return Ok(()) };
+            let piece = part(offset, len_bytes as u64);
+            let operands = Operands { ranks: 0..2, step, are_all_shown: false };
+            self.fold(data, piece, &operands, Value { memory: result, first: piece.first }, |_| 0)
+        };
+        self.in_steps(&brought, cut, |_| len_bytes, shown, take).await.map(|_| ())
     }
 
     /// The elements of `piece`: each member reduces a part of them, in `room` if it does not want the value. Returns whether
