@@ -25,7 +25,7 @@ pub(super) struct Background {
 
 enum Stage {
     /// Others use the boards, or nobody knows yet whether there are any.
-    Queued(Box<(Turn, Arguments)>),
+    Queued(Turn, Box<Arguments>),
     Boards(OnBoards),
     Messages(Box<(Running, Arguments)>),
     Over,
@@ -37,7 +37,7 @@ impl Background {
         world: &World,
         comm: &Arc<Comm>,
         mut turn: Turn,
-        arguments: Arguments,
+        arguments: Box<Arguments>,
         tag: i32,
         call: &'static str,
     ) -> Background {
@@ -46,7 +46,7 @@ impl Background {
             Poll::Ready(true) if world.lost_among(comm).is_none() => {
                 Stage::Boards(OnBoards::new(turn, arguments, call))
             }
-            _ => Stage::Queued(Box::new((turn, arguments))),
+            _ => Stage::Queued(turn, arguments),
         };
         Background { comm: Arc::clone(comm), tag, call, stage }
     }
@@ -65,12 +65,12 @@ impl Background {
     }
 
     /// Goes on with messages.
-    fn leave_boards(&mut self, world: &World, arguments: Arguments) -> Result<()> {
+    fn leave_boards(&mut self, world: &World, arguments: Box<Arguments>) -> Result<()> {
         // A turn, if there is one, is over.
         self.stage = Stage::Over;
         let schedule = schedule_of(&self.comm, &arguments)?;
         let running = Running::new(world, &self.comm, schedule, &arguments, self.tag)?;
-        self.stage = Stage::Messages(Box::new((running, arguments)));
+        self.stage = Stage::Messages(Box::new((running, *arguments)));
         Ok(())
     }
 }
@@ -79,8 +79,8 @@ impl Operation for Background {
     fn advance(&mut self, world: &World) -> Poll<Result<()>> {
         loop {
             match &mut self.stage {
-                Stage::Queued(waiting) => {
-                    let has_boards = match waiting.0.poll(world) {
+                Stage::Queued(turn, _) => {
+                    let has_boards = match turn.poll(world) {
                         Poll::Ready(has_boards) => has_boards,
                         Poll::Pending => break,
                     };
@@ -88,10 +88,9 @@ impl Operation for Background {
                     if let Some(error) = world.lost_among(&self.comm) {
                         return Poll::Ready(Err(error));
                     }
-                    let Stage::Queued(waiting) = std::mem::replace(&mut self.stage, Stage::Over) else {
+                    let Stage::Queued(turn, arguments) = std::mem::replace(&mut self.stage, Stage::Over) else {
                         unreachable!("it was looked at just now");
                     };
-                    let (turn, arguments) = *waiting;
                     if has_boards {
                         self.stage = Stage::Boards(OnBoards::new(turn, arguments, self.call));
                     } else {
@@ -100,8 +99,8 @@ impl Operation for Background {
                     }
                 }
                 Stage::Boards(steps) => match steps.advance(world, &self.comm) {
-                    Poll::Ready((Ok(None), arguments)) => self.leave_boards(world, arguments)?,
-                    Poll::Ready((outcome, _)) => {
+                    Poll::Ready(Ok(Some(arguments))) => self.leave_boards(world, arguments)?,
+                    Poll::Ready(outcome) => {
                         self.stage = Stage::Over;
                         world.engine.borrow_mut().count_board_collective();
                         return Poll::Ready(outcome.map(|_| ()));

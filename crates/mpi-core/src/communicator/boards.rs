@@ -44,7 +44,7 @@ pub(crate) struct Turn {
     comm: Arc<Comm>,
     number: u64,
     /// When it comes, the members look for boards.
-    search: Option<Search>,
+    search: Option<Box<Search>>,
 }
 
 impl Comm {
@@ -78,7 +78,7 @@ impl Comm {
         if boards.group.get().is_none() {
             if boards.is_time_to_look() {
                 let tag = self.next_collective_tag(Sequence::Search);
-                search = Some(Search::over(self.tree(self.collective(), tag)));
+                search = Some(Box::new(Search::over(self.tree(self.collective(), tag))));
             } else if drawn.load(Ordering::Relaxed) == done.load(Ordering::Relaxed) {
                 return None;
             }

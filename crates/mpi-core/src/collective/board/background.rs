@@ -22,14 +22,13 @@ use crate::communicator::{Comm, Turn};
 use crate::error::Result;
 use crate::world::World;
 
-/// An operation over the boards of its communicator, at its turn. It gives its arguments back; `None` if messages are to do
-/// it.
+/// An operation over the boards of its communicator, at its turn. It gives its arguments back if messages are to do it.
 pub(in crate::collective) struct OnBoards {
     steps: Pin<Box<Steps>>,
     wishes: Arc<Wishes>,
 }
 
-type Steps = dyn Future<Output = (Result<Option<()>>, Arguments)> + Send;
+type Steps = dyn Future<Output = Result<Option<Box<Arguments>>>> + Send;
 
 /// What the steps want of whoever carries them out, who has the world at hand. Both are one thread at a time: nothing here
 /// is more than a note.
@@ -69,7 +68,7 @@ impl Wishes {
 
 impl OnBoards {
     /// An operation that is one for boards, of which there are some.
-    pub fn new(turn: Turn, arguments: Arguments, call: &'static str) -> Self {
+    pub fn new(turn: Turn, arguments: Box<Arguments>, call: &'static str) -> Self {
         let wishes = Arc::<Wishes>::default();
         let its = Arc::clone(&wishes);
         let steps = async move {
@@ -81,13 +80,13 @@ impl OnBoards {
                 }
                 _ => Ok(None),
             };
-            (outcome, arguments)
+            Ok(if outcome?.is_none() { Some(arguments) } else { None })
         };
         Self { steps: Box::pin(steps), wishes }
     }
 
     /// Does what can be done now.
-    pub fn advance(&mut self, world: &World, comm: &Comm) -> Poll<(Result<Option<()>>, Arguments)> {
+    pub fn advance(&mut self, world: &World, comm: &Comm) -> Poll<Result<Option<Box<Arguments>>>> {
         loop {
             let polled = self.steps.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             let wants_ring = self.wishes.wants_ring();
