@@ -13,10 +13,18 @@ const PAIR_REDUCE_ALL_MAX_BYTES: u64 = 64 << 10;
 /// Most bytes of an element.
 pub const ELEMENT_MAX_BYTES: u64 = (BOARD_STEP_BYTES - LENGTHS * LENGTH_BYTES) as u64;
 
-/// True if a reduction of so many bytes takes one step.
-pub fn is_brief(len_bytes: u64, ranks: usize) -> bool {
-    let max_bytes = if ranks == 2 { PAIR_REDUCE_ALL_MAX_BYTES } else { REDUCE_ALL_MAX_BYTES };
-    len_bytes <= engine::BOARD_SHORT_BYTES as u64 || len_bytes.saturating_mul(ranks as u64) <= max_bytes
+/// The same of a reduction to a root where members do not all run at once: nobody but the root waits for a turn.
+const TURNS_REDUCE_ALL_MAX_BYTES: u64 = 256 << 10;
+
+/// True if a reduction of so many bytes, to a root or to all, takes one step.
+pub fn is_brief(comm: &Comm, len_bytes: u64, has_root: bool) -> bool {
+    let ranks = comm.size();
+    let max_bytes = match ranks {
+        2 => PAIR_REDUCE_ALL_MAX_BYTES,
+        _ if has_root && comm.is_oversubscribed() => TURNS_REDUCE_ALL_MAX_BYTES,
+        _ => REDUCE_ALL_MAX_BYTES,
+    };
+    len_bytes <= engine::BOARD_SHORT_BYTES as u64 || len_bytes.saturating_mul(ranks.into()) <= max_bytes
 }
 
 /// Longest piece of a reduction in which each member reduces a part. Where all run at once, what one writes is read while it

@@ -22,7 +22,7 @@ impl Table<'_> {
     pub(super) async fn reduce(self, root: Option<usize>, data: &Reduction) -> Result<()> {
         let (size, ranks) = (data.datatype.size(), self.size() as u64);
         let len_bytes = data.count * size;
-        if is_brief(len_bytes, self.size()) {
+        if is_brief(self.comm, len_bytes, root.is_some()) {
             return self.reduce_at_once(root, data).await;
         }
         if let (Some(root), 2) = (root, ranks) {
@@ -186,7 +186,7 @@ impl Table<'_> {
     /// it.
     pub(super) async fn scan(self, data: &Reduction, is_exclusive: bool) -> Result<Option<()>> {
         let len_bytes = data.count * data.datatype.size();
-        if !is_brief(len_bytes, self.size()) {
+        if !is_brief(self.comm, len_bytes, false) {
             return self.leave_to_messages(None, len_bytes).await;
         }
         let ranks = 0..self.me() + usize::from(!is_exclusive);
