@@ -44,8 +44,7 @@ pub struct Cut {
 impl Cut {
     /// Of bytes that nothing holds together, from each to each.
     pub fn of(comm: &Comm, blocks: usize) -> Self {
-        let is_pair = comm.size() == 2 && !comm.is_oversubscribed();
-        let max_bytes = if is_pair { PAIR_BLOCK_MAX_BYTES } else { len_max_bytes(comm, blocks) };
+        let max_bytes = if is_pair(comm) { PAIR_BLOCK_MAX_BYTES } else { len_max_bytes(comm, blocks) };
         Self::in_units(comm, blocks, PIECE_UNIT_BYTES, max_bytes)
     }
 
@@ -75,12 +74,18 @@ impl Cut {
         Self { max_bytes: u64::MAX, ..self }
     }
 
-    /// Where all run at once, what one writes is read while it is near; otherwise each step costs a turn of everyone.
+    /// Of two members that run at once, one reads a piece while the other writes the next; elsewhere each step costs a turn
+    /// of everyone.
     fn in_units(comm: &Comm, blocks: usize, unit_bytes: usize, max_bytes: u64) -> Self {
         let has_room = most_bytes(BOARD_PIECE_BYTES, blocks, unit_bytes) > 0;
-        let step_bytes = if has_room && !comm.is_oversubscribed() { BOARD_PIECE_BYTES } else { BOARD_STEP_BYTES };
+        let step_bytes = if has_room && is_pair(comm) { BOARD_PIECE_BYTES } else { BOARD_STEP_BYTES };
         Self { blocks, unit_bytes, max_bytes, step_bytes }
     }
+}
+
+/// True of two members that run at once.
+fn is_pair(comm: &Comm) -> bool {
+    comm.size() == 2 && !comm.is_oversubscribed()
 }
 
 /// True if an element of so many bytes of each of `blocks` blocks fits a step.

@@ -10,11 +10,10 @@ use crate::communicator::Comm;
 const REDUCE_ALL_MAX_BYTES: u64 = 16 << 10;
 /// The same of two inputs: there is as much to read as if each reduced a half for both.
 const PAIR_REDUCE_ALL_MAX_BYTES: u64 = 64 << 10;
-/// Most bytes of an element.
-pub const ELEMENT_MAX_BYTES: u64 = (BOARD_STEP_BYTES - LENGTHS * LENGTH_BYTES) as u64;
-
 /// The same of a reduction to a root where members do not all run at once: nobody but the root waits for a turn.
 const TURNS_REDUCE_ALL_MAX_BYTES: u64 = 256 << 10;
+/// Most bytes of an element.
+pub const ELEMENT_MAX_BYTES: u64 = (BOARD_STEP_BYTES - LENGTHS * LENGTH_BYTES) as u64;
 
 /// True if a reduction of so many bytes, to a root or to all, takes one step.
 pub fn is_brief(comm: &Comm, len_bytes: u64, has_root: bool) -> bool {
