@@ -140,7 +140,6 @@ impl BoardTable {
             peers: peers.into(),
             me,
             index,
-            slots,
             step: AtomicU64::new(before),
             finished: AtomicU64::new(before),
             long_steps: Mutex::new(LongSteps::new(before, slots)),
@@ -170,8 +169,6 @@ pub struct GroupBoard {
     peers: Box<[PeerId]>,
     me: usize,
     index: usize,
-    /// Steps of medium length that have room at a time.
-    slots: u64,
     /// The last step begun.
     step: AtomicU64,
     /// A step that all members are known to have finished.
@@ -182,8 +179,9 @@ pub struct GroupBoard {
 
 impl GroupBoard {
     /// Steps up to [`BOARD_PIECE_BYTES`] that have room at a time.
-    pub fn slots(&self) -> usize {
-        self.slots as usize
+    #[inline]
+    pub fn slots(&self) -> u64 {
+        self.boards[self.me].slots()
     }
 
     /// Number of the next step; all members count alike.
@@ -233,7 +231,7 @@ impl GroupBoard {
     fn write_long(&self, step: u64, space: &mut [u8], write: impl FnOnce(&mut [u8], Stores)) {
         let mut long_steps = self.long_steps.lock().unwrap_or_else(PoisonError::into_inner);
         let LongSteps { pace, lap_start, touched_bytes } = &mut *long_steps;
-        if step >= *lap_start + self.slots {
+        if step >= *lap_start + self.slots() {
             *lap_start = step;
             pace.turn();
         }

@@ -119,6 +119,7 @@ impl<C: Context> End<C> {
         let start = Instant::now();
         while !self.poll().contains(&id) {
             assert!(start.elapsed() < PATIENCE, "number {id} does not complete");
+            std::thread::sleep(Duration::from_micros(50));
         }
     }
 }

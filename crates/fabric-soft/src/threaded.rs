@@ -370,7 +370,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::quiet::{End, PATIENCE, adapters, connect, takes_signals, teach};
+    use crate::quiet::{PATIENCE, adapters, connect, takes_signals, teach};
 
     #[test]
     fn what_a_poll_leaves_for_later_is_done_by_the_thread_while_the_owner_computes() {
@@ -379,14 +379,8 @@ mod tests {
         teach(&mut here, &mut there, 10);
         here.receive();
         let start = Instant::now();
-        let acknowledged = |there: &mut End<_>| {
-            while !there.poll().contains(&1) {
-                assert!(start.elapsed() < PATIENCE, "nobody acknowledges");
-                std::thread::sleep(Duration::from_micros(50));
-            }
-        };
         // The thread has done what was left, and sleeps until it is rung.
-        acknowledged(&mut there);
+        there.poll_for(1);
         while here.context.shared.asleep_until_ns.load(Ordering::Acquire) != u64::MAX {
             assert!(start.elapsed() < PATIENCE, "the thread does not sleep");
             std::thread::sleep(Duration::from_micros(50));
@@ -394,7 +388,7 @@ mod tests {
         there.send();
         // The acknowledgement waits for a message to ride with, and none follows.
         here.poll_for(2);
-        acknowledged(&mut there);
+        there.poll_for(1);
     }
 
     #[test]

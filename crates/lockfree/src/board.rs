@@ -62,6 +62,12 @@ impl Board {
         Self { memory, slots }
     }
 
+    /// Steps of medium length that have room at a time.
+    #[inline]
+    pub fn slots(&self) -> u64 {
+        self.slots
+    }
+
     /// The last step that all readers must have finished before `len_bytes` of `step` may be shown.
     #[inline]
     pub fn finished_before(&self, step: u64, len_bytes: usize) -> u64 {

@@ -33,22 +33,8 @@ enum Stage {
 
 impl Background {
     /// A start with a turn at the boards of `comm`.
-    pub fn queued(
-        world: &World,
-        comm: &Arc<Comm>,
-        mut turn: Turn,
-        arguments: Box<Arguments>,
-        tag: i32,
-        call: &'static str,
-    ) -> Background {
-        // Mostly it comes at once.
-        let stage = match turn.poll(world) {
-            Poll::Ready(true) if world.lost_among(comm).is_none() => {
-                Stage::Boards(OnBoards::new(turn, arguments, call))
-            }
-            _ => Stage::Queued(turn, arguments),
-        };
-        Background { comm: Arc::clone(comm), tag, call, stage }
+    pub fn queued(comm: &Arc<Comm>, turn: Turn, arguments: Arguments, tag: i32, call: &'static str) -> Background {
+        Background { comm: Arc::clone(comm), tag, call, stage: Stage::Queued(turn, Box::new(arguments)) }
     }
 
     /// A start of `schedule`.
@@ -60,18 +46,23 @@ impl Background {
         tag: i32,
         call: &'static str,
     ) -> Result<Background> {
-        let running = Running::new(world, comm, schedule, &arguments, tag)?;
-        Ok(Background { comm: Arc::clone(comm), tag, call, stage: Stage::Messages(Box::new((running, arguments))) })
+        let stage = Stage::messages(world, comm, schedule, arguments, tag)?;
+        Ok(Background { comm: Arc::clone(comm), tag, call, stage })
     }
 
-    /// Goes on with messages.
-    fn leave_boards(&mut self, world: &World, arguments: Box<Arguments>) -> Result<()> {
-        // A turn, if there is one, is over.
+    /// Goes on with messages. The turn is over.
+    fn leave_boards(&mut self, world: &World, arguments: Arguments) -> Result<()> {
         self.stage = Stage::Over;
         let schedule = schedule_of(&self.comm, &arguments)?;
-        let running = Running::new(world, &self.comm, schedule, &arguments, self.tag)?;
-        self.stage = Stage::Messages(Box::new((running, *arguments)));
+        self.stage = Stage::messages(world, &self.comm, schedule, arguments, self.tag)?;
         Ok(())
+    }
+}
+
+impl Stage {
+    fn messages(world: &World, comm: &Comm, schedule: Arc<Schedule>, arguments: Arguments, tag: i32) -> Result<Stage> {
+        let running = Running::new(world, comm, schedule, &arguments, tag)?;
+        Ok(Stage::Messages(Box::new((running, arguments))))
     }
 }
 
@@ -95,11 +86,11 @@ impl Operation for Background {
                         self.stage = Stage::Boards(OnBoards::new(turn, arguments, self.call));
                     } else {
                         drop(turn);
-                        self.leave_boards(world, arguments)?;
+                        self.leave_boards(world, *arguments)?;
                     }
                 }
                 Stage::Boards(steps) => match steps.advance(world, &self.comm) {
-                    Poll::Ready(Ok(Some(arguments))) => self.leave_boards(world, arguments)?,
+                    Poll::Ready(Ok(Some(arguments))) => self.leave_boards(world, *arguments)?,
                     Poll::Ready(outcome) => {
                         self.stage = Stage::Over;
                         world.engine.borrow_mut().count_board_collective();

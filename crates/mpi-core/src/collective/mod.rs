@@ -79,7 +79,7 @@ impl World {
         let call = arguments.names()[1];
         let tag = comm.next_collective_tag(Sequence::Nonblocking);
         let request = match board::turn_for(comm, &arguments) {
-            Some(turn) => self.run(comm, Background::queued(self, comm, turn, Box::new(arguments), tag, call), call),
+            Some(turn) => self.run(comm, Background::queued(comm, turn, arguments, tag, call), call),
             None => {
                 let schedule = schedule_of(comm, &arguments)?;
                 self.run_in_background(comm, schedule, arguments, tag, call)?

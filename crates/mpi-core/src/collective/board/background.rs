@@ -30,8 +30,8 @@ pub(in crate::collective) struct OnBoards {
 
 type Steps = dyn Future<Output = Result<Option<Box<Arguments>>>> + Send;
 
-/// What the steps want of whoever carries them out, who has the world at hand. Both are one thread at a time: nothing here
-/// is more than a note.
+/// What the steps want of whoever polls them, who has the world at hand: notes that one thread leaves for itself, whichever
+/// that is; atomics because the operation may be polled by another next time.
 #[derive(Default)]
 struct Wishes {
     /// To wake members that wait: [`NOBODY`], [`ALL_OTHERS`], or from [`ONLY`] on one of a rank.
@@ -73,14 +73,11 @@ impl OnBoards {
         let its = Arc::clone(&wishes);
         let steps = async move {
             let comm = turn.comm();
-            let outcome = match (Plan::of(comm, &arguments), comm.queued_boards()) {
-                (Some(plan), Some(group)) => {
-                    let table = Table { comm, group, call, caller: Caller(&its) };
-                    table.carry_out(plan).await
-                }
-                _ => Ok(None),
-            };
-            Ok(if outcome?.is_none() { Some(arguments) } else { None })
+            let plan = Plan::of(comm, &arguments).expect("what was one for boards at its start is one at its turn");
+            let group = comm.queued_boards().expect("its turn came because there are boards");
+            let table = Table { comm, group, call, caller: Caller(&its) };
+            let outcome = table.carry_out(plan).await?;
+            Ok(if outcome.is_none() { Some(arguments) } else { None })
         };
         Self { steps: Box::pin(steps), wishes }
     }

@@ -61,7 +61,7 @@ impl Table<'_> {
             }
             // For the room of a piece only the root waits, until all is shown; for that of the last ones whoever shows
             // something next.
-            let only = Some(root).filter(|_| piece + self.group.slots() < pieces.count);
+            let only = Some(root).filter(|_| piece + (self.group.slots() as usize) < pieces.count);
             self.finish_lone(step, only).await;
             piece += 1;
         }
