@@ -10,7 +10,7 @@ use std::time::Instant;
 use base::sync::{AtomicU64, Ordering};
 use datatype::SendBuf;
 use fabric::{MappedArea, PeerIndex};
-use lockfree::board::{SLOTS_MAX, SLOTS_MIN};
+use lockfree::board::{PLACES_MAX, PLACES_MIN};
 use lockfree::pace::Pace;
 use lockfree::{Board, STREAMING_MIN_BYTES, Stores};
 
@@ -25,6 +25,9 @@ pub const BOARD_STEP_BYTES: usize = lockfree::board::LONG_MAX_BYTES;
 
 /// Longest content of a step of which several have room at a time, in bytes.
 pub const BOARD_PIECE_BYTES: usize = lockfree::board::MEDIUM_MAX_BYTES;
+
+/// Steps up to that length that have room at a time.
+pub const BOARD_PIECES: usize = lockfree::board::SLOTS as usize;
 
 /// Longest content of a step that travels in one cache line, in bytes.
 pub const BOARD_SHORT_BYTES: usize = lockfree::board::SHORT_MAX_BYTES;
@@ -119,14 +122,14 @@ impl BoardTable {
         self.take_back();
         let index = offered.taken.iter().position(|taken| *taken == 0)?;
         let me = peers.iter().position(|peer| *peer == engine.rank())?;
-        let slots = if take_turns {
-            SLOTS_MIN
+        let places = if take_turns {
+            PLACES_MIN
         } else {
-            (LAP_PIECES / (peers.len() as u64).next_power_of_two()).clamp(SLOTS_MIN, SLOTS_MAX)
+            (LAP_PIECES / (peers.len() as u64).next_power_of_two()).clamp(PLACES_MIN, PLACES_MAX)
         };
         let board = |peer: &PeerId| {
             let area = MappedArea::Board { owner: PeerIndex(*peer), board: index as u32 };
-            engine.core.context.mapped(area).map(|memory| Board::new(memory, slots))
+            engine.core.context.mapped(area).map(|memory| Board::new(memory, places))
         };
         let boards = peers.iter().map(board).collect::<Option<Box<[Board]>>>()?;
         let mut table = self.table();
@@ -142,7 +145,7 @@ impl BoardTable {
             index,
             step: AtomicU64::new(before),
             finished: AtomicU64::new(before),
-            long_steps: Mutex::new(LongSteps::new(before, slots)),
+            long_steps: Mutex::new(LongSteps::new(before, places)),
             table: Arc::clone(self),
         })
     }
@@ -178,12 +181,6 @@ pub struct GroupBoard {
 }
 
 impl GroupBoard {
-    /// Steps up to [`BOARD_PIECE_BYTES`] that have room at a time.
-    #[inline]
-    pub fn slots(&self) -> u64 {
-        self.boards[self.me].slots()
-    }
-
     /// Number of the next step; all members count alike.
     #[inline]
     pub fn next_step(&self) -> u64 {
@@ -195,7 +192,7 @@ impl GroupBoard {
     /// True if `len_bytes` bytes may be shown as `step`: nobody reads what stood there before.
     #[inline]
     pub fn has_room(&self, step: u64, len_bytes: usize) -> bool {
-        let needed = self.boards[self.me].finished_before(step, len_bytes);
+        let needed = Board::finished_before(step, len_bytes);
         if self.finished.load(Ordering::Relaxed) >= needed {
             return true;
         }
@@ -231,7 +228,7 @@ impl GroupBoard {
     fn write_long(&self, step: u64, space: &mut [u8], write: impl FnOnce(&mut [u8], Stores)) {
         let mut long_steps = self.long_steps.lock().unwrap_or_else(PoisonError::into_inner);
         let LongSteps { pace, lap_start, touched_bytes } = &mut *long_steps;
-        if step >= *lap_start + self.slots() {
+        if step >= *lap_start + self.boards[self.me].lap() {
             *lap_start = step;
             pace.turn();
         }
@@ -325,8 +322,8 @@ struct LongSteps {
 }
 
 impl LongSteps {
-    fn new(before: u64, slots: u64) -> Self {
-        let touched_bytes = vec![0; Board::places(slots)].into();
+    fn new(before: u64, places: u64) -> Self {
+        let touched_bytes = vec![0; Board::place_count(places)].into();
         Self { pace: Pace::of_short_laps(REST_LAPS_MAX), lap_start: before, touched_bytes }
     }
 }

@@ -144,7 +144,7 @@ fn nobody_acts_on_an_entry_whose_owner_found_nobody_engaged() {
 fn a_step_on_a_board_is_read_before_it_is_overwritten() {
     model(|| {
         let [owner, reader] =
-            [(); 2].map(|()| Board::new(SharedMemory::private(Board::FOOTPRINT), lockfree::board::SLOTS_MIN));
+            [(); 2].map(|()| Board::new(SharedMemory::private(Board::FOOTPRINT), lockfree::board::PLACES_MAX));
         let (shown, finished) = (owner.clone(), reader.clone());
         let reading = thread::spawn(move || {
             // The ninth step stands where the first stood.
@@ -157,7 +157,7 @@ fn a_step_on_a_board_is_read_before_it_is_overwritten() {
             }
         });
         for step in [1u64, 9] {
-            while reader.finished() < reader.finished_before(step, 8) {
+            while reader.finished() < Board::finished_before(step, 8) {
                 thread::yield_now();
             }
             owner.show(step, 8, false, reader.finished(), |space| space.fill(step as u8));

@@ -83,7 +83,7 @@ impl Operation for Background {
                         unreachable!("it was looked at just now");
                     };
                     if has_boards {
-                        self.stage = Stage::Boards(OnBoards::new(turn, arguments, self.call));
+                        self.stage = Stage::Boards(OnBoards::new(turn, arguments));
                     } else {
                         drop(turn);
                         self.leave_boards(world, *arguments)?;

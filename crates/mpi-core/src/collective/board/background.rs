@@ -68,14 +68,14 @@ impl Wishes {
 
 impl OnBoards {
     /// An operation that is one for boards, of which there are some.
-    pub fn new(turn: Turn, arguments: Box<Arguments>, call: &'static str) -> Self {
+    pub fn new(turn: Turn, arguments: Box<Arguments>) -> Self {
         let wishes = Arc::<Wishes>::default();
         let its = Arc::clone(&wishes);
         let steps = async move {
             let comm = turn.comm();
             let plan = Plan::of(comm, &arguments).expect("what was one for boards at its start is one at its turn");
             let group = comm.queued_boards().expect("its turn came because there are boards");
-            let table = Table { comm, group, call, caller: Caller(&its) };
+            let table = Table { comm, group, arguments: &arguments, caller: Caller(&its) };
             let outcome = table.carry_out(plan).await?;
             Ok(if outcome.is_none() { Some(arguments) } else { None })
         };
@@ -103,6 +103,11 @@ impl OnBoards {
 struct Caller<'a>(&'a Wishes);
 
 impl Caller<'_> {
+    /// The call, as errors name it.
+    fn name_of(self, arguments: &Arguments) -> &'static str {
+        arguments.names()[1]
+    }
+
     /// Whoever polls looks for lost members.
     async fn wait(self, _: &Comm, mut is_reached: impl FnMut() -> bool) -> Result<()> {
         if !is_reached() {

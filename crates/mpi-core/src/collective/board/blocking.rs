@@ -10,6 +10,7 @@ use engine::GroupBoard;
 use maybe_async::must_be_sync as flavoured;
 
 pub(super) use self::steps::Table;
+use crate::collective::arguments::Arguments;
 use crate::communicator::Comm;
 use crate::error::Result;
 use crate::world::World;
@@ -19,6 +20,11 @@ use crate::world::World;
 pub(super) struct Caller<'a>(pub &'a World);
 
 impl Caller<'_> {
+    /// The call, as errors name it.
+    fn name_of(self, arguments: &Arguments) -> &'static str {
+        arguments.names()[0]
+    }
+
     #[inline]
     fn wait(self, comm: &Comm, mut is_reached: impl FnMut() -> bool) -> Result<()> {
         self.0.wait_closely(|world| {

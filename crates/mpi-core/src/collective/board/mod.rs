@@ -175,7 +175,7 @@ impl World {
             return Some(Err(error));
         }
         let caller = blocking::Caller(self);
-        let table = blocking::Table { comm, group, call: arguments.names()[0], caller };
+        let table = blocking::Table { comm, group, arguments, caller };
         let outcome = table.carry_out(plan).transpose();
         if outcome.is_some() {
             self.engine.borrow_mut().count_board_collective();

@@ -1,6 +1,7 @@
 //! Broadcasts: the root shows, all others read, piece by piece.
 
 use datatype::{RecvBuf, SendBuf, UserMemoryMut};
+use engine::BOARD_PIECES;
 
 use super::super::flavoured;
 use super::Table;
@@ -61,7 +62,7 @@ impl Table<'_> {
             }
             // For the room of a piece only the root waits, until all is shown; for that of the last ones whoever shows
             // something next.
-            let only = Some(root).filter(|_| piece + (self.group.slots() as usize) < pieces.count);
+            let only = Some(root).filter(|_| piece + BOARD_PIECES < pieces.count);
             self.finish_lone(step, only).await;
             piece += 1;
         }

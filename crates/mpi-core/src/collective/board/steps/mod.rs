@@ -13,6 +13,7 @@ use datatype::SendBuf;
 use engine::GroupBoard;
 
 use super::{Caller, boxed, flavoured};
+use crate::collective::arguments::Arguments;
 use crate::collective::board::Plan;
 use crate::collective::board::cuts::LENGTH_BYTES;
 use crate::communicator::Comm;
@@ -23,8 +24,7 @@ use crate::error::{ErrorClass, Result};
 pub(in crate::collective) struct Table<'a> {
     pub comm: &'a Comm,
     pub group: &'a GroupBoard,
-    /// What errors name.
-    pub call: &'static str,
+    pub arguments: &'a Arguments,
     pub caller: Caller<'a>,
 }
 
@@ -169,7 +169,7 @@ impl Table<'_> {
         ErrorClass::Truncate.error(format!(
             "{} on {}: {} {what} {bytes} bytes, which is not what {} expects; do all ranks pass the same counts and \
              types?",
-            self.call,
+            self.caller.name_of(self.arguments),
             self.comm,
             self.comm.describe_rank(rank as u32),
             self.comm.describe_self(),

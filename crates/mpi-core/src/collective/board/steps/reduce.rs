@@ -273,7 +273,7 @@ impl Table<'_> {
 
     fn combine(self, data: &Reduction, operand: &SendBuf, value: &mut RecvBuf) -> Result<()> {
         let reduced = data.op.reduce(&data.datatype, operand, value);
-        reduced.map_err(|error| ErrorClass::Op.error(format!("{}: {error}", self.call)))
+        reduced.map_err(|error| ErrorClass::Op.error(format!("{}: {error}", self.caller.name_of(self.arguments))))
     }
 }
 
