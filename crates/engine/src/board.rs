@@ -10,9 +10,9 @@ use std::time::Instant;
 use base::sync::{AtomicU64, Ordering};
 use datatype::SendBuf;
 use fabric::{MappedArea, PeerIndex};
-use lockfree::board::{PLACES_MAX, PLACES_MIN};
+use lockfree::board::{Place, Places};
 use lockfree::pace::Pace;
-use lockfree::{Board, STREAMING_MIN_BYTES, Stores};
+use lockfree::{Board, Stores};
 
 use crate::core::{Engine, write_all};
 use crate::request::PeerId;
@@ -32,9 +32,9 @@ pub const BOARD_PIECES: usize = lockfree::board::SLOTS as usize;
 /// Longest content of a step that travels in one cache line, in bytes.
 pub const BOARD_SHORT_BYTES: usize = lockfree::board::SHORT_MAX_BYTES;
 
-/// Pieces that all members of a group show until the turn of each comes again: most of their lines have left the caches of
-/// one core by then.
-const LAP_PIECES: u64 = 128;
+/// Pieces of the rings of all members of a group where they are long: until the turn of each comes again, its lines have left
+/// the caches of one core.
+const LAP_PIECES: usize = 128;
 /// Laps, at most, from one trial of stores that failed to the next.
 const REST_LAPS_MAX: u32 = 1024;
 
@@ -122,14 +122,9 @@ impl BoardTable {
         self.take_back();
         let index = offered.taken.iter().position(|taken| *taken == 0)?;
         let me = peers.iter().position(|peer| *peer == engine.rank())?;
-        let places = if take_turns {
-            PLACES_MIN
-        } else {
-            (LAP_PIECES / (peers.len() as u64).next_power_of_two()).clamp(PLACES_MIN, PLACES_MAX)
-        };
         let board = |peer: &PeerId| {
             let area = MappedArea::Board { owner: PeerIndex(*peer), board: index as u32 };
-            engine.core.context.mapped(area).map(|memory| Board::new(memory, places))
+            engine.core.context.mapped(area).map(Board::new)
         };
         let boards = peers.iter().map(board).collect::<Option<Box<[Board]>>>()?;
         let mut table = self.table();
@@ -145,7 +140,10 @@ impl BoardTable {
             index,
             step: AtomicU64::new(before),
             finished: AtomicU64::new(before),
-            long_steps: Mutex::new(LongSteps::new(before, places)),
+            long_steps: Mutex::new(LongSteps {
+                places: if take_turns { Places::in_turns() } else { Places::in_a_ring(LAP_PIECES / peers.len()) },
+                pace: Pace::of_short_laps(REST_LAPS_MAX),
+            }),
             table: Arc::clone(self),
         })
     }
@@ -216,33 +214,28 @@ impl GroupBoard {
             }
             rest.copy_from_slice(trailer);
         };
-        let board = &self.boards[self.me];
-        if len_bytes < STREAMING_MIN_BYTES {
-            board.show(step, len_bytes, !trailer.is_empty(), finished, |space| write(space, Stores::Ordinary));
-        } else {
-            board.show(step, len_bytes, !trailer.is_empty(), finished, |space| self.write_long(step, space, write));
+        let (board, is_marked) = (&self.boards[self.me], !trailer.is_empty());
+        if let Some(place) = Place::fixed(step, len_bytes) {
+            return board.show(step, place, is_marked, finished, |space| write(space, Stores::Ordinary));
         }
-    }
-
-    /// Writes a long step with the stores that are the faster ones now.
-    fn write_long(&self, step: u64, space: &mut [u8], write: impl FnOnce(&mut [u8], Stores)) {
         let mut long_steps = self.long_steps.lock().unwrap_or_else(PoisonError::into_inner);
-        let LongSteps { pace, lap_start, touched_bytes } = &mut *long_steps;
-        if step >= *lap_start + self.boards[self.me].lap() {
-            *lap_start = step;
+        let LongSteps { places, pace } = &mut *long_steps;
+        let place = places.take(step, len_bytes);
+        if place.begins_lap {
             pace.turn();
+            if places.be_long(pace.is_near()) {
+                pace.grown();
+            }
         }
-        let stores = pace.stores();
-        let len_bytes = space.len();
-        let touched_bytes = &mut touched_bytes[self.boards[self.me].place(step, len_bytes)];
-        let is_new = len_bytes > *touched_bytes;
-        *touched_bytes = len_bytes.max(*touched_bytes);
-        if is_new || !pace.wants_sample() {
-            return write(space, stores);
-        }
-        let start = Instant::now();
-        write(space, stores);
-        pace.note(len_bytes, start.elapsed().as_nanos() as u64);
+        let (stores, is_timed) = (pace.stores(), !place.is_new && pace.wants_sample());
+        board.show(step, place, is_marked, finished, |space| {
+            if !is_timed {
+                return write(space, stores);
+            }
+            let start = Instant::now();
+            write(space, stores);
+            pace.note(len_bytes, start.elapsed().as_nanos() as u64);
+        });
     }
 
     /// True if the member of this rank shows `step`.
@@ -310,22 +303,12 @@ impl GroupBoard {
     }
 }
 
-/// The long steps of a board.
+/// What is chosen for long steps.
 struct LongSteps {
-    /// With which stores they are written.
+    /// Where they stand.
+    places: Places,
+    /// With which stores they are written. Memory that is touched for the first time is not for them to answer for.
     pace: Pace,
-    /// Where this lap through the places of the board began.
-    lap_start: u64,
-    /// How far each place has been written; what lies beyond is touched for the first time, which is not for the stores to
-    /// answer for.
-    touched_bytes: Box<[usize]>,
-}
-
-impl LongSteps {
-    fn new(before: u64, places: u64) -> Self {
-        let touched_bytes = vec![0; Board::place_count(places)].into();
-        Self { pace: Pace::of_short_laps(REST_LAPS_MAX), lap_start: before, touched_bytes }
-    }
 }
 
 impl Drop for GroupBoard {

@@ -4,6 +4,7 @@
 #![cfg(loom)]
 
 use base::sync::Ordering;
+use lockfree::board::Places;
 use lockfree::fastpath::{
     Fill, FixedReceiver, FixedSender, RecordReceiver, RecordSender, VariableTopReceiver, VariableTopSender, fixed,
     variable_top,
@@ -143,8 +144,7 @@ fn nobody_acts_on_an_entry_whose_owner_found_nobody_engaged() {
 #[test]
 fn a_step_on_a_board_is_read_before_it_is_overwritten() {
     model(|| {
-        let [owner, reader] =
-            [(); 2].map(|()| Board::new(SharedMemory::private(Board::FOOTPRINT), lockfree::board::PLACES_MAX));
+        let [owner, reader] = [(); 2].map(|()| Board::new(SharedMemory::private(Board::FOOTPRINT)));
         let (shown, finished) = (owner.clone(), reader.clone());
         let reading = thread::spawn(move || {
             // The ninth step stands where the first stood.
@@ -160,7 +160,8 @@ fn a_step_on_a_board_is_read_before_it_is_overwritten() {
             while reader.finished() < Board::finished_before(step, 8) {
                 thread::yield_now();
             }
-            owner.show(step, 8, false, reader.finished(), |space| space.fill(step as u8));
+            let place = Places::in_turns().take(step, 8);
+            owner.show(step, place, false, reader.finished(), |space| space.fill(step as u8));
         }
         reading.join().unwrap();
     });
