@@ -223,7 +223,8 @@ impl GroupBoard {
         let place = places.take(step, len_bytes);
         if place.begins_lap {
             pace.turn();
-            if places.be_long(pace.is_near()) {
+            if let Some(room) = places.fit(pace.is_near()) {
+                board.provide(room);
                 pace.grown();
             }
         }

@@ -18,7 +18,7 @@ mod places;
 
 use base::sync::Ordering;
 
-pub use self::places::{Place, Places};
+pub use self::places::{Place, Places, Room};
 use crate::{CACHE_LINE_BYTES, SharedMemory};
 
 /// Longest content that travels in one line with its number, in bytes.
@@ -104,6 +104,11 @@ impl Board {
         self.memory.word(line + 8).store(Told { len_bytes, offset, is_marked }.word(), Ordering::Relaxed);
         // Release: who sees the number sees the content. Pairs with the load in `is_shown`.
         self.memory.word(line).store(step, Ordering::Release);
+    }
+
+    /// The owner is about to use a part of the board for the first time: the system provides it in one go.
+    pub fn provide(&self, room: Room) {
+        self.memory.populate(room.0.start, room.0.len());
     }
 
     /// True if the owner shows `step`.

@@ -2,11 +2,10 @@
 //!
 //! Where all members run at once, content of medium length goes one behind the other through a ring. It is long where cores
 //! share a cache: until the turn of a line comes again, it has left the reader's own, from which it would be fetched back
-//! slowly. Between two of 1 MiB each, 32 KiB went over in 0.9 us where the lap was
-//! 4 MiB and in 3.8 where it was eight steps. Places a power of two apart, one for each step, would do for long content only:
-//! the lines of shorter ones meet in few sets of the caches (8 KiB, each 64 KiB behind the last: 1.2 us, not 0.5). Where the
-//! processes take turns on the processors, each step modulo eight has a piece of its own: who is next finds near what was
-//! written last.
+//! slowly. Between two of 1 MiB each, 32 KiB went over in 0.9 us where a lap was 4 MiB and in 3.8 where it was eight steps. A
+//! piece for each step, a power of two behind the last, would do for long content only: the lines of shorter one meet in few
+//! sets of the caches (8 KiB, each 64 KiB behind the last: 1.2 us, not 0.5). Where the processes take turns on the
+//! processors, it is such pieces all the same, and few: who is next finds near what was written last.
 
 use std::ops::Range;
 
@@ -17,12 +16,15 @@ use crate::{CACHE_LINE_BYTES, STREAMING_MIN_BYTES};
 const SPREAD_MIN_BYTES: usize = if cfg!(any(loom, miri)) { 56 } else { STREAMING_MIN_BYTES };
 /// Bytes of a piece of shorter content.
 const SLOT_BYTES: usize = SPREAD_MIN_BYTES.next_multiple_of(CACHE_LINE_BYTES);
-/// Content from so many bytes on begins with a piece of a ring: what is between is left to the caller's operands in the
-/// caches. From a page on it begins with one.
+/// Content from so many bytes on begins where a piece of the ring does: what stays free behind it leaves the caches to the
+/// caller's operands. Shorter content from a page on begins where a page does.
 const PIECE_MIN_BYTES: usize = MEDIUM_MAX_BYTES / 2;
 const PAGE_BYTES: usize = if cfg!(any(loom, miri)) { CACHE_LINE_BYTES } else { 4096 };
 /// Pieces of a short ring: one more than what has room at a time, for what is left at the end of a lap is less than one.
 const SHORT_PIECES: usize = SLOTS as usize + 1;
+/// Laps that it is short when it were better long, until its memory has been provided: as much goes through it as is provided
+/// then, for that takes about as long.
+const LAPS_GROWING: u32 = 8;
 /// Most pieces of a long one.
 const LONG_PIECES_MAX: usize = if cfg!(any(loom, miri)) { 16 } else { 64 };
 
@@ -39,7 +41,7 @@ pub struct Places {
     ring: Option<Ring>,
     /// The step with which this lap began.
     lap_start: u64,
-    /// How far each piece has been written; all of a ring is the first.
+    /// How far each piece has been written; all of a ring, which is provided before, is the first.
     written: [usize; (SLOTS + LONG_SLOTS) as usize],
 }
 
@@ -50,6 +52,8 @@ struct Ring {
     /// Its pieces now, and those of a long one.
     pieces: usize,
     long_pieces: usize,
+    /// Laps since it has been better long.
+    laps: u32,
 }
 
 /// Where the content of one step stands.
@@ -62,6 +66,10 @@ pub struct Place {
     /// Some of this memory is touched for the first time.
     pub is_new: bool,
 }
+
+/// A part of a board that is used for the first time.
+#[derive(Debug)]
+pub struct Room(pub(super) Range<usize>);
 
 impl Place {
     /// Of content so short that no choice is to be made.
@@ -87,14 +95,24 @@ impl Places {
     /// A ring that is short, or long with about so many pieces of [`MEDIUM_MAX_BYTES`], up to 64.
     pub fn in_a_ring(long_pieces: usize) -> Self {
         let long_pieces = long_pieces.clamp(SHORT_PIECES, LONG_PIECES_MAX);
-        Self { ring: Some(Ring { head: 0, pieces: SHORT_PIECES, long_pieces }), ..Self::in_turns() }
+        Self { ring: Some(Ring { head: 0, pieces: SHORT_PIECES, long_pieces, laps: 0 }), ..Self::in_turns() }
     }
 
-    /// From now on the ring, if there is one, is long or short; true if it is longer than it was.
-    pub fn be_long(&mut self, is_long: bool) -> bool {
-        let Some(ring) = &mut self.ring else { return false };
-        let before = std::mem::replace(&mut ring.pieces, if is_long { ring.long_pieces } else { SHORT_PIECES });
-        ring.pieces > before
+    /// Called when a lap begins: from now on the ring, if there is one, is short, or long if that has been better for a while.
+    /// What it takes for the first time is to be provided ([`Board::provide`]): met page by page, memory costs ten times as
+    /// much as what is copied there.
+    pub fn fit(&mut self, is_better_long: bool) -> Option<Room> {
+        let (ring, before) = (self.ring.as_mut()?, self.written[0]);
+        ring.laps = if is_better_long { ring.laps.saturating_add(1) } else { 0 };
+        let is_there = before >= ring.long_pieces * MEDIUM_MAX_BYTES;
+        let is_long = is_better_long && (ring.laps > LAPS_GROWING || is_there);
+        ring.pieces = if is_long { ring.long_pieces } else { SHORT_PIECES };
+        let now = ring.pieces * MEDIUM_MAX_BYTES;
+        if now <= before {
+            return None;
+        }
+        self.written[0] = now;
+        Some(Room(RING + before..RING + now))
     }
 
     /// The place of so many bytes of a step.
@@ -134,9 +152,11 @@ impl Places {
 }
 
 impl Ring {
-    /// Where so many bytes go, which are of medium length. Contents take no more pieces than they are, and those of less than
-    /// half a piece only half as many, or what is left free behind them is the other half. A lap goes on to the ninth piece at
-    /// least, whatever the length of the ring was when it began. So what is overwritten is of eight steps ago or more.
+    /// Where so many bytes go, which are of medium length.
+    ///
+    /// What is overwritten is of eight steps ago or more: any number of contents in a row take as many pieces at most, with
+    /// what stays free between them, for what is shorter than half a piece leaves the rest of one free at most once; and a
+    /// lap fills eight pieces before it ends, whatever the length of the ring was when it began.
     fn take(&mut self, len_bytes: usize) -> usize {
         let unit_bytes = if len_bytes >= PIECE_MIN_BYTES {
             MEDIUM_MAX_BYTES
@@ -173,7 +193,7 @@ mod tests {
                 // Mostly the longest, so that a ring goes round as soon as it can.
                 let len = lengths[(state >> 24) as usize % lengths.len()];
                 let len = if state >> 31 == 1 { MEDIUM_MAX_BYTES } else { len };
-                places.be_long(state >> 16 & 31 == 1);
+                places.fit(state >> 16 & 31 == 1);
                 let place = range(&places.take(step, len));
                 assert!(shown.iter().all(|other: &Range<usize>| other.end <= place.start || place.end <= other.start));
                 shown.push_back(place);
@@ -197,19 +217,28 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_is_new_for_one_lap_and_where_it_has_become_longer() {
+    fn a_ring_is_as_long_as_it_should_be_and_provided_once() {
         let mut places = Places::in_a_ring(12);
-        let mut laps = |steps: Range<u64>, is_long| -> (Vec<u64>, Vec<u64>) {
-            assert_eq!(places.be_long(is_long), is_long);
-            let places = steps.map(|step| (step, places.take(step, MEDIUM_MAX_BYTES))).collect::<Vec<_>>();
-            let of = |filter: fn(&Place) -> bool| {
-                places.iter().filter(|(_, place)| filter(place)).map(|(step, _)| *step).collect()
-            };
-            (of(|place| place.begins_lap), of(|place| place.is_new))
+        let mut laps = |steps: Range<u64>, is_better_long| -> (Vec<u64>, usize) {
+            let (mut begun, mut provided_bytes) = (Vec::new(), 0);
+            for step in steps {
+                let place = places.take(step, MEDIUM_MAX_BYTES);
+                if place.begins_lap {
+                    begun.push(step);
+                    provided_bytes += places.fit(is_better_long).map_or(0, |room| room.0.len());
+                    assert!(!places.take(step, MEDIUM_MAX_BYTES).is_new);
+                    places.ring.as_mut().expect("a ring").head = MEDIUM_MAX_BYTES;
+                }
+            }
+            (begun, provided_bytes / MEDIUM_MAX_BYTES)
         };
-        assert_eq!(laps(0..20, false), (vec![0, 9, 18], (0..9).collect()));
-        assert_eq!(laps(20..50, true), (vec![30, 42], (27..30).collect()));
-        assert_eq!(laps(50..60, false), (vec![51], vec![]));
+        // All but what the first content has touched itself.
+        assert_eq!(laps(0..20, false), (vec![0, 9, 18], 8));
+        let long = 27 + u64::from(LAPS_GROWING) * 9;
+        assert_eq!(laps(20..long, true), ((27..long).step_by(9).collect(), 0));
+        assert_eq!(laps(long..long + 24, true), (vec![long, long + 12], 3));
+        assert_eq!(laps(long + 24..long + 40, false), (vec![long + 24, long + 33], 0));
+        assert_eq!(laps(long + 40..long + 60, true), (vec![long + 42, long + 54], 0), "its memory is there");
     }
 
     #[test]
