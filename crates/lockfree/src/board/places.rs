@@ -52,6 +52,8 @@ struct Ring {
     /// Its pieces now, and those of a long one.
     pieces: usize,
     long_pieces: usize,
+    /// A lap of it has begun, for which it has not been made to fit yet.
+    begins_lap: bool,
     /// Laps since it has been better long.
     laps: u32,
 }
@@ -95,14 +97,17 @@ impl Places {
     /// A ring that is short, or long with about so many pieces of [`MEDIUM_MAX_BYTES`], up to 64.
     pub fn in_a_ring(long_pieces: usize) -> Self {
         let long_pieces = long_pieces.clamp(SHORT_PIECES, LONG_PIECES_MAX);
-        Self { ring: Some(Ring { head: 0, pieces: SHORT_PIECES, long_pieces, laps: 0 }), ..Self::in_turns() }
+        let ring = Ring { head: 0, pieces: SHORT_PIECES, long_pieces, begins_lap: false, laps: 0 };
+        Self { ring: Some(ring), ..Self::in_turns() }
     }
 
-    /// Called when a lap begins: from now on the ring, if there is one, is short, or long if that has been better for a while.
-    /// What it takes for the first time is to be provided ([`Board::provide`]): met page by page, memory costs ten times as
-    /// much as what is copied there.
+    /// Called when a lap begins: if it is one of the ring, that is short from now on, or long if it has been better so for a
+    /// while. What it takes for the first time is to be provided ([`super::Board::provide`]): met page by page, memory costs ten times
+    /// as much as what is copied there.
     pub fn fit(&mut self, is_better_long: bool) -> Option<Room> {
-        let (ring, before) = (self.ring.as_mut()?, self.written[0]);
+        let ring = self.ring.as_mut().filter(|ring| ring.begins_lap)?;
+        ring.begins_lap = false;
+        let before = self.written[0];
         ring.laps = if is_better_long { ring.laps.saturating_add(1) } else { 0 };
         let is_there = before >= ring.long_pieces * MEDIUM_MAX_BYTES;
         let is_long = is_better_long && (ring.laps > LAPS_GROWING || is_there);
@@ -168,6 +173,7 @@ impl Ring {
         let next = self.head.next_multiple_of(unit_bytes);
         let from = if next + len_bytes <= self.pieces * MEDIUM_MAX_BYTES { next } else { 0 };
         self.head = from + len_bytes.next_multiple_of(CACHE_LINE_BYTES);
+        self.begins_lap = from == 0;
         from
     }
 }
@@ -208,6 +214,7 @@ mod tests {
     fn long_content_stands_apart_from_all_other() {
         for mut places in [Places::in_turns(), Places::in_a_ring(usize::MAX)] {
             let long = [0, 1].map(|step| range(&places.take(step, LONG_MAX_BYTES)));
+            assert!(places.take(8, LONG_MAX_BYTES).begins_lap && places.fit(true).is_none(), "no lap of a ring");
             assert!(long[0].end <= long[1].start && long[1].end == CONTENT.end);
             for step in 2..2000 {
                 let place = range(&places.take(step, MEDIUM_MAX_BYTES));
