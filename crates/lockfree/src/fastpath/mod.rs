@@ -4,9 +4,9 @@
 //!
 //! | design | room | arrival | sender's copy | module |
 //! |---|---|---|---|---|
-//! | fixed top-fill | equal slots | head flag, then an equal tail flag | yes | [`fixed`](super::fixed) |
-//! | fixed bottom-fill | equal slots | tail flag | no | [`fixed`](super::fixed) |
-//! | variable top-fill | a block | head flag, then an equal tail flag | yes | [`variable_top`](super::variable_top) |
+//! | fixed top-fill | equal slots | head flag, then an equal tail flag | yes | [`fixed`] |
+//! | fixed bottom-fill | equal slots | tail flag | no | [`fixed`] |
+//! | variable top-fill | a block | head flag, then an equal tail flag | yes | [`variable_top`] |
 //! | variable bottom-fill | a block | tail flag | no | [`block`](crate::block) |
 //!
 //! A sender writes to a [`Target`]: memory that is mapped here ([`Mapped`]), or that an adapter writes ([`Carried`]). A
