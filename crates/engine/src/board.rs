@@ -220,13 +220,12 @@ impl GroupBoard {
         }
         let mut long_steps = self.long_steps.lock().unwrap_or_else(PoisonError::into_inner);
         let LongSteps { places, pace } = &mut *long_steps;
-        let place = places.take(step, len_bytes);
+        let place = places.take(step, len_bytes, pace.is_near());
         if place.begins_lap {
             pace.turn();
-            if let Some(room) = places.fit(pace.is_near()) {
-                board.provide(room);
-                pace.grown();
-            }
+        }
+        if place.is_of_longer_ring() {
+            pace.grown();
         }
         let (stores, is_timed) = (pace.stores(), !place.is_new && pace.wants_sample());
         board.show(step, place, is_marked, finished, |space| {

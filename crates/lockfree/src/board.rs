@@ -18,7 +18,7 @@ mod places;
 
 use base::sync::Ordering;
 
-pub use self::places::{Place, Places, Room};
+pub use self::places::{Place, Places};
 use crate::{CACHE_LINE_BYTES, SharedMemory};
 
 /// Longest content that travels in one line with its number, in bytes.
@@ -96,19 +96,17 @@ impl Board {
     /// If `finished` is below [`Board::finished_before`].
     #[inline]
     pub fn show(&self, step: u64, place: Place, is_marked: bool, finished: u64, fill: impl FnOnce(&mut [u8])) {
-        let Place { offset, len_bytes, .. } = place;
+        let Place { offset, len_bytes, to_provide, .. } = place;
         assert!(finished >= Self::finished_before(step, len_bytes), "what stands here may still be read");
+        if !to_provide.is_empty() {
+            self.memory.populate(to_provide.start, to_provide.len());
+        }
         let line = line(step);
         // SAFETY: nobody reads what stood here by the check above, and nobody looks before the number below is stored.
         unsafe { self.memory.write(offset, len_bytes, fill) };
         self.memory.word(line + 8).store(Told { len_bytes, offset, is_marked }.word(), Ordering::Relaxed);
         // Release: who sees the number sees the content. Pairs with the load in `is_shown`.
         self.memory.word(line).store(step, Ordering::Release);
-    }
-
-    /// The owner is about to use a part of the board for the first time: the system provides it in one go.
-    pub fn provide(&self, room: Room) {
-        self.memory.populate(room.0.start, room.0.len());
     }
 
     /// True if the owner shows `step`.
@@ -182,7 +180,8 @@ mod tests {
             let lengths = [0, 48, 49, MEDIUM_MAX_BYTES, MEDIUM_MAX_BYTES + 1, LONG_MAX_BYTES];
             for (step, len) in (61..).zip(lengths) {
                 assert!(!board.is_shown(step));
-                board.show(step, places.take(step, len), step % 3 == 0, step - 1, |space| space.fill(step as u8));
+                board
+                    .show(step, places.take(step, len, false), step % 3 == 0, step - 1, |space| space.fill(step as u8));
                 assert_eq!(board.is_marked(step), step % 3 == 0);
                 assert_eq!((board.is_shown(step), board.len_bytes(step)), (true, len));
                 assert!(!board.read(step, 1, len, |_| ()), "more than was shown");
@@ -193,7 +192,7 @@ mod tests {
                 assert!(board.read(step, 0, len, count));
                 assert_eq!(seen, len, "nothing has been overwritten by steps of other lengths");
             }
-            board.show(61 + SLOTS, places.take(61 + SLOTS, 0), false, 60 + SLOTS, |_| ());
+            board.show(61 + SLOTS, places.take(61 + SLOTS, 0, false), false, 60 + SLOTS, |_| ());
             assert!(!board.is_shown(61) && !board.read(61, 0, 0, |_| ()));
         }
     }
@@ -201,7 +200,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "may still be read")]
     fn what_is_still_read_is_not_overwritten() {
-        let place = Places::in_turns().take(7, MEDIUM_MAX_BYTES + 1);
+        let place = Places::in_turns().take(7, MEDIUM_MAX_BYTES + 1, false);
         Board::new(SharedMemory::private(Board::FOOTPRINT)).show(7, place, false, 4, |_| ());
     }
 
@@ -209,7 +208,7 @@ mod tests {
     fn whatever_a_broken_owner_tells_only_content_is_read() {
         let memory = SharedMemory::private(Board::FOOTPRINT);
         let board = Board::new(memory.clone());
-        board.show(1, Places::in_turns().take(1, 50), false, 0, |_| ());
+        board.show(1, Places::in_turns().take(1, 50, false), false, 0, |_| ());
         for word in [u64::MAX, !MARK, 50, LONG_MAX_BYTES as u64 + 1, 1 << LINE_SHIFT | 100] {
             memory.word(line(1) + 8).store(word, Ordering::Relaxed);
             let len_bytes = board.len_bytes(1);

@@ -160,7 +160,7 @@ fn a_step_on_a_board_is_read_before_it_is_overwritten() {
             while reader.finished() < Board::finished_before(step, 8) {
                 thread::yield_now();
             }
-            let place = Places::in_turns().take(step, 8);
+            let place = Places::in_turns().take(step, 8, false);
             owner.show(step, place, false, reader.finished(), |space| space.fill(step as u8));
         }
         reading.join().unwrap();

@@ -4,7 +4,7 @@
 //! share a cache: until the turn of a line comes again, it has left the reader's own, from which it would be fetched back
 //! slowly. Between two of 1 MiB each, 32 KiB went over in 0.9 us where a lap was 4 MiB and in 3.8 where it was eight steps. A
 //! piece for each step, a power of two behind the last, would do for long content only: the lines of shorter one meet in few
-//! sets of the caches (8 KiB, each 64 KiB behind the last: 1.2 us, not 0.5). Where the processes take turns on the
+//! sets of the caches (8 KiB, each 64 KiB behind the last: 1.2 us, not 0.65). Where the processes take turns on the
 //! processors, it is such pieces all the same, and few: who is next finds near what was written last.
 
 use std::ops::Range;
@@ -22,8 +22,8 @@ const PIECE_MIN_BYTES: usize = MEDIUM_MAX_BYTES / 2;
 const PAGE_BYTES: usize = if cfg!(any(loom, miri)) { CACHE_LINE_BYTES } else { 4096 };
 /// Pieces of a short ring: one more than what has room at a time, for what is left at the end of a lap is less than one.
 const SHORT_PIECES: usize = SLOTS as usize + 1;
-/// Laps that it is short when it were better long, until its memory has been provided: as much goes through it as is provided
-/// then, for that takes about as long.
+/// Laps of a short ring before it is provided with the memory of a long one: about as much goes through it as that is. What is
+/// used less is not worth the system's time.
 const LAPS_GROWING: u32 = 8;
 /// Most pieces of a long one.
 const LONG_PIECES_MAX: usize = if cfg!(any(loom, miri)) { 16 } else { 64 };
@@ -41,19 +41,18 @@ pub struct Places {
     ring: Option<Ring>,
     /// The step with which this lap began.
     lap_start: u64,
-    /// How far each piece has been written; all of a ring, which is provided before, is the first.
+    /// How far each piece has been written that is not one of a ring.
     written: [usize; (SLOTS + LONG_SLOTS) as usize],
 }
 
 #[derive(Debug)]
 struct Ring {
-    /// Where it goes on.
+    /// Where it goes on; past its end before the first lap.
     head: usize,
-    /// Its pieces now, and those of a long one.
+    /// Its pieces now, those of a long one, and those that have been provided.
     pieces: usize,
     long_pieces: usize,
-    /// A lap of it has begun, for which it has not been made to fit yet.
-    begins_lap: bool,
+    provided: usize,
     /// Laps since it has been better long.
     laps: u32,
 }
@@ -63,15 +62,14 @@ struct Ring {
 pub struct Place {
     pub(super) offset: usize,
     pub(super) len_bytes: usize,
+    /// What the system is to provide before the place is written: met page by page, memory costs ten times as much as what
+    /// is copied there.
+    pub(super) to_provide: Range<usize>,
     /// A lap begins: from here on long content stands where it stood before.
     pub begins_lap: bool,
     /// Some of this memory is touched for the first time.
     pub is_new: bool,
 }
-
-/// A part of a board that is used for the first time.
-#[derive(Debug)]
-pub struct Room(pub(super) Range<usize>);
 
 impl Place {
     /// Of content so short that no choice is to be made.
@@ -84,7 +82,12 @@ impl Place {
         } else {
             return None;
         };
-        Some(Self { offset, len_bytes, begins_lap: false, is_new: false })
+        Some(Self { offset, len_bytes, to_provide: 0..0, begins_lap: false, is_new: false })
+    }
+
+    /// The ring that it is in has become longer than it ever was.
+    pub fn is_of_longer_ring(&self) -> bool {
+        !self.to_provide.is_empty()
     }
 }
 
@@ -97,62 +100,47 @@ impl Places {
     /// A ring that is short, or long with about so many pieces of [`MEDIUM_MAX_BYTES`], up to 64.
     pub fn in_a_ring(long_pieces: usize) -> Self {
         let long_pieces = long_pieces.clamp(SHORT_PIECES, LONG_PIECES_MAX);
-        let ring = Ring { head: 0, pieces: SHORT_PIECES, long_pieces, begins_lap: false, laps: 0 };
+        let ring = Ring { head: usize::MAX, pieces: SHORT_PIECES, long_pieces, provided: 0, laps: 0 };
         Self { ring: Some(ring), ..Self::in_turns() }
     }
 
-    /// Called when a lap begins: if it is one of the ring, that is short from now on, or long if it has been better so for a
-    /// while. What it takes for the first time is to be provided ([`super::Board::provide`]): met page by page, memory costs ten times
-    /// as much as what is copied there.
-    pub fn fit(&mut self, is_better_long: bool) -> Option<Room> {
-        let ring = self.ring.as_mut().filter(|ring| ring.begins_lap)?;
-        ring.begins_lap = false;
-        let before = self.written[0];
-        ring.laps = if is_better_long { ring.laps.saturating_add(1) } else { 0 };
-        let is_there = before >= ring.long_pieces * MEDIUM_MAX_BYTES;
-        let is_long = is_better_long && (ring.laps > LAPS_GROWING || is_there);
-        ring.pieces = if is_long { ring.long_pieces } else { SHORT_PIECES };
-        let now = ring.pieces * MEDIUM_MAX_BYTES;
-        if now <= before {
-            return None;
-        }
-        self.written[0] = now;
-        Some(Room(RING + before..RING + now))
-    }
-
-    /// The place of so many bytes of a step.
+    /// The place of so many bytes of a step. If a lap of the ring begins with it, that is short from now on, or long if that has been
+    /// better for a while.
     ///
     /// # Panics
     /// If they are more than a step may have.
     #[inline]
-    pub fn take(&mut self, step: u64, len_bytes: usize) -> Place {
-        Place::fixed(step, len_bytes).unwrap_or_else(|| self.choose(step, len_bytes))
+    pub fn take(&mut self, step: u64, len_bytes: usize, is_better_long: bool) -> Place {
+        Place::fixed(step, len_bytes).unwrap_or_else(|| self.choose(step, len_bytes, is_better_long))
     }
 
-    fn choose(&mut self, step: u64, len_bytes: usize) -> Place {
+    fn choose(&mut self, step: u64, len_bytes: usize, is_better_long: bool) -> Place {
         assert!(len_bytes <= LONG_MAX_BYTES, "a step has a limit");
-        let is_later = step >= self.lap_start + SLOTS;
-        let (piece, start, from, begins_lap) = match &mut self.ring {
+        let (slot, start) = match &mut self.ring {
             _ if len_bytes > MEDIUM_MAX_BYTES => {
                 let slot = (step % LONG_SLOTS) as usize;
-                (SLOTS as usize + slot, LONG + slot * LONG_MAX_BYTES, 0, is_later)
+                (SLOTS as usize + slot, LONG + slot * LONG_MAX_BYTES)
             }
             Some(ring) => {
-                let from = ring.take(len_bytes);
-                (0, RING, from, from == 0)
+                let place = ring.take(len_bytes, is_better_long);
+                if place.begins_lap {
+                    self.lap_start = step;
+                }
+                return place;
             }
             None => {
                 let slot = (step % SLOTS) as usize;
-                (slot, RING + slot * MEDIUM_MAX_BYTES, 0, is_later)
+                (slot, RING + slot * MEDIUM_MAX_BYTES)
             }
         };
+        let begins_lap = step >= self.lap_start + SLOTS;
         if begins_lap {
             self.lap_start = step;
         }
-        let (end, written) = (from + len_bytes, &mut self.written[piece]);
-        let is_new = end > *written;
-        *written = end.max(*written);
-        Place { offset: start + from, len_bytes, begins_lap, is_new }
+        let written = &mut self.written[slot];
+        let is_new = len_bytes > *written;
+        *written = len_bytes.max(*written);
+        Place { offset: start, len_bytes, to_provide: 0..0, begins_lap, is_new }
     }
 }
 
@@ -162,7 +150,7 @@ impl Ring {
     /// What is overwritten is of eight steps ago or more: any number of contents in a row take as many pieces at most, with
     /// what stays free between them, for what is shorter than half a piece leaves the rest of one free at most once; and a
     /// lap fills eight pieces before it ends, whatever the length of the ring was when it began.
-    fn take(&mut self, len_bytes: usize) -> usize {
+    fn take(&mut self, len_bytes: usize, is_better_long: bool) -> Place {
         let unit_bytes = if len_bytes >= PIECE_MIN_BYTES {
             MEDIUM_MAX_BYTES
         } else if len_bytes >= PAGE_BYTES {
@@ -170,11 +158,22 @@ impl Ring {
         } else {
             CACHE_LINE_BYTES
         };
-        let next = self.head.next_multiple_of(unit_bytes);
-        let from = if next + len_bytes <= self.pieces * MEDIUM_MAX_BYTES { next } else { 0 };
+        let next = self.head.checked_next_multiple_of(unit_bytes);
+        let next = next.filter(|next| *next <= self.pieces * MEDIUM_MAX_BYTES - len_bytes);
+        let to_provide = if next.is_none() { self.begin_lap(is_better_long) } else { 0..0 };
+        let from = next.unwrap_or(0);
         self.head = from + len_bytes.next_multiple_of(CACHE_LINE_BYTES);
-        self.begins_lap = from == 0;
-        from
+        Place { offset: RING + from, len_bytes, to_provide, begins_lap: next.is_none(), is_new: false }
+    }
+
+    /// Decides on the length of the lap that begins; gives the memory that was in none before.
+    fn begin_lap(&mut self, is_better_long: bool) -> Range<usize> {
+        self.laps = if is_better_long { self.laps.saturating_add(1) } else { 0 };
+        let is_worth_it = self.laps > LAPS_GROWING || self.provided == self.long_pieces;
+        self.pieces = if is_better_long && is_worth_it { self.long_pieces } else { SHORT_PIECES };
+        let before = self.provided;
+        self.provided = self.pieces.max(before);
+        RING + before * MEDIUM_MAX_BYTES..RING + self.provided * MEDIUM_MAX_BYTES
     }
 }
 
@@ -199,8 +198,8 @@ mod tests {
                 // Mostly the longest, so that a ring goes round as soon as it can.
                 let len = lengths[(state >> 24) as usize % lengths.len()];
                 let len = if state >> 31 == 1 { MEDIUM_MAX_BYTES } else { len };
-                places.fit(state >> 16 & 31 == 1);
-                let place = range(&places.take(step, len));
+                // Long and short in turns.
+                let place = range(&places.take(step, len, step % 1000 < 700));
                 assert!(shown.iter().all(|other: &Range<usize>| other.end <= place.start || place.end <= other.start));
                 shown.push_back(place);
                 if shown.len() == SLOTS as usize {
@@ -213,11 +212,12 @@ mod tests {
     #[test]
     fn long_content_stands_apart_from_all_other() {
         for mut places in [Places::in_turns(), Places::in_a_ring(usize::MAX)] {
-            let long = [0, 1].map(|step| range(&places.take(step, LONG_MAX_BYTES)));
-            assert!(places.take(8, LONG_MAX_BYTES).begins_lap && places.fit(true).is_none(), "no lap of a ring");
+            let long = [0, 1].map(|step| range(&places.take(step, LONG_MAX_BYTES, true)));
+            let later = places.take(SLOTS, LONG_MAX_BYTES, true);
+            assert!(later.begins_lap && !later.is_of_longer_ring(), "no lap of a ring");
             assert!(long[0].end <= long[1].start && long[1].end == CONTENT.end);
-            for step in 2..2000 {
-                let place = range(&places.take(step, MEDIUM_MAX_BYTES));
+            for step in SLOTS + 1..2000 {
+                let place = range(&places.take(step, MEDIUM_MAX_BYTES, true));
                 assert!(place.start >= CONTENT.start && place.end <= long[0].start);
             }
         }
@@ -227,20 +227,12 @@ mod tests {
     fn a_ring_is_as_long_as_it_should_be_and_provided_once() {
         let mut places = Places::in_a_ring(12);
         let mut laps = |steps: Range<u64>, is_better_long| -> (Vec<u64>, usize) {
-            let (mut begun, mut provided_bytes) = (Vec::new(), 0);
-            for step in steps {
-                let place = places.take(step, MEDIUM_MAX_BYTES);
-                if place.begins_lap {
-                    begun.push(step);
-                    provided_bytes += places.fit(is_better_long).map_or(0, |room| room.0.len());
-                    assert!(!places.take(step, MEDIUM_MAX_BYTES).is_new);
-                    places.ring.as_mut().expect("a ring").head = MEDIUM_MAX_BYTES;
-                }
-            }
-            (begun, provided_bytes / MEDIUM_MAX_BYTES)
+            let places = steps.map(|step| (step, places.take(step, MEDIUM_MAX_BYTES, is_better_long)));
+            let begun = places.filter(|(_, place)| place.begins_lap || place.is_of_longer_ring()).collect::<Vec<_>>();
+            let provided_bytes = begun.iter().map(|(_, place)| place.to_provide.len()).sum::<usize>();
+            (begun.iter().map(|(step, _)| *step).collect(), provided_bytes / MEDIUM_MAX_BYTES)
         };
-        // All but what the first content has touched itself.
-        assert_eq!(laps(0..20, false), (vec![0, 9, 18], 8));
+        assert_eq!(laps(0..20, false), (vec![0, 9, 18], 9));
         let long = 27 + u64::from(LAPS_GROWING) * 9;
         assert_eq!(laps(20..long, true), ((27..long).step_by(9).collect(), 0));
         assert_eq!(laps(long..long + 24, true), (vec![long, long + 12], 3));
@@ -252,9 +244,9 @@ mod tests {
     fn pieces_are_new_once_and_laps_are_of_eight_steps_even_for_who_shows_few() {
         let mut places = Places::in_turns();
         for step in (8..80).step_by(2) {
-            let place = places.take(step, MEDIUM_MAX_BYTES);
+            let place = places.take(step, MEDIUM_MAX_BYTES, true);
             assert_eq!((place.is_new, place.begins_lap), (step < 16, step % 8 == 0), "{step}");
         }
-        assert!(places.take(80, MEDIUM_MAX_BYTES + 1).is_new, "others are");
+        assert!(places.take(80, MEDIUM_MAX_BYTES + 1, true).is_new, "others are");
     }
 }
