@@ -4,6 +4,9 @@
 //! stretch of bytes (all predefined types but a few pairs, and most derived ones of one block) is held as address and
 //! length alone. Anything else keeps its datatype and is packed and unpacked from any byte on.
 
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::copy::{List, Pack, Segment, Unpack, Visitor, walk_strided};
@@ -47,6 +50,38 @@ impl From<RecvBytes> for RecvBuf {
     }
 }
 
+/// A [`SendBuf`] that lends its datatype: for a use that is over at once. Counting the uses of a datatype takes as long as
+/// packing a short message, or several times that while stores to another core are under way.
+#[derive(Debug)]
+pub struct LentSendBuf<'a> {
+    buf: ManuallyDrop<SendBuf>,
+    datatype: PhantomData<&'a Arc<Datatype>>,
+}
+
+impl<'a> LentSendBuf<'a> {
+    /// As [`SendBuf::new`].
+    ///
+    /// # Safety
+    /// As [`SendBuf::new`]; clones and slices of what this derefs to count, too.
+    #[inline]
+    pub unsafe fn new(ptr: *const u8, count: u64, datatype: &'a Arc<Datatype>) -> Self {
+        // SAFETY: the second owner that this makes is never dropped, and gone before the borrow of the first one ends;
+        // clones of it are counted.
+        let lend = |datatype: &Arc<Datatype>| unsafe { std::ptr::read(datatype) };
+        let view = View::general(ptr.cast_mut(), count, datatype, lend);
+        LentSendBuf { buf: ManuallyDrop::new(SendBuf(view)), datatype: PhantomData }
+    }
+}
+
+impl Deref for LentSendBuf<'_> {
+    type Target = SendBuf;
+
+    #[inline]
+    fn deref(&self) -> &SendBuf {
+        &self.buf
+    }
+}
+
 /// What both kinds of buffer are.
 #[derive(Clone, Debug)]
 struct View {
@@ -63,20 +98,30 @@ enum More {
     Nothing,
     /// Consecutive memory that is not the user's, and who keeps it.
     Kept(Arc<Block>),
-    /// Elements whose data is not consecutive.
-    Scattered(Box<Scattered>),
+    /// Whole elements in memory of the user whose data is not consecutive.
+    Elements(Arc<Datatype>),
+    /// Other elements whose data is not consecutive: a part of them, or memory that is not the user's.
+    Part(Box<Part>),
 }
 
 const _: () = assert!(size_of::<View>() == 32);
 
-/// Elements whose data is not consecutive.
+/// See [`More::Part`].
 #[derive(Clone, Debug)]
-struct Scattered {
+struct Part {
     /// Keeps memory that is not the user's.
     owner: Option<Arc<Block>>,
     datatype: Arc<Datatype>,
     count: u64,
     /// Packed bytes before the first that belongs to this view.
+    skip_bytes: u64,
+}
+
+/// What a view of either of the two kinds whose data is not consecutive is of.
+#[derive(Clone, Copy)]
+struct Scattered<'a> {
+    datatype: &'a Arc<Datatype>,
+    count: u64,
     skip_bytes: u64,
 }
 
@@ -202,7 +247,7 @@ impl RecvBuf {
     pub fn into_owned(self) -> Option<Box<[u8]>> {
         match self.0.more {
             More::Kept(block) => Arc::into_inner(block)?.into_bytes(),
-            More::Nothing | More::Scattered(_) => None,
+            More::Nothing | More::Elements(_) | More::Part(_) => None,
         }
     }
 
@@ -329,17 +374,31 @@ pub(crate) struct Elements {
     pub count: u64,
 }
 
+impl Scattered<'_> {
+    /// The same in the user's memory.
+    fn to_part(self) -> Part {
+        let Scattered { datatype, count, skip_bytes } = self;
+        Part { owner: None, datatype: Arc::clone(datatype), count, skip_bytes }
+    }
+}
+
 impl View {
     #[inline]
     fn new(ptr: *mut u8, count: u64, datatype: &Arc<Datatype>) -> View {
         if datatype.is_contiguous() && !ptr.is_null() {
             return View::bytes(ptr, count.saturating_mul(datatype.size()));
         }
-        View::general(ptr, count, datatype)
+        View::general(ptr, count, datatype, Arc::clone)
     }
 
-    #[cold]
-    fn general(ptr: *mut u8, count: u64, datatype: &Arc<Datatype>) -> View {
+    /// As [`View::new`] for any data; `keep` makes what the view holds of a datatype whose data is not consecutive.
+    #[inline(never)]
+    fn general(
+        ptr: *mut u8,
+        count: u64,
+        datatype: &Arc<Datatype>,
+        keep: impl FnOnce(&Arc<Datatype>) -> Arc<Datatype>,
+    ) -> View {
         // Integers become pointers only here: absolute addresses on top of MPI_BOTTOM.
         let origin = if ptr.is_null() { std::ptr::with_exposed_provenance_mut(0) } else { ptr };
         let len_bytes = count.saturating_mul(datatype.size());
@@ -347,10 +406,7 @@ impl View {
         match datatype.single_run() {
             _ if len_bytes == 0 => View::bytes(ptr, 0),
             Some(displacement) if back_to_back => View::bytes(origin.wrapping_offset(displacement as isize), len_bytes),
-            _ => {
-                let scattered = Scattered { owner: None, datatype: Arc::clone(datatype), count, skip_bytes: 0 };
-                View { start: origin, len_bytes, more: More::Scattered(Box::new(scattered)) }
-            }
+            _ => View { start: origin, len_bytes, more: More::Elements(keep(datatype)) },
         }
     }
 
@@ -361,21 +417,32 @@ impl View {
 
     #[inline]
     fn with_owner(mut self, owner: Option<Arc<Block>>) -> View {
-        if owner.is_none() && matches!(self.more, More::Nothing) {
-            return self;
-        }
-        match &mut self.more {
-            More::Scattered(scattered) => scattered.owner = owner,
-            more => *more = owner.map_or(More::Nothing, More::Kept),
-        }
+        let Some(owner) = owner else { return self };
+        self.more = match self.scattered() {
+            Some(scattered) => More::Part(Box::new(Part { owner: Some(owner), ..scattered.to_part() })),
+            None => More::Kept(owner),
+        };
         self
     }
 
     #[inline]
-    fn scattered(&self) -> Option<&Scattered> {
+    fn is_consecutive(&self) -> bool {
+        matches!(self.more, More::Nothing | More::Kept(_))
+    }
+
+    #[inline]
+    fn scattered(&self) -> Option<Scattered<'_>> {
         match &self.more {
-            More::Scattered(scattered) => Some(scattered),
             More::Nothing | More::Kept(_) => None,
+            More::Elements(datatype) => {
+                let size = datatype.size();
+                let count = if self.len_bytes == size { 1 } else { self.len_bytes / size };
+                Some(Scattered { datatype, count, skip_bytes: 0 })
+            }
+            More::Part(part) => {
+                let Part { datatype, count, skip_bytes, .. } = &**part;
+                Some(Scattered { datatype, count: *count, skip_bytes: *skip_bytes })
+            }
         }
     }
 
@@ -387,7 +454,7 @@ impl View {
 
     #[inline]
     fn contiguous_len(&self) -> Option<usize> {
-        if self.scattered().is_some() { None } else { Some(self.len_bytes as usize) }
+        self.is_consecutive().then_some(self.len_bytes as usize)
     }
 
     #[inline]
@@ -424,10 +491,10 @@ impl View {
         let take = self.left(offset_bytes, src.len());
         // SAFETY: a walk over this view passes only memory its maker vouched for; only a `RecvBuf` gets here.
         let mut unpack = unsafe { Unpack::new(&src[..take]) };
-        match self.scattered() {
-            Some(_) => self.walk(offset_bytes, &mut unpack),
-            None if take > 0 => unpack.run(self.start.wrapping_add(offset_bytes as usize), take as u64),
-            None => {}
+        if !self.is_consecutive() {
+            self.walk(offset_bytes, &mut unpack);
+        } else if take > 0 {
+            unpack.run(self.start.wrapping_add(offset_bytes as usize), take as u64);
         }
         unpack.done()
     }
@@ -438,41 +505,35 @@ impl View {
             return 0;
         }
         let mut list = List::new(segments, left);
-        match self.scattered() {
-            Some(_) => self.walk(offset_bytes, &mut list),
-            None => list.run(self.start.wrapping_add(offset_bytes as usize), left),
+        if self.is_consecutive() {
+            list.run(self.start.wrapping_add(offset_bytes as usize), left);
+        } else {
+            self.walk(offset_bytes, &mut list);
         }
         list.used()
     }
 
     fn scattered_data(&self) -> Option<ScatteredData<'_>> {
-        let Scattered { datatype, count, skip_bytes, .. } = self.scattered()?;
-        if *skip_bytes > 0 || self.len_bytes != count.checked_mul(datatype.size())? {
+        let Scattered { datatype, count, skip_bytes } = self.scattered()?;
+        if skip_bytes > 0 || self.len_bytes != count.checked_mul(datatype.size())? {
             return None;
         }
-        let (low, high) = span(*count, datatype)?;
+        let (low, high) = span(count, datatype)?;
         let origin = self.start.expose_provenance();
         let span_bytes = usize::try_from(high - low).ok()?;
-        Some(ScatteredData {
-            datatype,
-            count: *count,
-            origin,
-            start: origin.wrapping_add_signed(low as isize),
-            span_bytes,
-        })
+        Some(ScatteredData { datatype, count, origin, start: origin.wrapping_add_signed(low as isize), span_bytes })
     }
 
     fn slice(&self, offset_bytes: u64, len_bytes: u64) -> View {
         let offset_bytes = offset_bytes.min(self.len_bytes);
         let len_bytes = len_bytes.min(self.len_bytes - offset_bytes);
-        match self.scattered() {
-            None => View { start: self.start.wrapping_add(offset_bytes as usize), len_bytes, more: self.more.clone() },
-            Some(scattered) => {
-                let skip_bytes = scattered.skip_bytes + offset_bytes;
-                let scattered = Scattered { skip_bytes, ..scattered.clone() };
-                View { start: self.start, len_bytes, more: More::Scattered(Box::new(scattered)) }
-            }
-        }
+        let Some(scattered) = self.scattered() else {
+            return View { start: self.start.wrapping_add(offset_bytes as usize), len_bytes, more: self.more.clone() };
+        };
+        let owner = if let More::Part(part) = &self.more { part.owner.clone() } else { None };
+        let skip_bytes = scattered.skip_bytes + offset_bytes;
+        let part = Part { owner, skip_bytes, ..scattered.to_part() };
+        View { start: self.start, len_bytes, more: More::Part(Box::new(part)) }
     }
 
     /// Bytes from `offset_bytes` on, at most `wanted`.
@@ -482,10 +543,10 @@ impl View {
     }
 
     fn walk<V: Visitor>(&self, offset_bytes: u64, visitor: &mut V) {
-        let Some(Scattered { datatype, count, skip_bytes, .. }) = self.scattered() else { return };
+        let Some(Scattered { datatype, count, skip_bytes }) = self.scattered() else { return };
         let Some(data) = &datatype.shape().data else { return };
         let user = self.start.wrapping_offset(data.bytes.displacement as isize);
-        walk_strided(&data.bytes.tree, *count, datatype.extent(), user, skip_bytes + offset_bytes, visitor);
+        walk_strided(&data.bytes.tree, count, datatype.extent(), user, skip_bytes + offset_bytes, visitor);
     }
 
     /// The memory as elements of `datatype`, if that is what it holds.
@@ -497,7 +558,7 @@ impl View {
         let origin = match self.scattered() {
             Some(scattered) => {
                 let (first, rest) = (scattered.skip_bytes / datatype.size(), scattered.skip_bytes % datatype.size());
-                let alike = std::ptr::eq(&*scattered.datatype, datatype) && rest == 0;
+                let alike = std::ptr::eq(&**scattered.datatype, datatype) && rest == 0;
                 alike.then(|| self.start.wrapping_offset((datatype.extent() * first as i64) as isize))?
             }
             None => {

@@ -4,7 +4,7 @@
 //! touches memory are the visitors [`Pack`] and [`Unpack`].
 
 use crate::kernel;
-use crate::layout::{Blocks, Bytes, Tree};
+use crate::layout::{Blocks, Bytes, Piece, Tree};
 
 /// Most pieces of an element that are handed to a visitor as one pattern.
 const PATTERN_MAX: usize = 16;
@@ -60,6 +60,13 @@ pub(crate) trait Visitor {
         }
     }
 
+    /// Runs of several lengths, at irregular displacements from `user`, `bytes` together, which is at most [`Self::room`].
+    fn pieces(&mut self, user: *mut u8, pieces: &[Piece<Bytes>], _bytes: u64) {
+        for piece in pieces {
+            self.run(user.wrapping_offset(piece.displacement as isize), piece.leaf.0);
+        }
+    }
+
     /// Runs of `bytes` each, at irregular displacements from `user`; together at most [`Self::room`].
     fn blocks(&mut self, user: *mut u8, displacements: &[i64], bytes: u64) {
         for displacement in displacements {
@@ -74,22 +81,7 @@ pub(crate) fn walk<V: Visitor>(tree: &Tree<Bytes>, user: *mut u8, skip: u64, vis
         Tree::Leaf(leaf) => walk_leaf(leaf.0, user, skip, visitor),
         Tree::Strided(node) => walk_strided(&node.child, node.count, node.stride_bytes, user, skip, visitor),
         Tree::Blocks(node) => walk_blocks(node, user, skip, visitor),
-        Tree::Pieces(node) if skip == 0 && tree.packed_bytes() <= visitor.room() => {
-            for piece in &node.pieces {
-                visitor.run(user.wrapping_offset(piece.displacement as isize), piece.leaf.0);
-            }
-        }
-        Tree::Pieces(node) => {
-            let first = node.pieces.partition_point(|piece| piece.end_bytes <= skip);
-            let mut rest = skip - first.checked_sub(1).map_or(0, |before| node.pieces[before].end_bytes);
-            for piece in &node.pieces[first..] {
-                if visitor.room() == 0 {
-                    break;
-                }
-                walk_leaf(piece.leaf.0, user.wrapping_offset(piece.displacement as isize), rest, visitor);
-                rest = 0;
-            }
-        }
+        Tree::Pieces(node) => walk_pieces(&node.pieces, user, skip, visitor),
         Tree::Parts(node) => {
             let first = node.parts.partition_point(|part| part.end_bytes <= skip);
             let mut rest = skip - first.checked_sub(1).map_or(0, |before| node.parts[before].end_bytes);
@@ -188,6 +180,31 @@ fn walk_blocks<V: Visitor>(node: &Blocks<Bytes>, user: *mut u8, skip: u64, visit
     visitor.blocks(user, whole, each);
     if let Some(last) = left.first().filter(|_| visitor.room() > 0) {
         walk_leaf(each, at(last), 0, visitor);
+    }
+}
+
+fn walk_pieces<V: Visitor>(pieces: &[Piece<Bytes>], user: *mut u8, skip: u64, visitor: &mut V) {
+    let at = |piece: &Piece<Bytes>| user.wrapping_offset(piece.displacement as isize);
+    let first = if skip == 0 { 0 } else { pieces.partition_point(|piece| piece.end_bytes <= skip) };
+    let Some(mut left) = pieces.get(first..) else { return };
+    let mut done = first.checked_sub(1).map_or(0, |before| pieces[before].end_bytes);
+    if skip > done
+        && let Some((first, others)) = left.split_first()
+    {
+        walk_leaf(first.leaf.0, at(first), skip - done, visitor);
+        (done, left) = (first.end_bytes, others);
+    }
+    let room = visitor.room();
+    let whole = match left.last() {
+        Some(last) if last.end_bytes - done <= room => left.len(),
+        _ => left.partition_point(|piece| piece.end_bytes - done <= room),
+    };
+    let (whole, left) = left.split_at(whole);
+    if let Some(last) = whole.last() {
+        visitor.pieces(user, whole, last.end_bytes - done);
+    }
+    if let Some(last) = left.first().filter(|_| visitor.room() > 0) {
+        walk_leaf(last.leaf.0, at(last), 0, visitor);
     }
 }
 
@@ -305,6 +322,16 @@ impl Visitor for Pack<'_> {
         // SAFETY: the runs are readable by the contract of `new`, and `to` holds exactly that many.
         unsafe { kernel::gather(user, displacements, to, bytes) };
     }
+
+    fn pieces(&mut self, user: *mut u8, pieces: &[Piece<Bytes>], bytes: u64) {
+        let mut to = self.take(bytes);
+        for piece in pieces {
+            let from = user.wrapping_offset(piece.displacement as isize);
+            // SAFETY: the run is readable by the contract of `new`, and `to` has room for all runs together.
+            unsafe { kernel::copy(from, to, piece.leaf.0) };
+            to = to.wrapping_add(piece.leaf.0 as usize);
+        }
+    }
 }
 
 impl Visitor for Unpack<'_> {
@@ -341,6 +368,16 @@ impl Visitor for Unpack<'_> {
         let from = self.take(bytes * displacements.len() as u64);
         // SAFETY: the runs are writable by the contract of `new`, and `from` holds exactly that many.
         unsafe { kernel::scatter(from, user, displacements, bytes) };
+    }
+
+    fn pieces(&mut self, user: *mut u8, pieces: &[Piece<Bytes>], bytes: u64) {
+        let mut from = self.take(bytes);
+        for piece in pieces {
+            let to = user.wrapping_offset(piece.displacement as isize);
+            // SAFETY: the run is writable by the contract of `new`, and `from` has all runs together.
+            unsafe { kernel::copy(from, to, piece.leaf.0) };
+            from = from.wrapping_add(piece.leaf.0 as usize);
+        }
     }
 }
 

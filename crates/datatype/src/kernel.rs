@@ -1,8 +1,15 @@
 //! The copying loops: blocks of one size from one stride to another, blocks at a list of places.
 //!
 //! At strides, a block of up to 256 bytes is copied without a call: whole when its size is one that numbers have, else as
-//! its two ends, which overlap in the middle, or in steps of 32 bytes. Blocks of 32 bytes and more use the widest registers
-//! that the processor has. At listed places that holds for the sizes of numbers and for most blocks of up to 64 bytes.
+//! its two ends, which overlap in the middle, or in steps of 64 bytes. At listed places that holds for the sizes of numbers
+//! and for most blocks of up to 64 bytes.
+//!
+//! Registers are of 16 bytes: wider ones are read across two lines more often than not, which is slow where lines push each
+//! other out of a cache, and gain little elsewhere. That they do at strides of whole pages, as the columns of many a matrix
+//! have: all blocks meet in one set of the first-level cache. The more accesses are under way then, the more lines are gone
+//! before they were used, so that it is faster to let none overtake another.
+
+use std::sync::atomic::{Ordering, compiler_fence};
 
 /// A loop over blocks: source and its stride, target and its stride, bytes of a block, how many.
 type Strided = unsafe fn(*const u8, i64, *mut u8, i64, u64, u64);
@@ -10,102 +17,79 @@ type Strided = unsafe fn(*const u8, i64, *mut u8, i64, u64, u64);
 /// Longest block that is copied without calling a function, at strides.
 const INLINE_MAX_BYTES: u64 = 256;
 
+/// Blocks at a multiple of this stride meet in one set of the first-level cache.
+const MEETING_BYTES: i64 = 4096;
+/// So many blocks that meet do not fit in their set, by far.
+const MEETING_MIN: u64 = 64;
+
 /// Copies `count` blocks of `bytes` each; the block after the one at `from` lies `from_stride` bytes further on, the one
 /// after `to` lies `to_stride` further on.
 ///
 /// # Safety
 /// Each block must be readable at its source and writable at its target, and no source may overlap a target.
 pub(crate) unsafe fn strided(from: *const u8, from_stride: i64, to: *mut u8, to_stride: i64, bytes: u64, count: u64) {
-    let kernel: Strided = match bytes {
-        1 => strided_whole::<1>,
-        2 => strided_whole::<2>,
-        4 => strided_whole::<4>,
-        8 => strided_whole::<8>,
-        12 => strided_whole::<12>,
-        16 => strided_whole::<16>,
-        20 => strided_whole::<20>,
-        24 => strided_whole::<24>,
-        28 => strided_whole::<28>,
-        3 => strided_ends::<2>,
-        5..=7 => strided_ends::<4>,
-        9..=15 => strided_ends::<8>,
-        17..=31 => strided_ends::<16>,
-        32..=INLINE_MAX_BYTES => strided_wide(bytes),
+    let meet = |stride: i64| stride % MEETING_BYTES == 0 && count >= MEETING_MIN;
+    let kernel = match bytes {
+        ..=32 if meet(to_stride) && has_quick_fence() => strided_short::<true>(bytes),
+        ..=32 => strided_short::<false>(bytes),
+        33..=64 if meet(from_stride) || meet(to_stride) => strided_in_order,
+        64 => strided_whole::<64, false>,
+        96 => strided_whole::<96, false>,
+        128 => strided_whole::<128, false>,
+        33..=INLINE_MAX_BYTES => strided_steps,
         _ => strided_long,
     };
     // SAFETY: the caller's promise is the kernel's, and the kernel was chosen for this size.
     unsafe { kernel(from, from_stride, to, to_stride, bytes, count) };
 }
 
-/// The loop for blocks of 32 to [`INLINE_MAX_BYTES`] bytes.
-fn strided_wide(bytes: u64) -> Strided {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx") {
-        return match bytes {
-            32 => avx::strided_whole::<32>,
-            64 => avx::strided_whole::<64>,
-            96 => avx::strided_whole::<96>,
-            128 => avx::strided_whole::<128>,
-            33..=63 => avx::strided_ends::<32>,
-            _ => avx::strided_steps,
-        };
-    }
+/// The loop for blocks of up to 32 bytes, with a fence behind each if `FENCED`.
+fn strided_short<const FENCED: bool>(bytes: u64) -> Strided {
     match bytes {
-        32 => strided_whole::<32>,
-        64 => strided_whole::<64>,
-        96 => strided_whole::<96>,
-        128 => strided_whole::<128>,
-        33..=63 => strided_ends::<32>,
-        _ => strided_steps,
+        1 => strided_whole::<1, FENCED>,
+        2 => strided_whole::<2, FENCED>,
+        4 => strided_whole::<4, FENCED>,
+        8 => strided_whole::<8, FENCED>,
+        12 => strided_whole::<12, FENCED>,
+        16 => strided_whole::<16, FENCED>,
+        20 => strided_whole::<20, FENCED>,
+        24 => strided_whole::<24, FENCED>,
+        28 => strided_whole::<28, FENCED>,
+        32 => strided_whole::<32, FENCED>,
+        3 => strided_ends::<2, FENCED>,
+        5..=7 => strided_ends::<4, FENCED>,
+        9..=15 => strided_ends::<8, FENCED>,
+        17..=31 => strided_ends::<16, FENCED>,
+        _ => strided_long,
     }
 }
 
-/// The same loops, compiled for processors with registers of 32 bytes.
+/// True if a fence between stores costs next to nothing: AMD's processors keep the order of stores without waiting, and only
+/// fetch no line early for those behind a fence. Others wait until all before it are done.
 #[cfg(target_arch = "x86_64")]
-mod avx {
-    /// # Safety
-    /// As [`super::strided_whole`], on a processor with AVX.
-    #[target_feature(enable = "avx")]
-    pub unsafe fn strided_whole<const N: usize>(
-        from: *const u8,
-        from_stride: i64,
-        to: *mut u8,
-        to_stride: i64,
-        bytes: u64,
-        count: u64,
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe { super::strided_whole::<N>(from, from_stride, to, to_stride, bytes, count) };
-    }
+fn has_quick_fence() -> bool {
+    static IS_AMD: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
+        // Interpreters have no such processor.
+        !cfg!(miri) && {
+            let vendor = std::arch::x86_64::__cpuid(0);
+            [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD"
+        }
+    });
+    *IS_AMD
+}
 
-    /// # Safety
-    /// As [`super::strided_ends`], on a processor with AVX.
-    #[target_feature(enable = "avx")]
-    pub unsafe fn strided_ends<const N: usize>(
-        from: *const u8,
-        from_stride: i64,
-        to: *mut u8,
-        to_stride: i64,
-        bytes: u64,
-        count: u64,
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe { super::strided_ends::<N>(from, from_stride, to, to_stride, bytes, count) };
-    }
+#[cfg(not(target_arch = "x86_64"))]
+fn has_quick_fence() -> bool {
+    false
+}
 
-    /// # Safety
-    /// As [`super::strided_steps`], on a processor with AVX.
-    #[target_feature(enable = "avx")]
-    pub unsafe fn strided_steps(
-        from: *const u8,
-        from_stride: i64,
-        to: *mut u8,
-        to_stride: i64,
-        bytes: u64,
-        count: u64,
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe { super::strided_steps(from, from_stride, to, to_stride, bytes, count) };
+/// No store behind it fetches its line before those before it are done.
+#[inline(always)]
+fn fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every such processor has the instruction, and it touches no memory.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
     }
 }
 
@@ -200,17 +184,47 @@ unsafe fn copy_ends<const N: usize>(from: *const u8, to: *mut u8, bytes: usize) 
 }
 
 /// # Safety
-/// As [`std::ptr::copy_nonoverlapping`] for `bytes`, which is at least 32.
+/// As [`std::ptr::copy_nonoverlapping`] for `bytes`, which is more than 32.
 #[inline(always)]
 unsafe fn copy_steps(from: *const u8, to: *mut u8, bytes: usize) {
-    debug_assert!(bytes >= 32);
-    for at in (0..bytes - 31).step_by(32) {
-        // SAFETY: 32 of the caller's bytes.
-        unsafe { copy_whole::<32>(from.wrapping_add(at), to.wrapping_add(at)) };
+    debug_assert!(bytes > 32);
+    let mut at = 0;
+    while bytes - at > 64 {
+        // SAFETY: 64 of the caller's bytes.
+        unsafe { copy_whole::<64>(from.wrapping_add(at), to.wrapping_add(at)) };
+        at += 64;
     }
-    let last = bytes - 32;
-    // SAFETY: the last 32 of them, some of which may have been copied before.
-    unsafe { copy_whole::<32>(from.wrapping_add(last), to.wrapping_add(last)) };
+    if bytes - at > 32 {
+        // SAFETY: 32 of them.
+        unsafe { copy_whole::<32>(from.wrapping_add(at), to.wrapping_add(at)) };
+        at += 32;
+    }
+    if bytes - at > 16 {
+        // SAFETY: the last 32 of them, some of which may have been copied before.
+        unsafe { copy_whole::<32>(from.wrapping_add(bytes - 32), to.wrapping_add(bytes - 32)) };
+    } else {
+        // SAFETY: the last 16 of them, as above.
+        unsafe { copy_whole::<16>(from.wrapping_add(bytes - 16), to.wrapping_add(bytes - 16)) };
+    }
+}
+
+/// One register after the other.
+///
+/// # Safety
+/// As [`std::ptr::copy_nonoverlapping`] for `bytes`, which is at least 16.
+#[inline(always)]
+unsafe fn copy_in_order(from: *const u8, to: *mut u8, bytes: usize) {
+    debug_assert!(bytes >= 16);
+    for at in (0..bytes - 15).step_by(16) {
+        // SAFETY: 16 of the caller's bytes.
+        unsafe { copy_whole::<16>(from.wrapping_add(at), to.wrapping_add(at)) };
+        // No load moves before the store.
+        compiler_fence(Ordering::SeqCst);
+    }
+    if !bytes.is_multiple_of(16) {
+        // SAFETY: the last 16 of them, some of which have been copied before.
+        unsafe { copy_whole::<16>(from.wrapping_add(bytes - 16), to.wrapping_add(bytes - 16)) };
+    }
 }
 
 /// Calls `copy` with pairs of addresses, each a stride after the one before.
@@ -243,8 +257,7 @@ fn over_strides(
 
 /// # Safety
 /// As [`strided`] with `bytes == N`.
-#[inline(always)]
-unsafe fn strided_whole<const N: usize>(
+unsafe fn strided_whole<const N: usize, const FENCED: bool>(
     from: *const u8,
     from_stride: i64,
     to: *mut u8,
@@ -253,15 +266,18 @@ unsafe fn strided_whole<const N: usize>(
     count: u64,
 ) {
     debug_assert_eq!(bytes, N as u64);
-    // SAFETY: each pair of addresses is a block of the caller's.
-    let copy = |from, to| unsafe { copy_whole::<N>(from, to) };
-    over_strides(from, from_stride, to, to_stride, count, copy);
+    over_strides(from, from_stride, to, to_stride, count, |from, to| {
+        // SAFETY: each pair of addresses is a block of the caller's.
+        unsafe { copy_whole::<N>(from, to) };
+        if FENCED {
+            fence();
+        }
+    });
 }
 
 /// # Safety
 /// As [`strided`] with `bytes` from `N` to `2 * N`.
-#[inline(always)]
-unsafe fn strided_ends<const N: usize>(
+unsafe fn strided_ends<const N: usize, const FENCED: bool>(
     from: *const u8,
     from_stride: i64,
     to: *mut u8,
@@ -269,17 +285,28 @@ unsafe fn strided_ends<const N: usize>(
     bytes: u64,
     count: u64,
 ) {
+    over_strides(from, from_stride, to, to_stride, count, |from, to| {
+        // SAFETY: each pair of addresses is a block of the caller's.
+        unsafe { copy_ends::<N>(from, to, bytes as usize) };
+        if FENCED {
+            fence();
+        }
+    });
+}
+
+/// # Safety
+/// As [`strided`] with `bytes` of more than 32.
+unsafe fn strided_steps(from: *const u8, from_stride: i64, to: *mut u8, to_stride: i64, bytes: u64, count: u64) {
     // SAFETY: each pair of addresses is a block of the caller's.
-    let copy = |from, to| unsafe { copy_ends::<N>(from, to, bytes as usize) };
+    let copy = |from, to| unsafe { copy_steps(from, to, bytes as usize) };
     over_strides(from, from_stride, to, to_stride, count, copy);
 }
 
 /// # Safety
-/// As [`strided`] with `bytes` of at least 32.
-#[inline(always)]
-unsafe fn strided_steps(from: *const u8, from_stride: i64, to: *mut u8, to_stride: i64, bytes: u64, count: u64) {
+/// As [`strided`] with `bytes` of at least 16.
+unsafe fn strided_in_order(from: *const u8, from_stride: i64, to: *mut u8, to_stride: i64, bytes: u64, count: u64) {
     // SAFETY: each pair of addresses is a block of the caller's.
-    let copy = |from, to| unsafe { copy_steps(from, to, bytes as usize) };
+    let copy = |from, to| unsafe { copy_in_order(from, to, bytes as usize) };
     over_strides(from, from_stride, to, to_stride, count, copy);
 }
 
@@ -335,9 +362,8 @@ unsafe fn scatter_any(from: *const u8, to: *mut u8, places: &[i64], bytes: u64) 
 mod tests {
     use super::*;
 
-    /// Blocks of `bytes` at two strides, against a loop over bytes; what lies between them stays.
-    fn check_strided(bytes: usize, from_stride: usize, to_stride: usize) {
-        let count = 7;
+    /// `count` blocks of `bytes` at two strides, against a loop over bytes; what lies between them stays.
+    fn check_strided(kernel: Strided, bytes: usize, from_stride: usize, to_stride: usize, count: usize) {
         let source: Vec<u8> = (0..from_stride * count + bytes).map(|at| (at * 7 + at / 256 + 1) as u8).collect();
         let mut expected = vec![0; to_stride * count + bytes];
         let mut target = expected.clone();
@@ -346,7 +372,7 @@ mod tests {
         }
         let (from, to) = (source.as_ptr(), target.as_mut_ptr());
         // SAFETY: both vectors hold `count` blocks at their strides.
-        unsafe { strided(from, from_stride as i64, to, to_stride as i64, bytes as u64, count as u64) };
+        unsafe { kernel(from, from_stride as i64, to, to_stride as i64, bytes as u64, count as u64) };
         assert_eq!(target, expected, "{bytes} bytes from every {from_stride} to every {to_stride}");
     }
 
@@ -359,9 +385,22 @@ mod tests {
     #[test]
     fn every_block_size_at_several_strides() {
         for bytes in (1..=300).filter(under_miri_around_the_kernels) {
-            check_strided(bytes, bytes + 5, bytes);
-            check_strided(bytes, bytes, bytes + 3);
-            check_strided(bytes, 2 * bytes, bytes + 1);
+            check_strided(strided, bytes, bytes + 5, bytes, 7);
+            check_strided(strided, bytes, bytes, bytes + 3, 7);
+            check_strided(strided, bytes, 2 * bytes, bytes + 1, 7);
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "megabytes; the interpreter knows no fence")]
+    fn blocks_at_whole_pages() {
+        let (page, count) = (MEETING_BYTES as usize, MEETING_MIN as usize + 3);
+        for bytes in (1..=130).step_by(3).chain([2, 4, 8, 12, 16, 20, 24, 32, 33, 48, 63, 64, 65]) {
+            check_strided(strided, bytes, page, bytes, count);
+            check_strided(strided, bytes, bytes, 2 * page, count);
+            if bytes <= 32 && cfg!(target_arch = "x86_64") {
+                check_strided(strided_short::<true>(bytes as u64), bytes, bytes, page, count);
+            }
         }
     }
 

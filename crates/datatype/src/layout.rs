@@ -15,6 +15,11 @@ use crate::error::TypeError;
 /// How deep layouts may nest; walking them recurses.
 pub(crate) const LAYOUT_DEPTH_MAX: u32 = 256;
 
+/// Leaves of several lengths are held as equal shorter ones, whose loop takes a fraction of the time, if those are no longer
+/// than so many bytes and no more than so many times as many.
+const EQUAL_MAX_BYTES: u64 = 64;
+const EQUAL_MAX_TIMES: u64 = 2;
+
 /// Small children are spliced into their parents so that leaves can join across their borders.
 const SPLICE_MAX: usize = 16;
 
@@ -28,6 +33,8 @@ pub(crate) trait Leaf: Copy + PartialEq {
     fn join(self, next: Self) -> Option<Self>;
     /// This leaf `count` times, back to back.
     fn times(self, count: u64) -> Self;
+    /// The longest leaf of which both are a multiple, where there is one.
+    fn common(self, other: Self) -> Option<Self>;
 }
 
 /// A number of consecutive bytes.
@@ -47,6 +54,9 @@ impl Leaf for Bytes {
     }
     fn times(self, count: u64) -> Self {
         Bytes(self.0 * count)
+    }
+    fn common(self, other: Self) -> Option<Self> {
+        Some(Bytes(greatest_divisor(self.0, other.0)))
     }
 }
 
@@ -70,6 +80,15 @@ impl Leaf for Run {
     fn times(self, count: u64) -> Self {
         Run { basic: self.basic, count: self.count * count }
     }
+    fn common(self, other: Self) -> Option<Self> {
+        let count = greatest_divisor(self.count, other.count);
+        (self.basic == other.basic).then_some(Run { basic: self.basic, count })
+    }
+}
+
+/// The greatest common divisor.
+fn greatest_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_divisor(b, a % b) }
 }
 
 /// A layout relative to its own first leaf; never empty.
@@ -359,7 +378,10 @@ impl<L: Leaf> Sequencer<L> {
                 Tree::Blocks(Arc::new(Blocks::new(*leaf, placed.iter().map(relative).collect())))
             }
             _ => match leaves(&placed, displacement) {
-                Some(pieces) => Tree::Pieces(Arc::new(Pieces { pieces })),
+                Some(pieces) => match equal_leaves(&pieces) {
+                    Some(blocks) => Tree::Blocks(Arc::new(blocks)),
+                    None => Tree::Pieces(Arc::new(Pieces { pieces })),
+                },
                 None => {
                     let relative = |p: Placed<L>| p.shifted(-displacement);
                     Tree::Parts(Arc::new(Parts::new(placed.into_iter().map(relative).collect())?))
@@ -393,4 +415,20 @@ fn leaves<L: Leaf>(placed: &[Placed<L>], displacement: i64) -> Option<Box<[Piece
             _ => None,
         })
         .collect()
+}
+
+/// The same as equal leaves, where that pays.
+fn equal_leaves<L: Leaf>(pieces: &[Piece<L>]) -> Option<Blocks<L>> {
+    let (first, rest) = pieces.split_first()?;
+    let leaf = rest.iter().try_fold(first.leaf, |common, piece| common.common(piece.leaf))?;
+    let (each, all) = (leaf.packed_bytes(), pieces.last()?.end_bytes);
+    if each > EQUAL_MAX_BYTES || all / each > pieces.len() as u64 * EQUAL_MAX_TIMES {
+        return None;
+    }
+    let step = leaf.span_bytes() as i64;
+    let parts = |piece: &Piece<L>| {
+        let displacement = piece.displacement;
+        (0..piece.leaf.packed_bytes() / each).map(move |part| displacement + part as i64 * step)
+    };
+    Some(Blocks::new(leaf, pieces.iter().flat_map(parts).collect()))
 }

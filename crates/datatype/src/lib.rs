@@ -53,7 +53,7 @@ mod wire;
 
 pub use array::Darray;
 pub use basic::{Basic, Class, SizedClass};
-pub use buffer::{RecvBuf, RecvBytes, ScatteredData, SendBuf};
+pub use buffer::{LentSendBuf, RecvBuf, RecvBytes, ScatteredData, SendBuf};
 pub use contents::{ArrayOrder, Combiner, Contents, DISTRIBUTE_DEFAULT_ARGUMENT, Distribution, Envelope};
 pub use copy::Segment;
 pub use datatype::Datatype;

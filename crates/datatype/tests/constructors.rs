@@ -94,6 +94,10 @@ fn blocks_are_counted() -> Result<(), TypeError> {
     assert_eq!(Datatype::vector(128, 10, 10, &int())?.block_count(), 1);
     assert_eq!(Datatype::indexed(&[1, 1, 1, 100], &[0, 2, 4, 6], &int())?.block_count(), 4);
     assert_eq!(Datatype::indexed(&[1, 100, 100], &[0, 2, 200], &int())?.block_count(), 3);
+    // Few neighbours among many equal ones do not make the loop over them one over different lengths.
+    assert_eq!(Datatype::indexed(&[1, 2, 1, 3, 1], &[0, 2, 5, 7, 11], &double())?.block_count(), 8);
+    assert_eq!(Datatype::indexed(&[8, 16], &[0, 10], &double())?.block_count(), 3);
+    assert_eq!(Datatype::indexed(&[9, 18], &[0, 10], &double())?.block_count(), 2, "these are long");
     assert_eq!(Datatype::contiguous(0, &int())?.block_count(), 0);
     let two = Datatype::indexed(&[1, 1], &[0, 2], &int())?;
     assert_eq!(Datatype::vector(5, 1, 9, &two)?.block_count(), 10);

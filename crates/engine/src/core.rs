@@ -736,12 +736,21 @@ pub(crate) fn write_all(buf: &SendBuf, offset: u64, space: &mut [u8], stores: St
 }
 
 /// Packs into the first-level cache first: the loops that gather write short pieces, and memory that another core reads
-/// next should be written in whole lines.
+/// next should be written in whole lines. What is short is packed into little, for all of it is cleared before.
 #[inline(never)]
 fn pack_to_shared(buf: &SendBuf, offset: u64, space: &mut [u8], stores: Stores) {
-    let mut near = [0; PACK_BYTES];
+    match space.len() {
+        ..=256 => pack_by_way_of::<256>(buf, offset, space, stores),
+        ..=1024 => pack_by_way_of::<1024>(buf, offset, space, stores),
+        _ => pack_by_way_of::<PACK_BYTES>(buf, offset, space, stores),
+    }
+}
+
+/// As [`pack_to_shared`], `NEAR` bytes at a time.
+fn pack_by_way_of<const NEAR: usize>(buf: &SendBuf, offset: u64, space: &mut [u8], stores: Stores) {
+    let mut near = [0; NEAR];
     let mut done = offset;
-    for part in space.chunks_mut(PACK_BYTES) {
+    for part in space.chunks_mut(NEAR) {
         let packed = buf.pack_at(done, &mut near[..part.len()]);
         debug_assert_eq!(packed, part.len());
         stores.copy(part, &near[..part.len()]);

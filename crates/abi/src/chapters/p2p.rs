@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use datatype::{Datatype, RecvBuf, RecvBytes, SendBuf, UserMemory, UserMemoryMut};
+use datatype::{Datatype, LentSendBuf, RecvBuf, RecvBytes, SendBuf, UserMemory, UserMemoryMut};
 use mpi_core::point_to_point::{End, Message, Mode};
 use mpi_core::request::Finish;
 use mpi_core::{Comm, Request, Result};
@@ -30,6 +30,11 @@ pub(crate) unsafe fn send(
         // SAFETY: the caller's buffer, which stays until the send has completed.
         let buf = unsafe { SendBuf::bytes(buf, (count as u64).saturating_mul(datatype.size())) };
         return face.world().send(comm, dest, tag, buf);
+    }
+    // SAFETY: as above.
+    let lent = unsafe { LentSendBuf::new(buf, count as u64, datatype) };
+    if face.world().try_send(comm, dest, tag, &lent)? {
+        return Ok(());
     }
     // SAFETY: as above.
     let buf = unsafe { SendBuf::new(buf, count as u64, datatype) };
@@ -96,14 +101,19 @@ pub(crate) unsafe fn isend(
     comm: &Arc<Comm>,
     request: OutHandle<Request>,
 ) -> Result<()> {
-    if datatype.is_contiguous() && !buf.is_null() {
-        // As in `send`; what is gone at once needs no request.
+    // As in `send`; what is gone at once needs no request.
+    let is_gone = if datatype.is_contiguous() && !buf.is_null() {
         // SAFETY: the caller's buffer, which stays until the request has completed.
         let bytes = unsafe { SendBuf::bytes(buf, (count as u64).saturating_mul(datatype.size())) };
-        if face.world().try_send(comm, dest, tag, &bytes)? {
-            request.set_finished_send();
-            return Ok(());
-        }
+        face.world().try_send(comm, dest, tag, &bytes)?
+    } else {
+        // SAFETY: as above.
+        let lent = unsafe { LentSendBuf::new(buf, count as u64, datatype) };
+        face.world().try_send(comm, dest, tag, &lent)?
+    };
+    if is_gone {
+        request.set_finished_send();
+        return Ok(());
     }
     // SAFETY: as above.
     let buf = unsafe { SendBuf::new(buf, count as u64, datatype) };
@@ -278,19 +288,8 @@ pub(crate) unsafe fn irecv(
     }
     // SAFETY: as above.
     let buf = unsafe { RecvBuf::new(buf, count as u64, datatype) };
-    irecv_scattered(face, buf, source, tag, comm, request)
-}
-
-#[inline(never)]
-fn irecv_scattered(
-    face: &Face,
-    buf: RecvBuf,
-    source: i32,
-    tag: i32,
-    comm: &Arc<Comm>,
-    request: OutHandle<Request>,
-) -> Result<()> {
-    request.set(face, face.world().irecv(comm, source, tag, buf)?)
+    let id = face.world().post_receive(comm, source, tag, buf)?;
+    request.set_new(face, || Request::of_receive(id, comm, source))
 }
 
 /// # Safety
