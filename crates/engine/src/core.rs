@@ -735,10 +735,13 @@ pub(crate) fn write_all(buf: &SendBuf, offset: u64, space: &mut [u8], stores: St
     }
 }
 
-/// Packs into the first-level cache first: the loops that gather write short pieces, and memory that another core reads
-/// next should be written in whole lines. What is short is packed into little, for all of it is cleared before.
+/// Packs into the first-level cache first where stores stream: the loops that gather write short pieces, and what streams
+/// should be written in whole lines. What is short is packed into little, for all of it is cleared before.
 #[inline(never)]
 fn pack_to_shared(buf: &SendBuf, offset: u64, space: &mut [u8], stores: Stores) {
+    if stores == Stores::Ordinary {
+        return pack_all(buf, offset, space);
+    }
     match space.len() {
         ..=256 => pack_by_way_of::<256>(buf, offset, space, stores),
         ..=1024 => pack_by_way_of::<1024>(buf, offset, space, stores),
