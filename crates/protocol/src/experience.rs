@@ -11,12 +11,13 @@
 //! blocks where their data is in pieces.
 //!
 //! A channel that was not used for long messages is short, and its memory in no cache. So a run through it begins with
-//! messages that only warm it, and is the longer for them. What trials cost is kept small: the longer one took, the more
+//! messages that only warm it, and is the longer for them. The first message after a change of ways takes longer than those
+//! behind it whichever the new one is, and is not judged, either, if it comes alone. What trials cost is kept small: the longer one took, the more
 //! goes the best way before the next.
 //!
-//! Where long messages go both ways at once, the channel may pay only if both sides use it: a side that tries it alone finds
-//! nothing. So who sees that the other side begins to use it tries it, too, unless it has just followed in vain; and who tries it
-//! does so until the other can have followed, and judges it from then on.
+//! Where long messages go both ways, the channel may pay only if both sides use it, or only if none does: a side that tries
+//! alone finds nothing. So who sees that the other side begins to use it, or leaves it, does the same for a trial, unless it
+//! has just followed in vain; and who tries does so until the other can have followed, and judges it from then on.
 
 /// Shortest and longest lengths that are told apart, as powers of two.
 const LEN_BITS: std::ops::RangeInclusive<u32> = 13..=23;
@@ -37,7 +38,8 @@ const REST_BOUNDS: std::ops::RangeInclusive<u64> = 24..=128;
 /// So many bytes go through a cold channel before it is judged: enough for it to grow, and to find out with which stores
 /// it is fastest.
 const CHANNEL_WARM_BYTES: u64 = 1 << 20;
-/// Runs of a trial of the channel where messages go both ways: in the first the other side has not followed yet.
+/// Runs of a trial to use the channel, or to leave it, where messages go both ways: in the first the other side has not
+/// followed yet.
 const TRIAL_OF_BOTH: u32 = 3;
 /// It is cold again when so many went other ways.
 const CHANNEL_COLD_BYTES: u64 = 8 << 20;
@@ -125,8 +127,8 @@ pub struct Experience {
 struct Other {
     /// It takes them through the channel.
     stages: bool,
-    /// It has begun to.
-    has_begun: bool,
+    /// It has begun to, or has ended.
+    has_changed: bool,
     /// Messages that it has taken some way.
     taken: u64,
 }
@@ -147,13 +149,16 @@ struct Costs {
     /// ns per KiB; 0 if nothing is known.
     per_kib: [u32; 3],
     tries: [u8; 3],
-    /// Bytes until the next trial, and until the other side is followed again if it begins with the channel.
+    /// Bytes until the next trial, and until the other side is followed again.
     rest_bytes: [u64; 3],
     follow_rest_bytes: u64,
     /// The way of this run, and messages it had so far, without those that only warmed the channel.
     current: CopyWay,
     run: u32,
-    /// Runs of this trial of the channel, if it is one, and messages that the other side had taken when it began.
+    /// The run before went another way, and nothing of this one is there yet.
+    has_changed: bool,
+    /// Runs of this trial to use the channel or to leave it, if it is one, and messages that the other side had taken when it
+    /// began.
     trial: u32,
     taken_before: u64,
     /// It follows the other side.
@@ -181,6 +186,7 @@ impl Default for Costs {
             follow_rest_bytes: 0,
             current: CopyWay::Read,
             run: RUN_MAX,
+            has_changed: false,
             trial: 0,
             taken_before: 0,
             follows: false,
@@ -228,12 +234,13 @@ impl Experience {
         let is_run = self.last.replace((kind, way)) == Some((kind, way));
         let only_warms = way == CopyWay::Staged && self.channel.there(len_bytes);
         let Some(ns) = ns.filter(|_| is_run || was_alone) else { return };
-        self.costs(kind).see(way, Taken { ns, bytes: len_bytes }, only_warms);
+        let is_last = self.under_way == 0;
+        self.costs(kind).see(way, Taken { ns, bytes: len_bytes }, only_warms, is_last);
     }
 
     /// The other side takes a message from here through the channel, or has taken it another way.
     pub fn other_takes(&mut self, stages: bool) {
-        self.other.has_begun |= stages && !self.other.stages;
+        self.other.has_changed |= stages != self.other.stages;
         self.other.stages = stages;
         self.other.taken = self.other.taken.wrapping_add(1);
     }
@@ -284,6 +291,11 @@ impl Taken {
     }
 }
 
+/// True if a message goes through the channel this way.
+fn stages(way: CopyWay) -> bool {
+    way == CopyWay::Staged
+}
+
 impl Costs {
     fn choose(&mut self, possible: CopyWays, under_way: u32, len_bytes: u64, other: &mut Other) -> CopyWay {
         let is_over = self.run >= if under_way == 0 { RUN } else { RUN_MAX };
@@ -296,8 +308,10 @@ impl Costs {
                 self.trial += 1;
             } else {
                 self.sum_up(possible);
-                self.current = self.next(possible, std::mem::take(&mut other.has_begun));
-                self.trial = u32::from(self.current == CopyWay::Staged && self.best(possible) != CopyWay::Staged);
+                let followed = std::mem::take(&mut other.has_changed).then_some(other.stages);
+                let next = self.next(possible, followed);
+                self.has_changed = std::mem::replace(&mut self.current, next) != next;
+                self.trial = u32::from(stages(self.current) != stages(self.best(possible)));
             }
             (self.run, self.taken_before) = (0, other.taken);
         }
@@ -313,11 +327,16 @@ impl Costs {
         self.run_bytes > CHANNEL_WARM_BYTES
     }
 
-    /// Adds what a message took: of several that are under way together, all may be there at once, in the end.
-    fn see(&mut self, way: CopyWay, taken: Taken, only_warms: bool) {
-        if way == self.current {
-            self.spent.add(taken);
-            self.judged.add(if only_warms && !self.is_warmed() { Taken::default() } else { taken });
+    /// Adds what a message took: of several that are under way together, all may be there at once, in the end. It `is_last`
+    /// if none is under way any more.
+    fn see(&mut self, way: CopyWay, taken: Taken, only_warms: bool, is_last: bool) {
+        if way != self.current {
+            return;
+        }
+        self.spent.add(taken);
+        let changes = std::mem::take(&mut self.has_changed) && is_last;
+        if !changes && (!only_warms || self.is_warmed()) {
+            self.judged.add(taken);
         }
     }
 
@@ -351,13 +370,16 @@ impl Costs {
         (self.per_kib[way as usize], self.tries[way as usize]) = (0, 0);
     }
 
-    /// The way of the next run; the other side `has_begun` to use the channel.
-    fn next(&mut self, possible: CopyWays, has_begun: bool) -> CopyWay {
-        // Not if it has followed this side, nor each time that it begins.
-        let may_follow = self.current != CopyWay::Staged && self.follow_rest_bytes == 0;
-        self.follows = has_begun && may_follow && possible.has(CopyWay::Staged);
-        if self.follows {
-            return CopyWay::Staged;
+    /// The way of the next run; the other side has begun to use the channel (`Some(true)`), or has ended.
+    fn next(&mut self, possible: CopyWays, other_stages: Option<bool>) -> CopyWay {
+        // Not if it has followed this side, nor each time that it changes.
+        let may_follow = |staged: &bool| *staged != stages(self.current) && self.follow_rest_bytes == 0;
+        let followed = other_stages
+            .filter(may_follow)
+            .and_then(|staged| self.fastest(possible.iter().filter(|way| stages(*way) == staged)));
+        self.follows = followed.is_some();
+        if let Some(way) = followed {
+            return way;
         }
         let best = self.best(possible);
         let least = self.per_kib[best as usize];
@@ -374,11 +396,15 @@ impl Costs {
 
     /// The fastest as far as is known; where nothing is, because none of them ever came alone, that which is most often.
     fn best(&self, possible: CopyWays) -> CopyWay {
+        self.fastest(possible.iter()).expect("some are possible")
+    }
+
+    fn fastest(&self, ways: impl Iterator<Item = CopyWay>) -> Option<CopyWay> {
         let cost = |way: &CopyWay| match self.per_kib[*way as usize] {
             0 => u32::MAX,
             known => known,
         };
-        possible.iter().min_by_key(cost).expect("some are possible")
+        ways.min_by_key(cost)
     }
 
     /// What is faster is believed sooner than what is slower: most of what delays a message is not its way's doing.
@@ -563,6 +589,18 @@ mod tests {
     }
 
     #[test]
+    fn what_a_change_of_ways_costs_is_not_held_against_the_new_one() {
+        let mut experience = Experience::default();
+        let last = Cell::new(Staged);
+        let taken = run(&mut experience, 1000, false, |way, _| match (way, last.replace(way)) {
+            (Shared, Shared) => 4000,
+            (Shared, _) => 20_000,
+            _ => 6000,
+        });
+        assert!(taken[1] > 800, "{taken:?}");
+    }
+
+    #[test]
     fn a_channel_that_others_keep_cold_is_judged_all_the_same() {
         let mut experience = Experience::default();
         let (short, long) =
@@ -622,6 +660,19 @@ mod tests {
             Shared => 20_000,
         });
         assert!(taken[2] > 28_000, "{taken:?}");
+    }
+
+    #[test]
+    fn what_pays_only_if_no_side_uses_the_channel_is_found() {
+        let mut sides = [Experience::default(), Experience::default()];
+        run(&mut sides[1], 3000, true, |way, _| if way == Staged { 6000 } else { 9000 });
+        let taken = both_ways(&mut sides, 2000, |way, too| match way {
+            Staged => 6000,
+            Shared if too => 9000,
+            Shared => 4000,
+            Read => 20_000,
+        });
+        assert!(taken[1] > 28_000, "{taken:?}");
     }
 
     #[test]
