@@ -744,7 +744,7 @@ fn pack_to_shared(buf: &SendBuf, offset: u64, space: &mut [u8], stores: Stores) 
     }
     match space.len() {
         ..=256 => pack_by_way_of::<256>(buf, offset, space, stores),
-        ..=1024 => pack_by_way_of::<1024>(buf, offset, space, stores),
+        257..=1024 => pack_by_way_of::<1024>(buf, offset, space, stores),
         _ => pack_by_way_of::<PACK_BYTES>(buf, offset, space, stores),
     }
 }
