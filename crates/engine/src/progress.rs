@@ -19,9 +19,10 @@ use crate::watch::EventKind;
 /// Of so many looks after channels that are not polled, or should not be, one is for channels of ours that we do not use.
 const LOOKS_PER_SWEEP: u32 = 16;
 
-/// Cache lines of a piece of a staged message, a quarter of it within these bounds: the receiver copies one piece while the
-/// next is written, and each begins with lines that nobody has asked for yet.
-const PIECE_LINES: RangeInclusive<u64> = 128..=512;
+/// Bytes of a piece of a staged message, a quarter of it within these bounds: the receiver copies one piece while the next is
+/// written, and each begins with lines that nobody has asked for yet. Nothing is written any more while it copies the last,
+/// so those at the end are shorter.
+const PIECE_BYTES: RangeInclusive<u64> = 8 << 10..=32 << 10;
 /// Bytes of one message that leave before this side takes in what has arrived: where both send at once, each reads what
 /// the other wrote while it is near.
 const BURST_BYTES: u64 = 128 << 10;
@@ -224,13 +225,13 @@ impl Core {
             return;
         }
         let (len_bytes, ahead_bytes) = (send.envelope.len_bytes, self.thresholds.ahead_bytes);
-        let piece = piece_max_bytes(&peer.link, len_bytes);
+        let piece = next_piece_bytes(&peer.link, len_bytes, len_bytes);
         // Whole pieces, unless there is none: stores are compared by copies of one length.
         let is_whole = len_bytes <= ahead_bytes || ahead_bytes < piece;
         let end = if is_whole { len_bytes.min(ahead_bytes) } else { ahead_bytes / piece * piece };
         while send.ahead_bytes < end && peer.link.is_clear() {
             let offset = send.ahead_bytes;
-            let len = piece.min(end - offset);
+            let len = next_piece_bytes(&peer.link, len_bytes, len_bytes - offset).min(end - offset);
             if !push_piece(&mut peer.link, wire::ahead(id.to_bits(), offset), &send.buf, offset, len) {
                 break;
             }
@@ -255,7 +256,9 @@ impl Core {
                 stream.next = stream.end;
                 break;
             };
-            let len = piece_max_bytes(&peer.link, send.envelope.len_bytes).min(stream.end - stream.next);
+            let len_bytes = send.envelope.len_bytes;
+            let left = len_bytes.saturating_sub(stream.next);
+            let len = next_piece_bytes(&peer.link, len_bytes, left).min(stream.end - stream.next);
             let chunk_left = stream.chunk_bytes - stream.next % stream.chunk_bytes;
             let len = len.min(chunk_left);
             let last = stream.next + len == stream.end || len == chunk_left;
@@ -475,18 +478,58 @@ enum Step {
     Over,
 }
 
-/// Bytes of a piece of a message of `len_bytes` on this way: of whole lines, if there is room for one.
-fn piece_max_bytes(link: &Link, len_bytes: u64) -> u64 {
+/// Bytes of the next piece of a message of `len_bytes`, of which so many are left, on this way: of whole lines, if there is
+/// room for one.
+fn next_piece_bytes(link: &Link, len_bytes: u64, left_bytes: u64) -> u64 {
     const LINE: u64 = CACHE_LINE_BYTES as u64;
     let most = link.payload_max_bytes() as u64;
     if link.is_port() || most < LINE {
         return most;
     }
-    let lines = len_bytes.div_ceil(4).div_ceil(LINE).clamp(*PIECE_LINES.start(), *PIECE_LINES.end());
-    lines.min(most / LINE) * LINE
+    staged_piece_bytes(len_bytes, left_bytes).next_multiple_of(LINE).min(most / LINE * LINE)
+}
+
+/// Bytes of the next piece of a message of which so many are left: a quarter of all, or half of the rest.
+fn staged_piece_bytes(len_bytes: u64, left_bytes: u64) -> u64 {
+    let (least, most) = (*PIECE_BYTES.start(), *PIECE_BYTES.end());
+    let quarter = len_bytes.div_ceil(4).clamp(least, most);
+    if left_bytes < 2 * least { quarter.max(left_bytes) } else { quarter.min((left_bytes / 2).max(least)) }
 }
 
 /// Pushes `len` bytes of a message from `offset` on to a mapped peer, if there is room.
 fn push_piece(link: &mut Link, record: Record, buf: &SendBuf, offset: u64, len: u64) -> bool {
     link.try_push(record, len as usize, |space, stores| write_all(buf, offset, space, stores))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pieces of a message of so many bytes.
+    fn pieces(len_bytes: u64) -> Vec<u64> {
+        let mut left = len_bytes;
+        std::iter::from_fn(|| {
+            let piece = staged_piece_bytes(len_bytes, left).min(left);
+            left -= piece;
+            (piece > 0).then_some(piece)
+        })
+        .collect()
+    }
+
+    #[test]
+    fn pieces_become_shorter_at_the_end_and_none_is_very_short() {
+        let kib = |pieces: &[u64]| pieces.iter().map(|piece| piece << 10).collect::<Vec<_>>();
+        assert_eq!(pieces(64 << 10), kib(&[16, 16, 16, 8, 8]));
+        assert_eq!(pieces(128 << 10), kib(&[32, 32, 32, 16, 8, 8]));
+        assert_eq!(pieces(9 << 10), kib(&[9]));
+        for len_bytes in (1..300_000).step_by(997) {
+            let pieces = pieces(len_bytes);
+            assert_eq!(pieces.iter().sum::<u64>(), len_bytes);
+            assert!(
+                pieces.iter().all(|piece| *piece >= len_bytes.min(*PIECE_BYTES.start())),
+                "{len_bytes}: {pieces:?}"
+            );
+            assert!(pieces.is_sorted_by(|a, b| a >= b || *b < 2 * PIECE_BYTES.start()), "{len_bytes}: {pieces:?}");
+        }
+    }
 }
