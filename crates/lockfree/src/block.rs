@@ -216,19 +216,11 @@ impl BlockSender {
     #[inline]
     pub fn push(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         let count = lines_of(len_bytes);
-        if count > record_lines_max(self.lines) {
-            return self.ask_for_longer(count);
-        }
         debug_assert!(record.kind != 0 && record.kind < RESIZE);
-        if self.position + count > self.lines {
-            if !self.has_room(self.lines - self.position + count + 1) {
-                return self.refuse();
-            }
-            if !self.turn() {
-                return false;
-            }
-        } else if !self.has_room(count + 1) {
-            return self.refuse();
+        let fits = count <= record_lines_max(self.lines) && self.position + count <= self.lines;
+        let has_room = fits && self.has_room(count + 1);
+        if !has_room && !self.make_room(count) {
+            return false;
         }
         let top = line_offset(self.lines, self.position);
         let base = top - (count - 1) * CACHE_LINE_BYTES;
@@ -280,6 +272,7 @@ impl BlockSender {
             return pushed;
         }
         let (stores, timed) = (self.traffic.pace.stores(), self.traffic.pace.wants_sample());
+        let resized = self.traffic.resized;
         let mut ns = 0;
         let pushed = self.push(record, len_bytes, |space| {
             if timed {
@@ -292,7 +285,8 @@ impl BlockSender {
         });
         if pushed {
             self.traffic.growth.note_long(lines_of(len_bytes));
-            if timed {
+            // In a block that this record found longer nothing is timed yet.
+            if timed && resized == self.traffic.resized {
                 self.traffic.pace.note(len_bytes, ns);
             }
         }
@@ -321,16 +315,24 @@ impl BlockSender {
         needed <= self.consumed + self.lines as u64
     }
 
-    /// Notes that there was no room; takes up what the receiver answered to a resize.
-    #[cold]
+    /// Room for a record of `count` lines where there is none as things are: takes up what the receiver answered to a
+    /// resize, or begins the next lap. False if there is none now; then that was noted, or another length asked for.
     #[inline(never)]
-    fn refuse(&mut self) -> bool {
-        if self.traffic.asked_lines > 0 {
-            self.take_up_resize();
-        } else {
-            self.traffic.growth.refused();
+    fn make_room(&mut self, count: usize) -> bool {
+        if self.traffic.asked_lines > 0 && !self.take_up_resize() {
+            return false;
         }
-        false
+        if count > record_lines_max(self.lines) {
+            self.ask_for_longer(count);
+            return false;
+        }
+        let turns = self.position + count > self.lines;
+        let spent = if turns { self.lines - self.position } else { 0 };
+        if !self.has_room(spent + count + 1) {
+            self.traffic.growth.refused();
+            return false;
+        }
+        !turns || self.turn()
     }
 
     /// A lap is over: begins the next, or asks for another length and sends nothing until it is answered (false).
@@ -360,17 +362,13 @@ impl BlockSender {
     /// # Panics
     /// If it may not grow so far.
     #[cold]
-    #[inline(never)]
-    fn ask_for_longer(&mut self, count: usize) -> bool {
+    fn ask_for_longer(&mut self, count: usize) {
         let longest = self.traffic.growth.max_lines();
         assert!(count <= record_lines_max(longest), "a record takes three eighths at most");
-        if self.traffic.asked_lines > 0 {
-            self.take_up_resize();
-        } else if self.has_room(2) {
+        if self.has_room(2) {
             let wanted = self.traffic.growth.need(self.lines, |lines| count <= record_lines_max(lines));
             self.ask_for(wanted as u32);
         }
-        false
     }
 
     /// Says to the receiver that the block is to have `lines` once it is empty. There is room for one record.
@@ -386,12 +384,13 @@ impl BlockSender {
         self.consumed = 0;
     }
 
-    fn take_up_resize(&mut self) {
+    /// Goes on in the block as the receiver has made it; false if it has not answered.
+    fn take_up_resize(&mut self) -> bool {
         // Acquire: the receiver is through with the block as it was. Pairs with the store in `resize`.
         let answer = self.memory.word(RESIZED).load(Ordering::Acquire);
         let lines = (answer & 0xffff_ffff) as usize;
         if (answer >> 32) as u32 != self.traffic.resized.wrapping_add(1) {
-            return;
+            return false;
         }
         self.traffic.resized = self.traffic.resized.wrapping_add(1);
         let traffic = &mut *self.traffic;
@@ -413,6 +412,7 @@ impl BlockSender {
         // All of it was consumed. The count goes on, so that a credit under way can not be taken for a newer one.
         (self.produced, self.consumed) = (self.traffic.asked_at, self.traffic.asked_at);
         (self.position, self.cleared_ahead) = (0, false);
+        true
     }
 
     /// Sets the flag word at arrival position `position` to 0.

@@ -257,6 +257,16 @@ fn push_too_long(sender: &mut BlockSender) -> bool {
 }
 
 #[test]
+fn the_push_that_finds_the_answer_sends_its_record() {
+    until_it_grows(|sender, receiver| {
+        assert!(!push_too_long(sender), "it asks");
+        assert!(receiver.pop(|_, _| panic!("a resize shows no record")));
+        assert!(push_too_long(sender), "it may be the last look before its process sleeps, with the bell rung before");
+        assert!(receiver.pop(|_, payload| assert_eq!(payload.len(), TOO_LONG)));
+    });
+}
+
+#[test]
 fn a_sender_that_dies_while_its_block_grows_leaves_nothing_half_seen() {
     let mut asked = 0;
     let step = if cfg!(miri) { 13 } else { 1 };
