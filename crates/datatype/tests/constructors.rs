@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use datatype::{
-    ArrayOrder, Basic, Combiner, DISTRIBUTE_DEFAULT_ARGUMENT, Darray, Datatype, Distribution, RecvBuf, Segment,
-    SendBuf, TypeError, UserMemoryMut,
+    ArrayOrder, Basic, Combiner, DISTRIBUTE_DEFAULT_ARGUMENT, Darray, Datatype, Distribution, LentSendBuf, RecvBuf,
+    Segment, SendBuf, TypeError, UserMemoryMut,
 };
 
 type Made = Result<Arc<Datatype>, TypeError>;
@@ -238,6 +238,29 @@ fn names_flags_and_predefined_types() -> Result<(), TypeError> {
     assert_eq!(Datatype::f90_complex(Some(6), Some(37))?.size(), 8);
     assert_eq!(Datatype::f90_integer(9)?.size(), 4);
     assert!(Datatype::f90_real(None, None).is_err());
+    Ok(())
+}
+
+#[test]
+fn a_lent_datatype_is_counted_by_clones_alone() -> Result<(), TypeError> {
+    let numbers = [1i32, 2, 3, 4, 5, 6];
+    let packed_of = |buf: &SendBuf| {
+        let mut packed = [0; 8];
+        assert_eq!(buf.pack_at(0, &mut packed), 8);
+        bytemuck::cast::<_, [i32; 2]>(packed)
+    };
+    for datatype in [Datatype::vector(2, 1, 3, &int())?, Datatype::contiguous(2, &int())?] {
+        let uses = Arc::strong_count(&datatype);
+        let (clone, slice, packed) = {
+            // SAFETY: all elements lie in the numbers, which nobody writes to.
+            let lent = unsafe { LentSendBuf::new(numbers.as_ptr().cast(), 1, &datatype) };
+            assert_eq!(Arc::strong_count(&datatype), uses);
+            (lent.clone(), lent.slice(4, 4), packed_of(&lent))
+        };
+        assert_eq!(packed_of(&clone), packed, "it holds what the lent one held");
+        drop((clone, slice));
+        assert_eq!(Arc::strong_count(&datatype), uses, "and no more");
+    }
     Ok(())
 }
 

@@ -12,8 +12,8 @@
 //!
 //! A channel that was not used for long messages is short, and its memory in no cache. So a run through it begins with
 //! messages that only warm it, and is the longer for them. The first message after a change of ways takes longer than those
-//! behind it whichever the new one is, and is not judged, either, if it comes alone. What trials cost is kept small: the longer one took, the more
-//! goes the best way before the next.
+//! behind it whichever the new one is, and is not judged, either, if it comes alone. What trials cost is kept small: the
+//! longer one took, the more goes the best way before the next.
 //!
 //! Where long messages go both ways, the channel may pay only if both sides use it, or only if none does: a side that tries
 //! alone finds nothing. So who sees that the other side begins to use it, or leaves it, does the same for a trial, unless it
@@ -156,7 +156,7 @@ struct Costs {
     current: CopyWay,
     run: u32,
     /// The run before went another way, and nothing of this one is there yet.
-    has_changed: bool,
+    is_new: bool,
     /// Runs of this trial to use the channel or to leave it, if it is one, and messages that the other side had taken when it
     /// began.
     trial: u32,
@@ -186,7 +186,7 @@ impl Default for Costs {
             follow_rest_bytes: 0,
             current: CopyWay::Read,
             run: RUN_MAX,
-            has_changed: false,
+            is_new: false,
             trial: 0,
             taken_before: 0,
             follows: false,
@@ -308,9 +308,9 @@ impl Costs {
                 self.trial += 1;
             } else {
                 self.sum_up(possible);
-                let followed = std::mem::take(&mut other.has_changed).then_some(other.stages);
-                let next = self.next(possible, followed);
-                self.has_changed = std::mem::replace(&mut self.current, next) != next;
+                let other_stages = std::mem::take(&mut other.has_changed).then_some(other.stages);
+                let next = self.next(possible, other_stages);
+                self.is_new = std::mem::replace(&mut self.current, next) != next;
                 self.trial = u32::from(stages(self.current) != stages(self.best(possible)));
             }
             (self.run, self.taken_before) = (0, other.taken);
@@ -334,8 +334,8 @@ impl Costs {
             return;
         }
         self.spent.add(taken);
-        let changes = std::mem::take(&mut self.has_changed) && is_last;
-        if !changes && (!only_warms || self.is_warmed()) {
+        let pays_for_change = std::mem::take(&mut self.is_new) && is_last;
+        if !pays_for_change && (!only_warms || self.is_warmed()) {
             self.judged.add(taken);
         }
     }
@@ -370,7 +370,8 @@ impl Costs {
         (self.per_kib[way as usize], self.tries[way as usize]) = (0, 0);
     }
 
-    /// The way of the next run; the other side has begun to use the channel (`Some(true)`), or has ended.
+    /// The way of the next run; the other side has begun to use the channel (`Some(true)`), has ended (`Some(false)`), or goes
+    /// on as it did.
     fn next(&mut self, possible: CopyWays, other_stages: Option<bool>) -> CopyWay {
         // Not if it has followed this side, nor each time that it changes.
         let may_follow = |staged: &bool| *staged != stages(self.current) && self.follow_rest_bytes == 0;

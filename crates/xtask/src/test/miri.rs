@@ -49,9 +49,10 @@ const SUITES: &[Suite] = &[
             "range::",
             "packing_from",
             "addresses",
+            "lent",
         ],
         flags: &[EXPOSED],
-        least: 3,
+        least: 4,
     },
     // The rules of `fabric`, on the adapter in software and over shared memory.
     Suite {
