@@ -673,6 +673,7 @@ fn whatever_a_stranger_says_about_tuples_breaks_nothing() {
                 kind: tupleq::KIND,
                 short: random.below(12) as u32,
                 long: u128::from(long.0) << 64 | u128::from(long.1),
+                streamed: false,
             };
             // It is full now and then: then the engine has something to do first.
             channel.push(record, len, |space| space.iter_mut().for_each(|byte| *byte = random.below(4) as u8));

@@ -65,17 +65,50 @@ impl Content {
     }
 }
 
+/// User data as it lies in a channel.
+#[derive(Clone, Copy)]
+struct Written<'a> {
+    bytes: &'a [u8],
+    /// See [`Record::streamed`].
+    streamed: bool,
+}
+
+impl Written<'_> {
+    /// Puts it into `buf` from the packed byte `offset` on, or as much of it as there is room for.
+    #[inline]
+    fn read_into(self, buf: &mut RecvBuf, offset: u64) {
+        match buf.contiguous_mut() {
+            Some(space) => {
+                let space = space.get_mut(offset as usize..).unwrap_or_default();
+                let len = self.bytes.len().min(space.len());
+                let (space, bytes) = (&mut space[..len], &self.bytes[..len]);
+                if self.streamed {
+                    base::copy::copy_downwards(space, bytes);
+                } else {
+                    base::copy::copy(space, bytes);
+                }
+            }
+            None => {
+                buf.unpack_at(offset, self.bytes);
+            }
+        }
+    }
+}
+
 impl Core {
     /// One record from `peer`.
     #[inline]
     pub(crate) fn arrive(&mut self, peer: PeerId, record: Record, payload: &[u8]) {
+        let written = |bytes| Written { bytes, streamed: record.streamed };
         match wire::parse(record, payload) {
-            Some(Message::Eager { key, data }) => self.arrive_eager(peer, key, data, None),
-            Some(Message::EagerSync { key, send, data }) => self.arrive_eager(peer, key, data, Some(send)),
+            Some(Message::Eager { key, data }) => self.arrive_eager(peer, key, written(data), None),
+            Some(Message::EagerSync { key, send, data }) => self.arrive_eager(peer, key, written(data), Some(send)),
             Some(Message::Request { key, send, offer }) => self.arrive_request(peer, key, send, offer),
-            Some(Message::Data { receive, offset, last, data }) => self.arrive_data(peer, receive, offset, last, data),
+            Some(Message::Data { receive, offset, last, data }) => {
+                self.arrive_data(peer, receive, offset, last, written(data));
+            }
             Some(Message::Clear { send, receive, took_ahead }) => self.arrive_clear(peer, send, receive, took_ahead),
-            Some(Message::Ahead { send, offset, data }) => self.arrive_ahead(peer, send, offset, data),
+            Some(Message::Ahead { send, offset, data }) => self.arrive_ahead(peer, send, offset, written(data)),
             Some(Message::ClearShared { send, receive, copy }) => self.arrive_clear_shared(peer, send, receive, copy),
             Some(Message::ClearWrite { send, number, target, packed }) => {
                 self.arrive_clear_write(peer, send, number, target, (None, packed));
@@ -122,18 +155,19 @@ impl Core {
     }
 
     #[inline]
-    fn arrive_eager(&mut self, peer: PeerId, key: u64, data: &[u8], acknowledge: Option<u64>) {
+    fn arrive_eager(&mut self, peer: PeerId, key: u64, data: Written<'_>, acknowledge: Option<u64>) {
         let (context, tag) = split(key);
-        let envelope = Envelope { peer, tag, len_bytes: data.len() as u64 };
+        let envelope = Envelope { peer, tag, len_bytes: data.bytes.len() as u64 };
         match self.posted.arrive(context, peer, tag) {
             Some(receive) => {
-                self.fill_posted(receive, envelope, |buf| read_all(buf, data));
+                self.fill_posted(receive, envelope, |buf| data.read_into(buf, 0));
                 if let Some(send) = acknowledge {
                     self.send_control(peer, Message::Acknowledge { send });
                 }
             }
             None => {
-                self.store(context, Unexpected { envelope, content: Content::Eager { data: data.into(), acknowledge } })
+                let data = data.bytes.into();
+                self.store(context, Unexpected { envelope, content: Content::Eager { data, acknowledge } })
             }
         }
     }
@@ -298,27 +332,27 @@ impl Core {
     }
 
     /// A piece of a long message that came before its sender was answered: of use if its receive was there.
-    fn arrive_ahead(&mut self, peer: PeerId, send: u64, offset: u64, data: &[u8]) {
+    fn arrive_ahead(&mut self, peer: PeerId, send: u64, offset: u64, data: Written<'_>) {
         let Some(Some(entry)) = self.peers.get(peer as usize) else { return };
         let into = entry.ahead_into.and_then(|receive| Some((receive, self.requests.get(receive)?)));
         match into {
             Some((receive, Request { state: State::Incoming(incoming), .. })) if incoming.send == send => {
-                self.stats.ahead_taken_bytes += data.len() as u64;
+                self.stats.ahead_taken_bytes += data.bytes.len() as u64;
                 self.arrive_data(peer, receive.to_bits(), offset, false, data);
             }
-            _ => self.stats.ahead_dropped_bytes += data.len() as u64,
+            _ => self.stats.ahead_dropped_bytes += data.bytes.len() as u64,
         }
     }
 
     /// A piece of a long message.
-    fn arrive_data(&mut self, peer: PeerId, receive: u64, offset: u64, last: bool, data: &[u8]) {
-        let key = SlabKey::from_bits(receive);
+    fn arrive_data(&mut self, peer: PeerId, receive: u64, offset: u64, last: bool, data: Written<'_>) {
+        let (key, len) = (SlabKey::from_bits(receive), data.bytes.len() as u64);
         let Some(Request { state: State::Incoming(incoming), .. }) = self.requests.get_mut(key) else {
             self.refuse();
             return;
         };
         let total = incoming.envelope.len_bytes;
-        let fits = offset.checked_add(data.len() as u64).is_some_and(|end| end <= total);
+        let fits = offset.checked_add(len).is_some_and(|end| end <= total);
         if incoming.envelope.peer != peer || !fits {
             self.refuse();
             return;
@@ -327,10 +361,10 @@ impl Core {
             self.stage_blocks(key);
         }
         let Some(Request { state: State::Incoming(incoming), .. }) = self.requests.get_mut(key) else { return };
-        incoming.buf.unpack_at(offset, data);
+        data.read_into(&mut incoming.buf, offset);
         match &mut incoming.way {
             IncomingWay::Staged { received } => {
-                *received += data.len() as u64;
+                *received += len;
                 if *received >= total {
                     Self::unpack_arrived(incoming, total);
                     self.stats.staged_received += 1;

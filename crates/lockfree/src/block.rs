@@ -65,6 +65,9 @@ pub struct Record {
     pub short: u32,
     /// 128 bits for the protocol: match key and identifiers.
     pub long: u128,
+    /// In a record that a block delivers: its payload was written past the caches, and is read faster from its end on, for
+    /// the next record lies below it ([`base::copy::copy_downwards`]).
+    pub streamed: bool,
 }
 
 /// Payload bytes that fit one cache line together with the header.
@@ -80,10 +83,14 @@ pub(crate) const fn record_lines_max(lines: usize) -> usize {
     lines / 8 * 3
 }
 
+/// In a flag word: [`Record::streamed`].
+const STREAMED: u64 = 1 << 31;
+
 /// The flag word of a record.
 #[inline]
 pub(crate) fn flag_of(record: Record, len_bytes: usize) -> u64 {
-    u64::from(record.kind) << 56 | u64::from(record.short & 0x00ff_ffff) << 32 | len_bytes as u64
+    let streamed = if record.streamed { STREAMED } else { 0 };
+    u64::from(record.kind) << 56 | u64::from(record.short & 0x00ff_ffff) << 32 | streamed | len_bytes as u64
 }
 
 /// Longest payload of a record in a block of `block_bytes`, in bytes.
@@ -272,6 +279,7 @@ impl BlockSender {
             return pushed;
         }
         let (stores, timed) = (self.traffic.pace.stores(), self.traffic.pace.wants_sample());
+        let record = Record { streamed: stores == Stores::Streaming, ..record };
         let resized = self.traffic.resized;
         let mut ns = 0;
         let pushed = self.push(record, len_bytes, |space| {
@@ -487,7 +495,7 @@ impl BlockReceiver {
                 return false;
             }
         }
-        let len_bytes = flag as u32 as usize;
+        let len_bytes = (flag as u32 & !(STREAMED as u32)) as usize;
         let count = lines_of(len_bytes);
         if count > record_lines_max(self.lines) || self.position + count > self.lines {
             // Not something our sender writes. Refuse to read outside the block; the channel stays where it is.
@@ -504,6 +512,7 @@ impl BlockReceiver {
             kind: (flag >> 56) as u8,
             short: (flag >> 32) as u32 & 0x00ff_ffff,
             long: u128::from(high) << 64 | u128::from(low),
+            streamed: flag & STREAMED != 0,
         };
         // SAFETY: inside the block by the check above; the sender does not write these lines before they are
         // given back in `report`.

@@ -17,7 +17,7 @@
 //! let memory = SharedMemory::private(BlockSender::footprint(4096));
 //! let mut sender = BlockSender::new(memory.clone(), 4096);
 //! let mut receiver = BlockReceiver::new(memory, 4096);
-//! let record = Record { kind: 1, short: 0, long: 7 };
+//! let record = Record { kind: 1, short: 0, long: 7, ..Record::default() };
 //! assert!(sender.push(record, 5, |space| space.copy_from_slice(b"hello")));
 //! let mut got = Vec::new();
 //! assert!(receiver.pop(|record, payload| { assert_eq!(record.long, 7); got.extend_from_slice(payload) }));

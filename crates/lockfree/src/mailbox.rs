@@ -169,7 +169,11 @@ mod tests {
         let mut next = 0u64;
         for _ in 0..3 {
             let mut count = 0;
-            while senders[count % 2].push(Record { kind: 1, short: 0, long: count as u128 }, count, |_| ()) {
+            while senders[count % 2].push(
+                Record { kind: 1, short: 0, long: count as u128, ..Record::default() },
+                count,
+                |_| (),
+            ) {
                 count += 1;
             }
             assert_eq!(count, SLOT_COUNT);
@@ -195,9 +199,13 @@ mod tests {
                 scope.spawn(move || {
                     for number in 0..total {
                         let len = (number * 37 % 3000) as usize;
-                        while !sender.push(Record { kind: 2, short: 0, long: number.into() }, len, |space| {
-                            space.fill(number as u8 ^ from as u8);
-                        }) {
+                        while !sender.push(
+                            Record { kind: 2, short: 0, long: number.into(), ..Record::default() },
+                            len,
+                            |space| {
+                                space.fill(number as u8 ^ from as u8);
+                            },
+                        ) {
                             std::thread::yield_now();
                         }
                     }

@@ -31,7 +31,7 @@ fn records_are_seen_whole_or_not_at_all() {
         let mut receiver = BlockReceiver::new(memory, 1024);
         let writer = thread::spawn(move || {
             for number in 1..=2u8 {
-                let record = Record { kind: number, short: 0, long: number.into() };
+                let record = Record { kind: number, short: 0, long: number.into(), ..Record::default() };
                 assert!(sender.push(record, 2, |space| space.fill(number)));
             }
         });
@@ -273,7 +273,9 @@ fn ends<S: RecordSender + Send + 'static, R: RecordReceiver + 'static>(
 ) -> (Box<dyn FnOnce() + Send>, Box<dyn FnMut(&mut u8)>) {
     let send = move || {
         for number in 1..=count {
-            if !sender.push(Record { kind: number, short: 0, long: number.into() }, 2, |space| space.fill(number)) {
+            if !sender.push(Record { kind: number, short: 0, long: number.into(), ..Record::default() }, 2, |space| {
+                space.fill(number)
+            }) {
                 return;
             }
         }
@@ -355,7 +357,7 @@ fn two_senders_share_a_mailbox() {
         let writers = [0u32, 1].map(|from| {
             let mut sender = MailboxSender::new(memory.clone(), from);
             thread::spawn(move || {
-                let record = Record { kind: 1, short: 0, long: from.into() };
+                let record = Record { kind: 1, short: 0, long: from.into(), ..Record::default() };
                 assert!(sender.push(record, 1, |space| space.fill(from as u8)));
             })
         });

@@ -154,7 +154,12 @@ impl TupleMessage<'_> {
             Self::Kept { key, send } => (KEPT, key, send, 0),
         };
         Some((
-            Record { kind: KIND, short: short.into(), long: u128::from(second) << 64 | u128::from(key) },
+            Record {
+                kind: KIND,
+                short: short.into(),
+                long: u128::from(second) << 64 | u128::from(key),
+                ..Record::default()
+            },
             payload,
             len,
         ))
@@ -558,7 +563,7 @@ mod tests {
             assert_eq!(parse(record, &payload[..len]), Some(message));
         }
         assert!(TupleMessage::Ask { key: 1, endpoint: &[0; PAYLOAD_MAX_BYTES + 1] }.encode().is_none());
-        let strange = |short, long| Record { kind: KIND, short, long };
+        let strange = |short, long| Record { kind: KIND, short, long, ..Record::default() };
         assert_eq!(parse(strange(10, 0), &[]), None);
         assert_eq!(parse(strange(ANNOUNCE.into(), 0), &[0; 15]), None);
         assert_eq!(parse(strange(GRANT.into(), u128::MAX), &[]), None);

@@ -102,7 +102,7 @@ impl Header {
         let half = |at: usize| u16::from_ne_bytes([head[at], head[at + 1]]);
         let short = u32::from_ne_bytes(head[4..8].try_into().expect("four of them"));
         let long = u128::from_ne_bytes(head[8..].try_into().expect("sixteen of them"));
-        let record = (head[0] != ALONE).then_some(Record { kind: head[0], short, long });
+        let record = (head[0] != ALONE).then_some(Record { kind: head[0], short, long, ..Record::default() });
         let flag = |which: u8| head[1] & which != 0;
         let header = Self {
             record,
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn headers_come_back_as_they_went() {
-        let record = Record { kind: 7, short: 0x00ab_cdef, long: u128::MAX - 5 };
+        let record = Record { kind: 7, short: 0x00ab_cdef, long: u128::MAX - 5, ..Record::default() };
         for bits in 0..128u8 {
             let has_record = bits & 8 != 0;
             let header = Header {

@@ -289,7 +289,7 @@ pub fn control_of(record: Record, payload: [u8; CONTROL_MAX_BYTES], len: usize) 
 }
 
 fn record(kind: u8, first: u64, second: u64) -> Record {
-    Record { kind, short: 0, long: u128::from(second) << 64 | u128::from(first) }
+    Record { kind, short: 0, long: u128::from(second) << 64 | u128::from(first), ..Record::default() }
 }
 
 /// True for records by which two processes make and give up channels: who sends nothing else needs none.
@@ -596,7 +596,7 @@ mod tests {
         for _ in 0..50_000 {
             let payload: Vec<u8> = (0..next() % 80).map(|_| next() as u8 % 5).collect();
             let long = u128::from(next()) << 64 | u128::from(next());
-            let record = Record { kind: (next() % 64) as u8, short: next() as u32 & 3, long };
+            let record = Record { kind: (next() % 64) as u8, short: next() as u32 & 3, long, ..Record::default() };
             match parse(record, &payload) {
                 None
                 | Some(

@@ -30,7 +30,12 @@ fn records_arrive_whole_in_order_and_nothing_else_does() {
                 let len = random.below(sender.payload_max_bytes() + 1);
                 // Payload that looks like flags, to catch a stale one being taken for an arrival.
                 let payload = vec![0xff; len];
-                let record = Record { kind: 1 + (number % 200) as u8, short: number & 0xffffff, long: 1 << 100 };
+                let record = Record {
+                    kind: 1 + (number % 200) as u8,
+                    short: number & 0xffffff,
+                    long: 1 << 100,
+                    ..Record::default()
+                };
                 let pushed = sender.push(record, len, |space| space.copy_from_slice(&payload));
                 assert!(pushed || !sent.is_empty(), "seed {seed}: an empty block has room");
                 if pushed {
@@ -98,6 +103,33 @@ fn length_after(bursts: usize, burst: usize, len: usize) -> usize {
     }
     assert_eq!(sender.block_bytes(), receiver.block_bytes());
     sender.block_bytes()
+}
+
+/// The receiver is told with which stores each payload was written, in a block whose sender tries both.
+#[test]
+fn a_record_says_whether_it_was_streamed() {
+    let (mut sender, mut receiver) = pair_for_long(&Allowance::new(300 << 10));
+    let record = Record { kind: 1, ..Record::default() };
+    let mut seen = [0; 2];
+    for _ in 0..times(2000, 40) {
+        let mut written = None;
+        sender.push_long(record, 4096, |space, stores| {
+            written = Some(stores);
+            stores.copy(space, &[7; 4096]);
+        });
+        let streamed = written == Some(Stores::Streaming);
+        while receiver.pop(|got, payload| {
+            assert_eq!((got, payload.len()), (Record { streamed, ..record }, 4096));
+            seen[usize::from(streamed)] += 1;
+        }) {}
+        receiver.return_credits(false);
+    }
+    assert!(cfg!(miri) || seen.iter().all(|count| *count > 0), "both were tried: {seen:?}");
+    // What no streaming was thought of for says nothing of the sort.
+    while !sender.push(record, 4096, |space| space.fill(7)) {
+        receiver.pop(|_, _| ());
+    }
+    assert!(receiver.pop(|got, _| assert_eq!(got, record)));
 }
 
 #[cfg_attr(miri, ignore = "growth takes thousands of records, with no access that other tests do not make")]
@@ -198,7 +230,7 @@ fn two_threads_pass_a_stream() {
     let writer = std::thread::spawn(move || {
         for number in 0..total {
             let len = 8 + (number as usize * 37) % 900;
-            while !sender.push(Record { kind: 3, short: 0, long: number.into() }, len, |space| {
+            while !sender.push(Record { kind: 3, short: 0, long: number.into(), ..Record::default() }, len, |space| {
                 space.fill(number as u8);
                 space[..8].copy_from_slice(&number.to_ne_bytes());
             }) {

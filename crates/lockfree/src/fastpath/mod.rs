@@ -255,6 +255,7 @@ pub(crate) fn parse_flag(flag: u64, low: u64, high: u64) -> (Record, usize) {
         kind: (flag >> 56) as u8,
         short: (flag >> 32) as u32 & 0x00ff_ffff,
         long: u128::from(high) << 64 | u128::from(low),
+        streamed: false,
     };
     (record, flag as usize & 0x00ff_ffff)
 }
@@ -308,6 +309,7 @@ mod tests {
                     kind: 1 + (number % 200) as u8,
                     short: number & 0xff_ffff,
                     long: u128::from(number) << 60,
+                    streamed: false,
                 };
                 if sender.push(record, len, |space| space.copy_from_slice(&payload)) {
                     sent.push_back((record, payload));
@@ -469,7 +471,7 @@ mod tests {
 
     #[test]
     fn a_flag_never_equals_what_lies_there() {
-        let record = Record { kind: 3, short: 9, long: 0 };
+        let record = Record { kind: 3, short: 9, long: 0, ..Record::default() };
         let flag = flag_unlike(0, record, 40);
         assert_ne!(flag, flag_unlike(flag, record, 40));
         assert_eq!(parse_flag(flag_unlike(flag, record, 40), 0, 0), (record, 40));
