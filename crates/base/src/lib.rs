@@ -30,6 +30,7 @@ pub mod log;
 pub mod memory;
 pub mod signals;
 pub mod slab;
+pub mod streaming;
 pub mod sync;
 
 pub use config::Config;

@@ -9,9 +9,10 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::copy::{List, Pack, Segment, Unpack, Visitor, walk_strided};
+use crate::copy::{DOWNWARDS_RUNS_MAX, List, Pack, Segment, Unpack, UnpackDownwards, Visitor, walk_strided};
 use crate::datatype::Datatype;
 use crate::memory::{Block, span};
+use crate::streaming::{LONG_BLOCK_BYTES, PackStreaming, STREAMED_MIN_BYTES, pack_by_way_of_near};
 
 /// Packed bytes that one step of [`RecvBuf::copy_from`] moves when neither side is contiguous.
 const BOUNCE_BYTES: usize = 16 * 1024;
@@ -186,6 +187,11 @@ impl SendBuf {
         self.0.pack_at(offset_bytes, dst)
     }
 
+    /// As [`SendBuf::pack_at`], past the caches: for memory that another core reads next ([`base::streaming`]).
+    pub fn pack_streaming_at(&self, offset_bytes: u64, dst: &mut [u8]) -> usize {
+        self.0.pack_streaming_at(offset_bytes, dst)
+    }
+
     /// Whole elements whose data is not consecutive, if that is what this is.
     pub fn scattered(&self) -> Option<ScatteredData<'_>> {
         self.0.scattered_data()
@@ -285,6 +291,11 @@ impl RecvBuf {
     /// the end. Elements may be written in parts.
     pub fn unpack_at(&mut self, offset_bytes: u64, src: &[u8]) -> usize {
         self.0.unpack_at(offset_bytes, src)
+    }
+
+    /// As [`RecvBuf::unpack_at`], from the end of `src` on if that is in few pieces: see [`base::copy::copy_downwards`].
+    pub fn unpack_downwards_at(&mut self, offset_bytes: u64, src: &[u8]) -> usize {
+        self.0.unpack_downwards_at(offset_bytes, src)
     }
 
     /// Whole elements whose data is not consecutive, if that is what this is.
@@ -487,6 +498,26 @@ impl View {
         pack.done()
     }
 
+    #[inline(never)]
+    fn pack_streaming_at(&self, offset_bytes: u64, dst: &mut [u8]) -> usize {
+        let take = self.left(offset_bytes, dst.len());
+        let to = &mut dst[..take];
+        if take < STREAMED_MIN_BYTES || self.block_bytes() < LONG_BLOCK_BYTES {
+            pack_by_way_of_near(to, |done, near| {
+                self.pack_at(offset_bytes + done, near);
+            });
+            return take;
+        }
+        // SAFETY: a walk over this view passes only memory its maker vouched for.
+        let mut pack = unsafe { PackStreaming::new(to) };
+        if !self.is_consecutive() {
+            self.walk(offset_bytes, &mut pack);
+        } else if take > 0 {
+            pack.run(self.start.wrapping_add(offset_bytes as usize), take as u64);
+        }
+        pack.finish()
+    }
+
     fn unpack_at(&mut self, offset_bytes: u64, src: &[u8]) -> usize {
         let take = self.left(offset_bytes, src.len());
         // SAFETY: a walk over this view passes only memory its maker vouched for; only a `RecvBuf` gets here.
@@ -497,6 +528,29 @@ impl View {
             unpack.run(self.start.wrapping_add(offset_bytes as usize), take as u64);
         }
         unpack.done()
+    }
+
+    fn unpack_downwards_at(&mut self, offset_bytes: u64, src: &[u8]) -> usize {
+        let take = self.left(offset_bytes, src.len());
+        if take as u64 / self.block_bytes().max(1) >= DOWNWARDS_RUNS_MAX as u64 {
+            return self.unpack_at(offset_bytes, src);
+        }
+        let mut unpack = UnpackDownwards::new(&src[..take]);
+        if !self.is_consecutive() {
+            self.walk(offset_bytes, &mut unpack);
+        } else if take > 0 {
+            unpack.run(self.start.wrapping_add(offset_bytes as usize), take as u64);
+        }
+        // SAFETY: what was visited is memory that this view's maker vouched for; only a `RecvBuf` gets here.
+        if unsafe { unpack.copy() } { take } else { self.unpack_at(offset_bytes, src) }
+    }
+
+    /// Bytes of a block on average.
+    fn block_bytes(&self) -> u64 {
+        match self.scattered() {
+            Some(Scattered { datatype, .. }) => datatype.size() / datatype.block_count().max(1),
+            None => self.len_bytes,
+        }
     }
 
     fn segments_at(&self, offset_bytes: u64, segments: &mut [Segment]) -> usize {

@@ -13,6 +13,9 @@ const PATTERN_MAX: usize = 16;
 /// first-level cache is there for the next.
 const TILE_BYTES: u64 = 4096;
 
+/// Most runs of what is unpacked from its end on.
+pub(crate) const DOWNWARDS_RUNS_MAX: usize = 64;
+
 /// One run of consecutive bytes in each of many equal elements.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Stretch {
@@ -237,6 +240,15 @@ pub(crate) struct Unpack<'a> {
     done: usize,
 }
 
+/// Scatters a slice into user memory from its end on (see [`base::copy::copy_downwards`]), if that is few runs: they are
+/// listed, for a walk passes them from the beginning on.
+pub(crate) struct UnpackDownwards<'a> {
+    from: &'a [u8],
+    runs: [(*mut u8, usize); DOWNWARDS_RUNS_MAX],
+    used: usize,
+    listed: usize,
+}
+
 impl<'a> Pack<'a> {
     /// A visitor that fills `to`.
     ///
@@ -264,6 +276,32 @@ impl<'a> Unpack<'a> {
     /// Bytes moved so far.
     pub fn done(&self) -> usize {
         self.done
+    }
+}
+
+impl<'a> UnpackDownwards<'a> {
+    /// A visitor of where `from` is to go.
+    pub fn new(from: &'a [u8]) -> Self {
+        UnpackDownwards { from, runs: [(std::ptr::null_mut(), 0); DOWNWARDS_RUNS_MAX], used: 0, listed: 0 }
+    }
+
+    /// Empties the slice; false, with nothing done, if it is more runs than fit the list.
+    ///
+    /// # Safety
+    /// Every run that was visited must be writable memory that nothing else uses meanwhile.
+    pub unsafe fn copy(&self) -> bool {
+        let mut end = self.from.len();
+        if self.listed < end {
+            return false;
+        }
+        for (user, bytes) in self.runs[..self.used].iter().rev() {
+            end -= bytes;
+            let from = self.from[end..][..*bytes].as_ptr();
+            // SAFETY: the run is writable and used by nothing else by the contract, hence does not overlap `from`, which
+            // was just sliced to its length.
+            unsafe { base::copy::copy_raw_downwards(from, *user, *bytes) };
+        }
+        true
     }
 }
 
@@ -377,6 +415,20 @@ impl Visitor for Unpack<'_> {
             // SAFETY: the run is writable by the contract of `new`, and `from` has all runs together.
             unsafe { kernel::copy(from, to, piece.leaf.0) };
             from = from.wrapping_add(piece.leaf.0 as usize);
+        }
+    }
+}
+
+impl Visitor for UnpackDownwards<'_> {
+    fn room(&self) -> u64 {
+        if self.used < self.runs.len() { (self.from.len() - self.listed) as u64 } else { 0 }
+    }
+
+    fn run(&mut self, user: *mut u8, bytes: u64) {
+        if let Some(run) = self.runs.get_mut(self.used) {
+            *run = (user, bytes as usize);
+            self.used += 1;
+            self.listed += bytes as usize;
         }
     }
 }

@@ -49,6 +49,7 @@ mod op;
 mod range;
 mod reduce;
 mod shape;
+mod streaming;
 mod wire;
 
 pub use array::Darray;

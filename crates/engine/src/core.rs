@@ -126,8 +126,6 @@ fn thresholds(config: &Config, geometry: &Geometry, context: &dyn MappedPeers, p
 
 /// How much longer than in the beginning the channels into a process may be, all together, where nothing else is set.
 pub const CHANNEL_MEMORY_MAX_BYTES: usize = 16 << 20;
-/// Bytes packed at a time on their way into shared memory.
-const PACK_BYTES: usize = 4096;
 
 /// The match key on the wire: context and tag. The source is whose channel it came through.
 #[inline]
@@ -731,33 +729,11 @@ impl Core {
 pub(crate) fn write_all(buf: &SendBuf, offset: u64, space: &mut [u8], stores: Stores) {
     match buf.as_contiguous() {
         Some(bytes) => stores.copy(space, &bytes[offset as usize..offset as usize + space.len()]),
-        None => pack_to_shared(buf, offset, space, stores),
-    }
-}
-
-/// Packs into the first-level cache first where stores stream: the loops that gather write short pieces, and what streams
-/// should be written in whole lines. What is short is packed into little, for all of it is cleared before.
-#[inline(never)]
-fn pack_to_shared(buf: &SendBuf, offset: u64, space: &mut [u8], stores: Stores) {
-    if stores == Stores::Ordinary {
-        return pack_all(buf, offset, space);
-    }
-    match space.len() {
-        ..=256 => pack_by_way_of::<256>(buf, offset, space, stores),
-        257..=1024 => pack_by_way_of::<1024>(buf, offset, space, stores),
-        _ => pack_by_way_of::<PACK_BYTES>(buf, offset, space, stores),
-    }
-}
-
-/// As [`pack_to_shared`], `NEAR` bytes at a time.
-fn pack_by_way_of<const NEAR: usize>(buf: &SendBuf, offset: u64, space: &mut [u8], stores: Stores) {
-    let mut near = [0; NEAR];
-    let mut done = offset;
-    for part in space.chunks_mut(NEAR) {
-        let packed = buf.pack_at(done, &mut near[..part.len()]);
-        debug_assert_eq!(packed, part.len());
-        stores.copy(part, &near[..part.len()]);
-        done += part.len() as u64;
+        None if stores == Stores::Ordinary => pack_all(buf, offset, space),
+        None => {
+            let packed = buf.pack_streaming_at(offset, space);
+            debug_assert_eq!(packed, space.len());
+        }
     }
 }
 

@@ -77,20 +77,14 @@ impl Written<'_> {
     /// Puts it into `buf` from the packed byte `offset` on, or as much of it as there is room for.
     #[inline]
     fn read_into(self, buf: &mut RecvBuf, offset: u64) {
-        match buf.contiguous_mut() {
-            Some(space) => {
-                let space = space.get_mut(offset as usize..).unwrap_or_default();
-                let len = self.bytes.len().min(space.len());
-                let (space, bytes) = (&mut space[..len], &self.bytes[..len]);
-                if self.streamed {
-                    base::copy::copy_downwards(space, bytes);
-                } else {
-                    base::copy::copy(space, bytes);
-                }
-            }
-            None => {
-                buf.unpack_at(offset, self.bytes);
-            }
+        if self.streamed && self.bytes.len() >= base::copy::DOWNWARDS_MIN_BYTES {
+            buf.unpack_downwards_at(offset, self.bytes);
+        } else if let Some(space) = buf.contiguous_mut() {
+            let space = space.get_mut(offset as usize..).unwrap_or_default();
+            let len = self.bytes.len().min(space.len());
+            base::copy::copy(&mut space[..len], &self.bytes[..len]);
+        } else {
+            buf.unpack_at(offset, self.bytes);
         }
     }
 }

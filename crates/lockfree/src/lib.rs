@@ -60,4 +60,4 @@ pub(crate) const fn times(count: u64, few: u64) -> u64 {
 }
 
 /// Bytes of a cache line: what one transfer between two cores carries.
-pub const CACHE_LINE_BYTES: usize = 64;
+pub const CACHE_LINE_BYTES: usize = base::streaming::LINE_BYTES;

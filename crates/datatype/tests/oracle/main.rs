@@ -113,7 +113,8 @@ proptest! {
     }
 
     #[test]
-    fn unpacking_in_pieces(recipe in recipe(), count in 0u64..4, piece in 1usize..40) {
+    fn unpacking_in_pieces(recipe in recipe(), count in 0u64..4, piece in prop_oneof![1usize..40, 40usize..700], downwards in any::<bool>()) {
+        let unpack = if downwards { RecvBuf::unpack_downwards_at } else { RecvBuf::unpack_at };
         let (datatype, model) = built(&recipe);
         let places = model.bytes(count);
         let data: Vec<u8> = (0..places.len()).map(|index| (index * 3 + 1) as u8).collect();
@@ -122,9 +123,9 @@ proptest! {
         let mut arena = Arena::new(&model, count);
         let mut buffer = arena.recv(count, &datatype);
         for (index, chunk) in data.chunks(piece).enumerate() {
-            prop_assert_eq!(buffer.unpack_at((index * piece) as u64, chunk), chunk.len());
+            prop_assert_eq!(unpack(&mut buffer, (index * piece) as u64, chunk), chunk.len());
         }
-        prop_assert_eq!(buffer.unpack_at(data.len() as u64, &[1, 2, 3]), 0);
+        prop_assert_eq!(unpack(&mut buffer, data.len() as u64, &[1, 2, 3]), 0);
         drop(buffer);
         if model.overlaps(count) {
             // Which of two entries for one byte counts is not defined; what lies beside them stays.
@@ -201,8 +202,13 @@ proptest! {
     /// Long enough for every loop to take its longest stride, and cut anywhere.
     #[test]
     fn many_elements_in_random_splits(
-        recipe in short_recipe(), count in 100u64..600, cuts in prop::collection::vec(0.0..1.0, 1..6)
+        recipe in short_recipe(),
+        count in 100u64..600,
+        cuts in prop::collection::vec(0.0..1.0, 1..6),
+        (streaming, downwards) in any::<(bool, bool)>(),
     ) {
+        let pack = if streaming { SendBuf::pack_streaming_at } else { SendBuf::pack_at };
+        let unpack = if downwards { RecvBuf::unpack_downwards_at } else { RecvBuf::unpack_at };
         let count = if cfg!(miri) { count / 8 } else { count };
         let (datatype, model) = built(&recipe);
         let mut arena = Arena::new(&model, count).numbered();
@@ -214,7 +220,7 @@ proptest! {
         let mut packed = vec![0; expected.len()];
         let mut begin = 0;
         for end in &ends {
-            prop_assert_eq!(buffer.pack_at(begin as u64, &mut packed[begin..*end]), end - begin);
+            prop_assert_eq!(pack(&buffer, begin as u64, &mut packed[begin..*end]), end - begin);
             begin = *end;
         }
         prop_assert_eq!(&packed, &expected);
@@ -223,7 +229,7 @@ proptest! {
         let mut buffer = target.recv(count, &datatype);
         let mut begin = 0;
         for end in &ends {
-            prop_assert_eq!(buffer.unpack_at(begin as u64, &packed[begin..*end]), end - begin);
+            prop_assert_eq!(unpack(&mut buffer, begin as u64, &packed[begin..*end]), end - begin);
             begin = *end;
         }
         drop(buffer);

@@ -1,0 +1,68 @@
+//! Writing past the caches, into memory that another core reads next.
+//!
+//! An ordinary store first fetches the line it writes, and a line that the reader used last comes from the reader's
+//! cache: one transfer per line before the first byte is written. Streaming stores write whole lines without fetching
+//! them. Where such lines are not whole, or an ordinary store touches them as well, they are slower than ordinary ones.
+
+/// Bytes of a line: what a core fetches from another at once.
+pub const LINE_BYTES: usize = 64;
+
+/// Copies `from` to `into`; both have the same length. What is no whole line of the target is written as usual.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn copy(into: &mut [u8], from: &[u8]) {
+    assert_eq!(into.len(), from.len(), "a copy has one length");
+    // Bytes before the first whole line of the target.
+    let head = into.as_ptr().align_offset(LINE_BYTES).min(into.len());
+    let count = (into.len() - head) / LINE_BYTES;
+    let body = head + count * LINE_BYTES;
+    into[..head].copy_from_slice(&from[..head]);
+    // SAFETY: both ranges are that many lines long, a mutable borrow overlaps no other, and the target begins with a line.
+    unsafe { lines(from[head..body].as_ptr(), into[head..body].as_mut_ptr(), count) };
+    into[body..].copy_from_slice(&from[body..]);
+    finish();
+}
+
+/// Copies `count` lines. Before anything is written that says that they are there, [`finish`] is to be called.
+///
+/// # Safety
+/// As [`std::ptr::copy_nonoverlapping`] of so many lines; if there are any, `to` is the beginning of one.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub unsafe fn lines(from: *const u8, to: *mut u8, count: usize) {
+    // Miri knows no streaming stores: ordinary ones to the same aligned places stand for them.
+    #[cfg(miri)]
+    use std::arch::x86_64::_mm_store_si128 as store;
+    #[cfg(not(miri))]
+    use std::arch::x86_64::_mm_stream_si128 as store;
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128};
+    debug_assert!(count == 0 || to.addr().is_multiple_of(LINE_BYTES));
+    let (from, to) = (from.cast::<__m128i>(), to.cast::<__m128i>());
+    for at in 0..count * (LINE_BYTES / size_of::<__m128i>()) {
+        // SAFETY: inside the lines, by the caller's promise; the source is read without alignment.
+        let value = unsafe { _mm_loadu_si128(from.add(at)) };
+        // SAFETY: as above; the target begins with a line, so that each 16 bytes are aligned.
+        unsafe { store(to.add(at), value) };
+    }
+}
+
+/// As above, with what this processor has.
+///
+/// # Safety
+/// As above.
+#[cfg(not(target_arch = "x86_64"))]
+pub unsafe fn lines(from: *const u8, to: *mut u8, count: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { std::ptr::copy_nonoverlapping(from, to, count * LINE_BYTES) };
+}
+
+/// Orders what was streamed before later stores, as other stores are: a flag that follows must not overtake it.
+#[inline]
+pub fn finish() {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: every x86-64 processor has the instruction.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+}
