@@ -7,11 +7,23 @@
 /// Bytes of a line: what a core fetches from another at once.
 pub const LINE_BYTES: usize = 64;
 
-/// Copies `from` to `into`; both have the same length. What is no whole line of the target is written as usual.
+/// Shortest copy that streams, in bytes.
+pub const MIN_BYTES: usize = 2048;
+
+/// Copies `from` to `into`; both have the same length. What is short, or no whole line of the target, is written as usual.
 ///
 /// # Panics
 /// If the lengths differ.
+#[inline]
 pub fn copy(into: &mut [u8], from: &[u8]) {
+    if from.len() < MIN_BYTES {
+        into.copy_from_slice(from);
+    } else {
+        copy_long(into, from);
+    }
+}
+
+fn copy_long(into: &mut [u8], from: &[u8]) {
     assert_eq!(into.len(), from.len(), "a copy has one length");
     // Bytes before the first whole line of the target.
     let head = into.as_ptr().align_offset(LINE_BYTES).min(into.len());
@@ -64,5 +76,27 @@ pub fn finish() {
     // SAFETY: every x86-64 processor has the instruction.
     unsafe {
         std::arch::x86_64::_mm_sfence();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_length_and_alignment_is_copied_whole_and_nothing_beside_it() {
+        let source: Vec<u8> = (0..5000u32).map(|n| (n * 7 + n / 256) as u8).collect();
+        let (starts, lens): (&[usize], &[usize]) = match cfg!(miri) {
+            true => (&[0, 15], &[2047, 2048, 2111]),
+            false => (&[0, 1, 15, 63, 64], &[0, 1, 2047, 2048, 2049, 2111, 2112, 3000, 4096, 4097]),
+        };
+        for start in starts.iter().copied() {
+            for len in lens.iter().copied() {
+                let mut target = vec![0xaa; 5000];
+                copy(&mut target[start..start + len], &source[3..3 + len]);
+                assert_eq!(target[start..start + len], source[3..3 + len], "{start} {len}");
+                assert!(target[..start].iter().chain(&target[start + len..]).all(|byte| *byte == 0xaa));
+            }
+        }
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::copy::{DOWNWARDS_RUNS_MAX, List, Pack, Segment, Unpack, UnpackDownwards, Visitor, walk_strided};
 use crate::datatype::Datatype;
 use crate::memory::{Block, span};
-use crate::streaming::{LONG_BLOCK_BYTES, PackStreaming, STREAMED_MIN_BYTES, pack_by_way_of_near};
+use crate::streaming::{LONG_BLOCK_BYTES, PackStreaming, pack_by_way_of_near};
 
 /// Packed bytes that one step of [`RecvBuf::copy_from`] moves when neither side is contiguous.
 const BOUNCE_BYTES: usize = 16 * 1024;
@@ -502,7 +502,7 @@ impl View {
     fn pack_streaming_at(&self, offset_bytes: u64, dst: &mut [u8]) -> usize {
         let take = self.left(offset_bytes, dst.len());
         let to = &mut dst[..take];
-        if take < STREAMED_MIN_BYTES || self.block_bytes() < LONG_BLOCK_BYTES {
+        if take < base::streaming::MIN_BYTES || self.block_bytes() < LONG_BLOCK_BYTES {
             pack_by_way_of_near(to, |done, near| {
                 self.pack_at(offset_bytes + done, near);
             });

@@ -11,8 +11,6 @@ use crate::copy::Visitor;
 pub(crate) const LONG_BLOCK_BYTES: u64 = 64;
 /// Bytes that are packed near at once: a part of the first-level cache.
 const NEAR_BYTES: usize = 4096;
-/// Shortest part that streams.
-pub(crate) const STREAMED_MIN_BYTES: usize = 2048;
 
 /// Fills `to` by `pack`, that gives the bytes from an offset on, by way of memory near by. Of what is short little is used,
 /// for all of it is cleared before.
@@ -30,11 +28,7 @@ fn pack_by_way_of<const NEAR: usize>(to: &mut [u8], mut pack: impl FnMut(u64, &m
     for part in to.chunks_mut(NEAR) {
         let near = &mut near[..part.len()];
         pack(done, near);
-        if part.len() < STREAMED_MIN_BYTES {
-            part.copy_from_slice(near);
-        } else {
-            streaming::copy(part, near);
-        }
+        streaming::copy(part, near);
         done += part.len() as u64;
     }
 }
@@ -144,7 +138,7 @@ mod tests {
 
     #[test]
     fn what_comes_by_way_of_near_memory_is_whole() {
-        for len in [0, 1, 256, 257, 1024, 1025, NEAR_BYTES, NEAR_BYTES + STREAMED_MIN_BYTES, 3 * NEAR_BYTES - 1] {
+        for len in [0, 1, 256, 257, 1024, 1025, NEAR_BYTES, NEAR_BYTES + streaming::MIN_BYTES, 3 * NEAR_BYTES - 1] {
             let byte = |at: u64| (at % 251) as u8;
             let mut to = vec![0; len];
             pack_by_way_of_near(&mut to, |done, near| {

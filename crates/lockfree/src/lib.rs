@@ -51,7 +51,7 @@ pub use meeting::Meeting;
 pub use published::{Engagement, PublishedTable};
 pub use shared::SharedMemory;
 pub use slots::{Slot, SlotMemory, SlotStore};
-pub use streaming::{MEDIUM_MIN_BYTES, STREAMING_MIN_BYTES, Stores, copy_to_shared};
+pub use streaming::{MEDIUM_MIN_BYTES, STREAMING_MIN_BYTES, Stores};
 
 /// How often a test repeats itself: `count` times, or `few` times under miri, which takes a thousand times as long.
 #[cfg(all(test, not(loom)))]

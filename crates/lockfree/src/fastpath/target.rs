@@ -3,7 +3,7 @@
 use base::sync::Ordering;
 
 use super::CONTROL_BYTES;
-use crate::{SharedMemory, copy_to_shared};
+use crate::SharedMemory;
 
 /// One record as it will lie in the receiver's memory; all places count from the start of the channel.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +74,7 @@ impl Target for Mapped {
                 mirror.word(image.flag_at).store(image.flag, Ordering::Relaxed);
                 let carry = |from: &[u8]| {
                     // SAFETY: as above, for a channel without a mirror.
-                    unsafe { self.memory.write(at, len, |into| copy_to_shared(into, from)) };
+                    unsafe { self.memory.write(at, len, |into| base::streaming::copy(into, from)) };
                 };
                 // SAFETY: written above, by this thread.
                 unsafe { mirror.read(at, len, carry) };
