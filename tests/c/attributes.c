@@ -27,6 +27,18 @@ static int refuse_delete(MPI_Comm comm, int keyval, void *value, void *extra)
     return MPI_ERR_OTHER;
 }
 
+static int refuse_copy(MPI_Comm comm, int keyval, void *extra, void *in, void *out, int *flag)
+{
+    (void)comm, (void)keyval, (void)extra, (void)in, (void)out, (void)flag;
+    return MPI_ERR_OTHER;
+}
+
+static int type_refuse_copy(MPI_Datatype type, int keyval, void *extra, void *in, void *out, int *flag)
+{
+    (void)type, (void)keyval, (void)extra, (void)in, (void)out, (void)flag;
+    return MPI_ERR_OTHER;
+}
+
 static int type_copies;
 static int type_copy(MPI_Datatype type, int keyval, void *extra, void *in, void *out, int *flag)
 {
@@ -105,6 +117,17 @@ static void on_communicators(void)
     OK(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, refuse_delete, &refusing, NULL));
     OK(MPI_Comm_set_attr(copy, refusing, text));
     CHECK(MPI_Comm_delete_attr(copy, refusing) != MPI_SUCCESS);
+
+    /* A copy function that refuses makes the call fail, and there is no copy. */
+    OK(MPI_Comm_dup(MPI_COMM_SELF, &copy));
+    OK(MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN));
+    OK(MPI_Comm_create_keyval(refuse_copy, MPI_COMM_NULL_DELETE_FN, &refusing, NULL));
+    OK(MPI_Comm_set_attr(copy, refusing, text));
+    second = MPI_COMM_WORLD;
+    CHECK(MPI_Comm_dup(copy, &second) != MPI_SUCCESS && second == MPI_COMM_NULL);
+    OK(MPI_Comm_delete_attr(copy, refusing));
+    OK(MPI_Comm_free(&copy));
+    OK(MPI_Comm_free_keyval(&refusing));
 }
 
 static void on_datatypes(void)
@@ -122,6 +145,12 @@ static void on_datatypes(void)
     OK(MPI_Type_get_attr(copy, keyval, &got, &flag));
     CHECK(!flag);
     OK(MPI_Type_free(&copy));
+    OK(MPI_Type_free_keyval(&keyval));
+    OK(MPI_Type_create_keyval(type_refuse_copy, MPI_TYPE_NULL_DELETE_FN, &keyval, NULL));
+    OK(MPI_Type_set_attr(type, keyval, &value));
+    copy = MPI_INT;
+    OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+    CHECK(MPI_Type_dup(type, &copy) != MPI_SUCCESS && copy == MPI_DATATYPE_NULL);
     OK(MPI_Type_free(&type));
     OK(MPI_Type_free_keyval(&keyval));
 }

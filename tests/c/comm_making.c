@@ -89,8 +89,13 @@ static void hints(void)
     OK(MPI_Info_free(&more));
     CHECK(strcmp(hint(copy, "mpi_assert_no_any_tag"), "true") == 0);
     CHECK(strcmp(hint(copy, "colour"), "green") == 0);
+    /* A copy gets those that it is given, and no others. */
     OK(MPI_Comm_dup(copy, &other));
-    CHECK(strcmp(hint(other, "colour"), "green") == 0);
+    CHECK(strcmp(hint(other, "colour"), "absent") == 0);
+    OK(MPI_Comm_free(&other));
+    OK(MPI_Comm_idup(copy, &other, &request));
+    OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    CHECK(strcmp(hint(other, "mpi_assert_no_any_tag"), "absent") == 0);
     OK(MPI_Comm_free(&other));
     OK(MPI_Comm_idup_with_info(copy, info, &other, &request));
     OK(MPI_Wait(&request, MPI_STATUS_IGNORE));

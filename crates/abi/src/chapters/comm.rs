@@ -106,6 +106,8 @@ pub(crate) fn intercomm_merge(
 }
 
 pub(crate) fn comm_dup(face: &Face, comm: &Arc<Comm>, newcomm: OutHandle<Comm>) -> Result<()> {
+    // As in `type_dup`.
+    newcomm.set_null();
     newcomm.set(face, face.world().comm_dup(comm)?)
 }
 
@@ -115,6 +117,7 @@ pub(crate) fn comm_dup_with_info(
     info: Option<&Arc<Info>>,
     newcomm: OutHandle<Comm>,
 ) -> Result<()> {
+    newcomm.set_null();
     newcomm.set(face, face.world().comm_dup_with_info(comm, own(info))?)
 }
 

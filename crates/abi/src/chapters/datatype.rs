@@ -156,10 +156,11 @@ pub(crate) fn type_create_resized(
 }
 
 pub(crate) fn type_dup(face: &Face, oldtype: &Arc<Datatype>, newtype: OutHandle<Datatype>) -> Result<()> {
+    // A program that sees a callback fail may look whether there is a copy.
+    newtype.set_null();
     let copy = Datatype::dup(oldtype).map_err(type_error)?;
-    // The handle comes first: attribute callbacks are shown it.
-    newtype.set(face, Arc::clone(&copy))?;
-    face.process().type_attributes.copy(oldtype, &copy)
+    face.process().type_attributes.copy(oldtype, &copy)?;
+    newtype.set(face, copy)
 }
 
 pub(crate) fn type_create_f90_real(face: &Face, p: i32, r: i32, newtype: OutHandle<Datatype>) -> Result<()> {

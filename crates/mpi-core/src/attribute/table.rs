@@ -54,7 +54,13 @@ impl<O> AttributeTable<O> {
     /// As [`Attributes::copy_from`].
     pub fn copy(&self, original: &Arc<O>, copy: &Arc<O>) -> Result<()> {
         match self.row(original) {
-            Some(attributes) => self.row_or_new(copy).copy_from(&attributes, original),
+            Some(attributes) => {
+                let copied = self.row_or_new(copy).copy_from(&attributes, original);
+                if copied.is_err() {
+                    self.lock().remove(&address(copy));
+                }
+                copied
+            }
             None => Ok(()),
         }
     }
@@ -119,5 +125,17 @@ mod tests {
         table.delete_all(&one).unwrap();
         assert_eq!((table.get(&one, &key), table.get(&two, &key)), (None, Some(Value(1))));
         assert_eq!((Arc::strong_count(&one), Arc::strong_count(&two)), (1, 2));
+    }
+
+    #[test]
+    fn a_copy_that_is_refused_leaves_nothing() {
+        let keys = Keys::<u8>::new(1);
+        let refuse = CopyRule::Call(Box::new(|_, _, _| crate::error::ErrorClass::Other.fail("no")));
+        let key = keys.find(keys.create(refuse, DeleteRule::Nothing).unwrap()).unwrap();
+        let table = AttributeTable::default();
+        let (one, two) = (Arc::new(7), Arc::new(7));
+        table.set(&one, &key, Value(1)).unwrap();
+        assert!(table.copy(&one, &two).is_err());
+        assert_eq!(Arc::strong_count(&two), 1);
     }
 }

@@ -25,7 +25,7 @@ use crate::world::{Operation, World};
 const BOOTSTRAP: CommId = CommId(1);
 
 impl World {
-    /// A communicator with the same processes, topology, attributes and hints, and contexts of its own.
+    /// A communicator with the same processes, topology and attributes, and contexts of its own. Hints are not handed on.
     ///
     /// Collective.
     ///
@@ -34,11 +34,10 @@ impl World {
     ///
     /// MPI: §7.4.2 `MPI_Comm_dup`
     pub fn comm_dup(&self, comm: &Arc<Comm>) -> Result<Arc<Comm>> {
-        let info = comm.info();
-        self.comm_dup_with_info(comm, info)
+        self.comm_dup_with_info(comm, None)
     }
 
-    /// As [`World::comm_dup`], with other hints.
+    /// As [`World::comm_dup`], with hints.
     ///
     /// # Errors
     /// As [`World::comm_dup`].
@@ -58,10 +57,10 @@ impl World {
     ///
     /// MPI: §7.4.2 `MPI_Comm_idup`
     pub fn comm_idup(&self, comm: &Arc<Comm>) -> Result<(Arc<Comm>, Request)> {
-        self.start_dup(comm, comm.info(), "MPI_Comm_idup")
+        self.start_dup(comm, None, "MPI_Comm_idup")
     }
 
-    /// As [`World::comm_idup`], with other hints.
+    /// As [`World::comm_idup`], with hints.
     ///
     /// # Errors
     /// As [`World::comm_idup`].

@@ -10,7 +10,8 @@
 //!                                     interface (1001..=1018), which has no slots
 //! ```
 //!
-//! A slot remembers the sentence of one recent error. Numbers above are the user's classes and
+//! A slot remembers the sentence of one recent error. `MPI_ERR_IN_STATUS` is always returned as the bare class, for that is
+//! what programs compare with; slot 0 remembers the last one's sentence. Numbers above are the user's classes and
 //! codes, given out in ascending order and never twice.
 //!
 //! MPI: §9.4, §9.5
@@ -93,6 +94,10 @@ impl ErrorRegistry {
         }
         let class = error.class;
         if TOOL_CLASSES.contains(&class.value()) {
+            return class.value();
+        }
+        if class == ErrorClass::InStatus {
+            state.recent[0] = Some((class, error.message.clone()));
             return class.value();
         }
         let same = |slot: &Option<(ErrorClass, String)>| {
@@ -334,6 +339,16 @@ mod tests {
                 assert!(text.ends_with(&format!("number {}", class.value())));
             }
         }
+    }
+
+    #[test]
+    fn what_is_in_a_status_is_said_by_the_class_itself() {
+        let registry = ErrorRegistry::new();
+        for text in ["first", "second"] {
+            assert_eq!(registry.record(&ErrorClass::InStatus.error(text)), ErrorClass::InStatus.value());
+            assert!(registry.error_string(ErrorClass::InStatus.value()).unwrap().ends_with(text));
+        }
+        assert_eq!(registry.error_string(ErrorClass::Rank.value()).unwrap(), "MPI_ERR_RANK: invalid rank");
     }
 
     #[test]
