@@ -79,6 +79,27 @@ static void one_dies(const char *how)
     MPI_Recv(NULL, 0, MPI_INT, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
+/* Where only the root's data may stand in place, another's is refused before anything happens. */
+static void in_place_beside_root(void)
+{
+    MPI_Comm comm;
+    int data[2] = {0, 0}, counts[2] = {1, 1}, places[2] = {0, 1};
+    MPI_Request request;
+    OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    OK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+    if (world_rank == 1) {
+#define REFUSED(call) CHECK(class_of(call) == MPI_ERR_BUFFER)
+        REFUSED(MPI_Gather(MPI_IN_PLACE, 1, MPI_INT, data, 1, MPI_INT, 0, comm));
+        REFUSED(MPI_Gatherv(MPI_IN_PLACE, 1, MPI_INT, data, counts, places, MPI_INT, 0, comm));
+        REFUSED(MPI_Scatter(data, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, 0, comm));
+        REFUSED(MPI_Scatterv(data, counts, places, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, 0, comm));
+        REFUSED(MPI_Reduce(MPI_IN_PLACE, data, 1, MPI_INT, MPI_SUM, 0, comm));
+        REFUSED(MPI_Ireduce(MPI_IN_PLACE, data, 1, MPI_INT, MPI_SUM, 0, comm, &request));
+        REFUSED(MPI_Reduce_init(MPI_IN_PLACE, data, 1, MPI_INT, MPI_SUM, 0, comm, MPI_INFO_NULL, &request));
+    }
+    OK(MPI_Comm_free(&comm));
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -91,6 +112,10 @@ int main(int argc, char **argv)
     bad_argument(what);
     if (is(what, "truncate"))
         truncated();
+    if (is(what, "in-place")) {
+        in_place_beside_root();
+        return finish();
+    }
     one_dies(what);
     return finish();
 }

@@ -229,8 +229,9 @@ impl Arguments {
         }
     }
 
-    /// True if the data of this rank is said to stand in place, where it is significant between groups.
-    pub(crate) fn is_in_place_between_groups(&self, at_root: bool) -> bool {
+    /// True if the data of this rank is said to stand in place. Only a root's may do so in calls that have one; between groups
+    /// nobody's may where it is significant.
+    pub(crate) fn is_in_place(&self, at_root: bool) -> bool {
         match self {
             Arguments::Gather { send, .. } => !at_root && send.is_none(),
             Arguments::Gatherv { send, .. } => !at_root && send.is_none(),

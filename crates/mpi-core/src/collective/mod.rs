@@ -29,7 +29,7 @@ use collectives::{BuildError, Cache, Call, Place, Schedule, Selection};
 
 use self::background::Background;
 use crate::communicator::{Comm, Sequence};
-use crate::error::Result;
+use crate::error::{ErrorClass, Result};
 use crate::request::{Request, Template};
 use crate::world::World;
 
@@ -56,6 +56,7 @@ impl World {
     ///
     /// MPI: §6
     pub fn collective(&self, comm: &Comm, arguments: &Arguments) -> Result<()> {
+        check_in_place(comm, arguments)?;
         if let Some(result) = self.on_boards(comm, arguments) {
             return result;
         }
@@ -78,6 +79,7 @@ impl World {
     pub fn start_collective(&self, comm: &Arc<Comm>, arguments: Arguments) -> Result<Request> {
         let call = arguments.names()[1];
         let tag = comm.next_collective_tag(Sequence::Nonblocking);
+        check_in_place(comm, &arguments)?;
         let request = match board::turn_for(comm, &arguments) {
             Some(turn) => self.run(comm, Background::queued(comm, turn, arguments, tag, call), call),
             None => {
@@ -97,6 +99,7 @@ impl World {
     /// MPI: §6.13
     pub fn collective_init(&self, comm: &Arc<Comm>, arguments: Arguments) -> Result<Request> {
         let call = arguments.names()[2];
+        check_in_place(comm, &arguments)?;
         let schedule = schedule_of(comm, &arguments)?;
         let tag = comm.next_collective_tag(Sequence::Persistent);
         Ok(Request::persistent(comm, Template::Collective { schedule, arguments, tag }, call))
@@ -118,4 +121,14 @@ impl World {
         let key = self.operations.start(Box::new(background));
         Request::operation(key, Arc::clone(comm), call)
     }
+}
+
+/// In calls that have a root, only the root's data may stand in place.
+#[inline]
+fn check_in_place(comm: &Comm, arguments: &Arguments) -> Result<()> {
+    let Some(root) = arguments.root().filter(|root| *root != comm.rank() as i32) else { return Ok(()) };
+    if comm.is_inter() || !arguments.is_in_place(false) {
+        return Ok(());
+    }
+    ErrorClass::Buffer.fail(format!("MPI_IN_PLACE is only for the root, rank {root} of {comm}"))
 }

@@ -25,7 +25,7 @@ fn translate_inter(comm: &Comm, arguments: &Arguments) -> Result<Call> {
         Some(PROC_NULL) => Side::Beside,
         Some(_) => Side::Opposite,
     };
-    if side != Side::Beside && arguments.is_in_place_between_groups(side == Side::Root) {
+    if side != Side::Beside && arguments.is_in_place(side == Side::Root) {
         return ErrorClass::Buffer.fail(format!("MPI_IN_PLACE is not legal on {comm}, an intercommunicator"));
     }
     let call = match side {
