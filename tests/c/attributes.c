@@ -125,6 +125,9 @@ static void on_communicators(void)
     OK(MPI_Comm_set_attr(copy, refusing, text));
     second = MPI_COMM_WORLD;
     CHECK(MPI_Comm_dup(copy, &second) != MPI_SUCCESS && second == MPI_COMM_NULL);
+    second = MPI_COMM_WORLD;
+    MPI_Request request;
+    CHECK(MPI_Comm_idup(copy, &second, &request) != MPI_SUCCESS && second == MPI_COMM_NULL);
     OK(MPI_Comm_delete_attr(copy, refusing));
     OK(MPI_Comm_free(&copy));
     OK(MPI_Comm_free_keyval(&refusing));

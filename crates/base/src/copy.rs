@@ -42,7 +42,7 @@ pub fn copy(into: &mut [u8], from: &[u8]) {
 
 /// As [`copy`], from the end to the beginning: for one of many pieces each of which lies below the one before it. The
 /// processor, that fetches ahead of who reads, finds the next piece by that. Measured on an AMD EPYC of the fourth
-/// generation, a stream of pieces of 16 KiB that another core writes is read in three quarters of the time.
+/// generation, pieces of 16 KiB that another core streams into memory are passed on in 16 to 27 % less time.
 ///
 /// # Panics
 /// If the lengths differ.

@@ -187,7 +187,8 @@ impl SendBuf {
         self.0.pack_at(offset_bytes, dst)
     }
 
-    /// As [`SendBuf::pack_at`], past the caches: for memory that another core reads next ([`base::streaming`]).
+    /// As [`SendBuf::pack_at`], past the caches: for memory that another core reads next ([`base::streaming`]). Consecutive data
+    /// is copied there with less ado by [`base::streaming::copy`].
     pub fn pack_streaming_at(&self, offset_bytes: u64, dst: &mut [u8]) -> usize {
         self.0.pack_streaming_at(offset_bytes, dst)
     }
@@ -295,7 +296,15 @@ impl RecvBuf {
 
     /// As [`RecvBuf::unpack_at`], from the end of `src` on if that is in few pieces: see [`base::copy::copy_downwards`].
     pub fn unpack_downwards_at(&mut self, offset_bytes: u64, src: &[u8]) -> usize {
-        self.0.unpack_downwards_at(offset_bytes, src)
+        let take = self.0.left(offset_bytes, src.len());
+        match self.contiguous_mut() {
+            Some(space) if take > 0 => {
+                base::copy::copy_downwards(&mut space[offset_bytes as usize..][..take], &src[..take]);
+                take
+            }
+            Some(_) => 0,
+            None => self.0.scatter_downwards_at(offset_bytes, &src[..take]),
+        }
     }
 
     /// Whole elements whose data is not consecutive, if that is what this is.
@@ -386,6 +395,11 @@ pub(crate) struct Elements {
 }
 
 impl Scattered<'_> {
+    /// Bytes of a block on average.
+    fn block_bytes(self) -> u64 {
+        self.datatype.size() / self.datatype.block_count().max(1)
+    }
+
     /// The same in the user's memory.
     fn to_part(self) -> Part {
         let Scattered { datatype, count, skip_bytes } = self;
@@ -502,7 +516,8 @@ impl View {
     fn pack_streaming_at(&self, offset_bytes: u64, dst: &mut [u8]) -> usize {
         let take = self.left(offset_bytes, dst.len());
         let to = &mut dst[..take];
-        if take < base::streaming::MIN_BYTES || self.block_bytes() < LONG_BLOCK_BYTES {
+        let block_bytes = self.scattered().map_or(0, |scattered| scattered.block_bytes());
+        if take < base::streaming::MIN_BYTES || block_bytes < LONG_BLOCK_BYTES {
             pack_by_way_of_near(to, |done, near| {
                 self.pack_at(offset_bytes + done, near);
             });
@@ -510,11 +525,7 @@ impl View {
         }
         // SAFETY: a walk over this view passes only memory its maker vouched for.
         let mut pack = unsafe { PackStreaming::new(to) };
-        if !self.is_consecutive() {
-            self.walk(offset_bytes, &mut pack);
-        } else if take > 0 {
-            pack.run(self.start.wrapping_add(offset_bytes as usize), take as u64);
-        }
+        self.walk(offset_bytes, &mut pack);
         pack.finish()
     }
 
@@ -530,27 +541,16 @@ impl View {
         unpack.done()
     }
 
-    fn unpack_downwards_at(&mut self, offset_bytes: u64, src: &[u8]) -> usize {
-        let take = self.left(offset_bytes, src.len());
-        if take as u64 / self.block_bytes().max(1) >= DOWNWARDS_RUNS_MAX as u64 {
+    /// As [`RecvBuf::unpack_downwards_at`] where the data is not consecutive and has as many bytes as `src`.
+    fn scatter_downwards_at(&mut self, offset_bytes: u64, src: &[u8]) -> usize {
+        let block_bytes = self.scattered().map_or(0, |scattered| scattered.block_bytes()).max(1);
+        if src.len() as u64 / block_bytes >= DOWNWARDS_RUNS_MAX as u64 {
             return self.unpack_at(offset_bytes, src);
         }
-        let mut unpack = UnpackDownwards::new(&src[..take]);
-        if !self.is_consecutive() {
-            self.walk(offset_bytes, &mut unpack);
-        } else if take > 0 {
-            unpack.run(self.start.wrapping_add(offset_bytes as usize), take as u64);
-        }
+        let mut unpack = UnpackDownwards::new(src);
+        self.walk(offset_bytes, &mut unpack);
         // SAFETY: what was visited is memory that this view's maker vouched for; only a `RecvBuf` gets here.
-        if unsafe { unpack.copy() } { take } else { self.unpack_at(offset_bytes, src) }
-    }
-
-    /// Bytes of a block on average.
-    fn block_bytes(&self) -> u64 {
-        match self.scattered() {
-            Some(Scattered { datatype, .. }) => datatype.size() / datatype.block_count().max(1),
-            None => self.len_bytes,
-        }
+        if unsafe { unpack.copy() } { src.len() } else { self.unpack_at(offset_bytes, src) }
     }
 
     fn segments_at(&self, offset_bytes: u64, segments: &mut [Segment]) -> usize {

@@ -343,8 +343,7 @@ unsafe fn strided_streamed(from: *const u8, from_stride: i64, to: *mut u8, to_st
             unsafe { _mm_stream_si128(to.wrapping_add(at).cast(), _mm_loadu_si128(from.wrapping_add(at).cast())) };
         }
     });
-    // Such stores are not ordered with later ones: nothing that says that they are there must overtake them.
-    fence();
+    base::streaming::finish();
 }
 
 #[cfg(not(target_arch = "x86_64"))]

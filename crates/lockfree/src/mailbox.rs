@@ -169,11 +169,8 @@ mod tests {
         let mut next = 0u64;
         for _ in 0..3 {
             let mut count = 0;
-            while senders[count % 2].push(
-                Record { kind: 1, short: 0, long: count as u128, ..Record::default() },
-                count,
-                |_| (),
-            ) {
+            let record = |count| Record { kind: 1, long: count as u128, ..Record::default() };
+            while senders[count % 2].push(record(count), count, |_| ()) {
                 count += 1;
             }
             assert_eq!(count, SLOT_COUNT);
@@ -199,13 +196,8 @@ mod tests {
                 scope.spawn(move || {
                     for number in 0..total {
                         let len = (number * 37 % 3000) as usize;
-                        while !sender.push(
-                            Record { kind: 2, short: 0, long: number.into(), ..Record::default() },
-                            len,
-                            |space| {
-                                space.fill(number as u8 ^ from as u8);
-                            },
-                        ) {
+                        let record = Record { kind: 2, long: number.into(), ..Record::default() };
+                        while !sender.push(record, len, |space| space.fill(number as u8 ^ from as u8)) {
                             std::thread::yield_now();
                         }
                     }

@@ -106,7 +106,7 @@ pub(crate) fn intercomm_merge(
 }
 
 pub(crate) fn comm_dup(face: &Face, comm: &Arc<Comm>, newcomm: OutHandle<Comm>) -> Result<()> {
-    // As in `type_dup`.
+    // As in `type_dup`, and in the three that follow.
     newcomm.set_null();
     newcomm.set(face, face.world().comm_dup(comm)?)
 }
@@ -127,6 +127,7 @@ pub(crate) fn comm_idup(
     newcomm: OutHandle<Comm>,
     request: OutHandle<Request>,
 ) -> Result<()> {
+    newcomm.set_null();
     let (new, its_request) = face.world().comm_idup(comm)?;
     newcomm.set(face, new)?;
     request.set(face, its_request)
@@ -139,6 +140,7 @@ pub(crate) fn comm_idup_with_info(
     newcomm: OutHandle<Comm>,
     request: OutHandle<Request>,
 ) -> Result<()> {
+    newcomm.set_null();
     let (new, its_request) = face.world().comm_idup_with_info(comm, own(info))?;
     newcomm.set(face, new)?;
     request.set(face, its_request)
