@@ -35,18 +35,21 @@ static int sharers(const char *kind, int split_type)
 /* The unguided kind: those that share a piece of the highest level which divides everybody; the level is named. */
 static void unguided(int is_divided)
 {
-    MPI_Info hints;
+    MPI_Info hints, given;
     MPI_Comm comm, guided;
-    char kind[64] = "";
-    int length = sizeof kind, flag = 0, result = MPI_UNEQUAL;
-    OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_UNGUIDED, world_rank, MPI_INFO_NULL, &comm));
-    CHECK((comm != MPI_COMM_NULL) == is_divided);
+    char kind[64] = "", told[64] = "";
+    int length = sizeof kind, told_length = sizeof told, flag = 0, result = MPI_UNEQUAL;
+    OK(MPI_Info_create(&given));
+    OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_UNGUIDED, world_rank, given, &comm));
+    OK(MPI_Info_get_string(given, "mpi_hw_resource_type", &told_length, told, &flag));
+    OK(MPI_Info_free(&given));
+    CHECK((comm != MPI_COMM_NULL) == is_divided && flag == is_divided);
     if (comm == MPI_COMM_NULL)
         return;
     OK(MPI_Comm_get_info(comm, &hints));
     OK(MPI_Info_get_string(hints, "mpi_hw_resource_type", &length, kind, &flag));
     OK(MPI_Info_free(&hints));
-    CHECK(flag);
+    CHECK(flag && strcmp(kind, told) == 0);
     OK(MPI_Info_create(&hints));
     OK(MPI_Info_set(hints, "mpi_hw_resource_type", kind));
     OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_GUIDED, world_rank, hints, &guided));

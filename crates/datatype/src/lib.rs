@@ -59,7 +59,7 @@ pub use contents::{ArrayOrder, Combiner, Contents, DISTRIBUTE_DEFAULT_ARGUMENT, 
 pub use copy::Segment;
 pub use datatype::Datatype;
 pub use error::{Argument, TypeError};
-pub use memory::{Scratch, UserMemory, UserMemoryMut};
+pub use memory::{Memory, Scratch, UserMemory, UserMemoryMut};
 pub use op::{Op, OpError, PackedOp, PredefinedOp, UserFunction};
 pub use range::{Group, Grouping};
 pub use wire::{Layout, LayoutError};

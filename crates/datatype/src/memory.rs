@@ -26,6 +26,34 @@ pub struct UserMemoryMut {
     owner: Option<Arc<Block>>,
 }
 
+/// Memory of either kind.
+pub trait Memory {
+    /// The address of displacement 0.
+    fn base(&self) -> usize;
+
+    /// The address of the first byte of data of the first of `count` elements at `displacement_bytes` from the base, if
+    /// there is any data.
+    #[inline]
+    fn first_byte(&self, displacement_bytes: i64, count: u64, datatype: &Datatype) -> Option<usize> {
+        let offset_bytes = displacement_bytes.wrapping_add(datatype.true_lb());
+        (count > 0 && datatype.size() > 0).then(|| self.base().wrapping_add_signed(offset_bytes as isize))
+    }
+}
+
+impl Memory for UserMemory {
+    #[inline]
+    fn base(&self) -> usize {
+        self.base.addr()
+    }
+}
+
+impl Memory for UserMemoryMut {
+    #[inline]
+    fn base(&self) -> usize {
+        self.base.addr()
+    }
+}
+
 // SAFETY: whoever made the value vouched for the memory until it is gone, on whichever thread that is.
 unsafe impl Send for UserMemory {}
 // SAFETY: as for `UserMemory`.
@@ -146,6 +174,11 @@ impl Scratch {
     /// The number of elements.
     pub fn count(&self) -> u64 {
         self.count
+    }
+
+    /// True while buffers or memories taken from it are around.
+    pub fn is_shared(&self) -> bool {
+        self.memory.owner.as_ref().is_some_and(|block| Arc::strong_count(block) > 1)
     }
 }
 

@@ -198,7 +198,7 @@ pub(crate) fn comm_split_type(
             return ErrorClass::Arg.fail(format!("split_type {other} is no MPI_COMM_TYPE_… and not MPI_UNDEFINED"));
         }
     };
-    newcomm.set_or_null(face, face.world().comm_split_type(comm, kind, key, own(info).as_ref())?)
+    newcomm.set_or_null(face, face.world().comm_split_type(comm, kind, key, info)?)
 }
 
 pub(crate) fn comm_free(face: &Face, comm: InOutHandle<Comm>) -> Result<()> {

@@ -113,6 +113,7 @@ pub(crate) fn request_free(face: &Face, request: Requests<'_>) -> Result<()> {
         request.forget(0);
         return face.world().release_generalized(&generalized);
     }
+    request.with(0, |request| request.check_may_be_freed()).transpose()?;
     match request.take(0) {
         Some(request) => face.world().free_request(request),
         None => ErrorClass::Request.fail("the request is MPI_REQUEST_NULL"),

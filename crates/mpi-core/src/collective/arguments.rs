@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datatype::{Datatype, Op, UserMemory, UserMemoryMut};
+use datatype::{Datatype, Memory, Op, UserMemory, UserMemoryMut};
 
 /// `count` elements of one type: a whole buffer, or one block of a buffer of equal blocks.
 #[derive(Clone)]
@@ -39,6 +39,33 @@ pub struct Parts<M> {
     pub displacements_bytes: Vec<i64>,
     /// The type of each block.
     pub datatypes: Vec<Arc<Datatype>>,
+}
+
+impl<M: Memory> Buffer<M> {
+    /// The address of the first byte of a block, if it has any.
+    #[inline]
+    pub(super) fn first_byte(&self, block: usize) -> Option<usize> {
+        let elements = (block as i64).wrapping_mul(self.count as i64);
+        self.memory.first_byte(elements.wrapping_mul(self.datatype.extent()), self.count, &self.datatype)
+    }
+}
+
+impl<M: Memory> Blocks<M> {
+    /// The address of the first byte of a block, if it has any.
+    #[inline]
+    pub(super) fn first_byte(&self, block: usize) -> Option<usize> {
+        let displacement_bytes = self.displacements.get(block)?.wrapping_mul(self.datatype.extent());
+        self.memory.first_byte(displacement_bytes, *self.counts.get(block)?, &self.datatype)
+    }
+}
+
+impl<M: Memory> Parts<M> {
+    /// The address of the first byte of a block, if it has any.
+    #[inline]
+    pub(super) fn first_byte(&self, block: usize) -> Option<usize> {
+        let displacement_bytes = *self.displacements_bytes.get(block)?;
+        self.memory.first_byte(displacement_bytes, *self.counts.get(block)?, self.datatypes.get(block)?)
+    }
 }
 
 /// Input and result of a reduction.

@@ -32,6 +32,8 @@ pub(crate) struct Running {
     execution: Execution<Handle>,
     temps: Temps,
     tag: i32,
+    /// What was found wrong and does not keep the others from what they are waiting for.
+    fault: Option<Error>,
 }
 
 impl Running {
@@ -48,7 +50,7 @@ impl Running {
             [] => Temps::new(),
             temps => allocate(world, comm, temps, arguments)?,
         };
-        Ok(Running { execution: Execution::new(schedule), temps, tag })
+        Ok(Running { execution: Execution::new(schedule), temps, tag, fault: None })
     }
 
     /// Does what can be done now; `call` is named in errors.
@@ -60,13 +62,14 @@ impl Running {
         arguments: &Arguments,
         call: &'static str,
     ) -> Poll<Result<()>> {
-        let mut stage = Stage { world, comm, arguments, temps: &self.temps, tag: self.tag, call };
+        let mut stage =
+            Stage { world, comm, arguments, temps: &self.temps, tag: self.tag, call, fault: &mut self.fault };
         match self.execution.advance(&mut stage) {
             Ok(Progress::Done) => {
                 if !self.temps.is_empty() {
                     world.keep_temporaries(self.temps.drain(..));
                 }
-                Poll::Ready(Ok(()))
+                Poll::Ready(self.fault.take().map_or(Ok(()), Err))
             }
             // Not only who waits for the lost member itself: those in between may have left the call by an error.
             Ok(Progress::Pending) => match world.lost_among(comm) {
@@ -97,6 +100,7 @@ struct Stage<'a> {
     temps: &'a [Scratch],
     tag: i32,
     call: &'static str,
+    fault: &'a mut Option<Error>,
 }
 
 impl Host for Stage<'_> {
@@ -125,6 +129,12 @@ impl Host for Stage<'_> {
         let Some(completion) = self.world.engine.borrow_mut().take(id) else { return Ok(false) };
         match completion.outcome {
             Outcome::Done => Ok(true),
+            outcome @ Outcome::Truncated { .. } => {
+                // Others may wait for what this process passes on: they get what there is.
+                let error = blame(self.comm, self.call, completion.envelope.peer, outcome);
+                self.fault.get_or_insert(error);
+                Ok(true)
+            }
             outcome => Err(blame(self.comm, self.call, completion.envelope.peer, outcome)),
         }
     }

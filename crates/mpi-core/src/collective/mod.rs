@@ -15,6 +15,7 @@
 mod arguments;
 mod background;
 mod board;
+mod checks;
 mod host;
 mod plan;
 
@@ -28,8 +29,9 @@ use std::task::Poll;
 use collectives::{BuildError, Cache, Call, Place, Schedule, Selection};
 
 use self::background::Background;
+use self::checks::check_buffers;
 use crate::communicator::{Comm, Sequence};
-use crate::error::{ErrorClass, Result};
+use crate::error::Result;
 use crate::request::{Request, Template};
 use crate::world::World;
 
@@ -56,7 +58,7 @@ impl World {
     ///
     /// MPI: §6
     pub fn collective(&self, comm: &Comm, arguments: &Arguments) -> Result<()> {
-        check_in_place(comm, arguments)?;
+        check_buffers(comm, arguments)?;
         if let Some(result) = self.on_boards(comm, arguments) {
             return result;
         }
@@ -79,7 +81,7 @@ impl World {
     pub fn start_collective(&self, comm: &Arc<Comm>, arguments: Arguments) -> Result<Request> {
         let call = arguments.names()[1];
         let tag = comm.next_collective_tag(Sequence::Nonblocking);
-        check_in_place(comm, &arguments)?;
+        check_buffers(comm, &arguments)?;
         let request = match board::turn_for(comm, &arguments) {
             Some(turn) => self.run(comm, Background::queued(comm, turn, arguments, tag, call), call),
             None => {
@@ -99,7 +101,7 @@ impl World {
     /// MPI: §6.13
     pub fn collective_init(&self, comm: &Arc<Comm>, arguments: Arguments) -> Result<Request> {
         let call = arguments.names()[2];
-        check_in_place(comm, &arguments)?;
+        check_buffers(comm, &arguments)?;
         let schedule = schedule_of(comm, &arguments)?;
         let tag = comm.next_collective_tag(Sequence::Persistent);
         Ok(Request::persistent(comm, Template::Collective { schedule, arguments, tag }, call))
@@ -119,16 +121,6 @@ impl World {
 
     fn run(&self, comm: &Arc<Comm>, background: Background, call: &'static str) -> Request {
         let key = self.operations.start(Box::new(background));
-        Request::operation(key, Arc::clone(comm), call)
+        Request::collective(key, Arc::clone(comm), call)
     }
-}
-
-/// In calls that have a root, only the root's data may stand in place.
-#[inline]
-fn check_in_place(comm: &Comm, arguments: &Arguments) -> Result<()> {
-    let Some(root) = arguments.root().filter(|root| *root != comm.rank() as i32) else { return Ok(()) };
-    if comm.is_inter() || !arguments.is_in_place(false) {
-        return Ok(());
-    }
-    ErrorClass::Buffer.fail(format!("MPI_IN_PLACE is only for the root, rank {root} of {comm}"))
 }

@@ -79,7 +79,7 @@ impl World {
         let duplication = Duplication { agreement, copy: Arc::clone(&copy) };
         let key = self.operations.start(Box::new(duplication));
         self.progress();
-        Ok((copy, Request::operation(key, Arc::clone(comm), call)))
+        Ok((copy, Request::collective(key, Arc::clone(comm), call)))
     }
 
     /// A communicator of those members of `comm` that are in `group`; `None` for the others.

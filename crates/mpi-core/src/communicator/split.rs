@@ -87,13 +87,13 @@ impl World {
     /// New communicators of processes that have something in common.
     ///
     /// The guided kinds give a communicator to processes restricted to one piece of the hardware the hints name. The
-    /// unguided kind finds the highest level by itself at which not all processes share a piece, and names it in the
-    /// hints of the new communicator.
+    /// unguided kind finds the highest level by itself at which not all processes share a piece, and names it in `info`
+    /// and in the hints of the new communicator. Those are a copy, which later changes of `info` do not reach.
     ///
     /// Collective.
     ///
     /// # Errors
-    /// `NoMem` when no context id is left.
+    /// `NoMem` when no context id is left, `Info` if the level is to be named in an object that cannot be changed.
     ///
     /// MPI: §7.4.2 `MPI_Comm_split_type`
     pub fn comm_split_type(
@@ -118,7 +118,7 @@ impl World {
         };
         let new = self.split_by(comm, colour, key)?;
         if let Some(new) = &new {
-            new.set_info(info.cloned());
+            new.set_info(info.map(|info| Arc::new(info.duplicate())));
         }
         Ok(new)
     }
@@ -147,6 +147,7 @@ impl World {
             let hints = info.map_or_else(Info::new, |info| info.duplicate());
             hints.set(RESOURCE_TYPE, LEVELS[level])?;
             new.set_info(Some(Arc::new(hints)));
+            info.map_or(Ok(()), |info| info.set(RESOURCE_TYPE, LEVELS[level]))?;
         }
         Ok(new)
     }

@@ -111,7 +111,7 @@ impl World {
         }
         Some(match std::mem::replace(&mut request.state, State::Spent) {
             State::Finished(finish) => Taken::Finish(finish),
-            State::Operation { key, comm } => {
+            State::Operation { key, comm, .. } => {
                 let result = self.operations.take(key)?;
                 let finish = result.map(|()| Status::EMPTY);
                 Taken::Finish(finish.map_err(|error| Failure::boxed(error, Some(comm))))

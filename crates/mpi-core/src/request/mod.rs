@@ -44,7 +44,7 @@ pub(crate) enum State {
     /// A message the engine sends or receives.
     Message(InFlight),
     /// Something of several steps, for instance a collective.
-    Operation { key: OperationKey, comm: Arc<Comm> },
+    Operation { key: OperationKey, comm: Arc<Comm>, is_collective: bool },
     /// A send and a receive that count as one; the status is the receive's.
     SendReceive(Box<[Request; 2]>),
     /// Made once, started any number of times.
@@ -112,7 +112,12 @@ impl Request {
     }
 
     pub(crate) fn operation(key: OperationKey, comm: Arc<Comm>, call: &'static str) -> Request {
-        Request { state: State::Operation { key, comm }, call }
+        Request { state: State::Operation { key, comm, is_collective: false }, call }
+    }
+
+    /// The same for what all processes of `comm` take part in.
+    pub(crate) fn collective(key: OperationKey, comm: Arc<Comm>, call: &'static str) -> Request {
+        Request { state: State::Operation { key, comm, is_collective: true }, call }
     }
 
     /// The call that made the request, for instance `MPI_Irecv`.
@@ -152,6 +157,20 @@ impl Request {
         match &self.state {
             State::Generalized(generalized) => Some(generalized),
             _ => None,
+        }
+    }
+
+    /// # Errors
+    /// `Request` while a collective operation is under way.
+    ///
+    /// MPI: §6.12
+    pub fn check_may_be_freed(&self) -> Result<()> {
+        match &self.state {
+            State::Operation { is_collective: true, .. } => {
+                ErrorClass::Request.fail(format!("what {} has begun can not be freed; wait for it", self.call))
+            }
+            State::Persistent(persistent) => persistent.active.as_ref().map_or(Ok(()), Request::check_may_be_freed),
+            _ => Ok(()),
         }
     }
 }

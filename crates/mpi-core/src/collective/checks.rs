@@ -1,0 +1,58 @@
+//! What one process can see of wrong buffers, before anything is sent.
+
+use datatype::Memory;
+
+use super::arguments::Arguments;
+use crate::communicator::Comm;
+use crate::error::{ErrorClass, Result};
+
+/// In calls that have a root, only the root's data may stand in place; and data stands in place only if it is said to.
+///
+/// # Errors
+/// `Buffer`
+///
+/// MPI: §6.2.3, §2.3.1
+#[inline]
+pub(super) fn check_buffers(comm: &Comm, arguments: &Arguments) -> Result<()> {
+    if comm.is_inter() {
+        return Ok(());
+    }
+    if let Some(root) = arguments.root().filter(|root| *root != comm.rank() as i32)
+        && arguments.is_in_place(false)
+    {
+        return ErrorClass::Buffer.fail(format!("MPI_IN_PLACE is only for the root, rank {root} of {comm}"));
+    }
+    match own_data(arguments, comm.rank() as usize) {
+        Some((Some(from), Some(to))) if from == to => ErrorClass::Buffer.fail(format!(
+            "what this process gives and what it gets of itself both start at address {from:#x}; is MPI_IN_PLACE meant?"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The addresses of the first bytes of what this process gives to itself, or reduces, and of where that goes; of no
+/// bytes, none.
+#[inline]
+fn own_data(arguments: &Arguments, rank: usize) -> Option<(Option<usize>, Option<usize>)> {
+    Some(match arguments {
+        Arguments::Gather { send: Some(send), recv: Some(recv), .. } => (send.first_byte(0), recv.first_byte(rank)),
+        Arguments::Gatherv { send: Some(send), recv: Some(recv), .. } => (send.first_byte(0), recv.first_byte(rank)),
+        Arguments::Scatter { send: Some(send), recv: Some(recv), .. } => (send.first_byte(rank), recv.first_byte(0)),
+        Arguments::Scatterv { send: Some(send), recv: Some(recv), .. } => (send.first_byte(rank), recv.first_byte(0)),
+        Arguments::Allgather { send: Some(send), recv } => (send.first_byte(0), recv.first_byte(rank)),
+        Arguments::Allgatherv { send: Some(send), recv } => (send.first_byte(0), recv.first_byte(rank)),
+        Arguments::Alltoall { send: Some(send), recv } => (send.first_byte(rank), recv.first_byte(rank)),
+        Arguments::Alltoallv { send: Some(send), recv } => (send.first_byte(rank), recv.first_byte(rank)),
+        Arguments::Alltoallw { send: Some(send), recv } => (send.first_byte(rank), recv.first_byte(rank)),
+        _ => {
+            let data = arguments.reduction()?;
+            // Reduce_scatter counts the elements of each rank for itself.
+            let count =
+                if let Arguments::ReduceScatter { counts, .. } = arguments { *counts.get(rank)? } else { data.count };
+            (
+                data.input.as_ref()?.first_byte(0, count, &data.datatype),
+                data.result.as_ref()?.first_byte(0, count, &data.datatype),
+            )
+        }
+    })
+}
