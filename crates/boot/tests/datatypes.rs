@@ -335,3 +335,41 @@ fn over_verbs_a_message_longer_than_the_elements_is_truncated_and_writes_nothing
         }
     }
 }
+
+/// While a peer gives no credits, a look at what waits for them costs the same however much that is, and packs nothing.
+#[test]
+fn who_waits_for_credits_does_not_pack_meanwhile() {
+    const LOOKS: u64 = 1000;
+    // As many as there are segments for.
+    const MESSAGES: usize = 16;
+    for device in PORTS {
+        let settings = DatatypeSettings { scheme: DatatypeScheme::BcSpup, ..DatatypeSettings::default() };
+        let (mut sender, mut receiver) = engines_of(&over(device, settings));
+        let int = Datatype::predefined(Basic::Int);
+        let column = Datatype::vector(128, 512, 1024, &int).expect("small");
+        let source = filled(&column, 1, 3);
+        let mut targets: Vec<Scratch> = (0..MESSAGES).map(|_| filled(&column, 1, 9)).collect();
+        let receives: Vec<_> = targets
+            .iter_mut()
+            .map(|target| receiver.recv(Source::Peer(0), CONTEXT, TagPattern::Any, target.recv()).expect("a peer"))
+            .collect();
+        let sends: Vec<_> = (0..MESSAGES)
+            .map(|_| sender.send(SendMode::Standard, 1, CONTEXT, 7, source.send()).expect("a peer"))
+            .collect();
+        let is_complete = |sender: &Engine, receiver: &Engine| {
+            sends.iter().all(|send| sender.is_complete(*send)) && receives.iter().all(|one| receiver.is_complete(*one))
+        };
+        let mut starved = 0;
+        while !is_complete(&sender, &receiver) {
+            let before = sender.stats().credit_stalls;
+            (0..LOOKS).for_each(|_| _ = sender.progress());
+            let stalls = sender.stats().credit_stalls - before;
+            assert!(stalls <= 2 * LOOKS, "{device:?}: {stalls} stalls in {LOOKS} looks");
+            starved += u64::from(stalls >= LOOKS / 2);
+            receiver.progress();
+        }
+        assert!(starved > 0, "{device:?}: nothing had to wait");
+        assert!(targets.iter().all(|target| packed(target) == packed(&source)), "{device:?}");
+        assert_eq!(sender.stats().segments_packed, 8 * MESSAGES as u64, "{device:?}");
+    }
+}

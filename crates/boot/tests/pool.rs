@@ -134,3 +134,32 @@ fn segments_that_are_not_used_are_given_back() {
     let stats = of(&engines, 1);
     assert!(most > 1 << 20 && stats.pool_given_back_bytes >= 1 << 20, "{most}, {stats:?}");
 }
+
+/// Memory of packed messages serves the next ones, and is given back when none come.
+#[test]
+fn memory_of_packed_messages_is_kept_while_it_is_used() {
+    for device in [DeviceChoice::ShmVerbs, DeviceChoice::Tcp] {
+        let mut engines = local_engines(2, &config(device)).expect("a device");
+        let int = Datatype::predefined(Basic::Int32);
+        let column = Datatype::vector(2048, 64, 128, &int).expect("a vector");
+        let len_bytes = 2048 * 64 * 4;
+        for _ in 0..3 {
+            let ours = Scratch::new(1, &column).expect("memory");
+            let theirs = Scratch::new(1, &column).expect("memory");
+            let source = ours.memory().send(0, 1, &column);
+            let target = theirs.memory().recv(0, 1, &column);
+            let send = engines[0].send(SendMode::Standard, 1, CONTEXT, 1, source).expect("a peer");
+            let receive = engines[1].recv(Source::Peer(0), CONTEXT, TagPattern::Exact(1), target).expect("a peer");
+            while !(engines[0].is_complete(send) && engines[1].is_complete(receive)) {
+                engines.iter_mut().for_each(|engine| _ = engine.progress());
+            }
+            for side in 0..2 {
+                let stats = of(&engines, side);
+                assert_eq!((stats.packed_kept_bytes, stats.packed_peak_bytes), (len_bytes, len_bytes), "{device:?}");
+            }
+        }
+        quiet_until(&mut engines, "memory of packed messages is kept", |engines| {
+            (0..2).all(|side| of(engines, side).packed_kept_bytes == 0)
+        });
+    }
+}

@@ -156,13 +156,11 @@ impl Core {
         remote: Option<RemoteMemory>,
     ) -> Option<Incoming> {
         let Envelope { peer, len_bytes, .. } = incoming.envelope;
-        let is_chosen = self.datatypes.scheme == DatatypeScheme::Auto;
-        let mut incoming = match is_chosen.then(|| self.room_for(len_bytes)) {
-            _ if incoming.buf.as_contiguous().is_some() => incoming,
-            // Who asks for this scheme gets memory made each time.
-            None => with_packed_form(incoming, None),
-            Some(None) => return Some(incoming),
-            Some(room) => with_packed_form(incoming, room),
+        let mut incoming = if incoming.buf.as_contiguous().is_some() {
+            incoming
+        } else {
+            let Some(form) = self.packed_form(len_bytes) else { return Some(incoming) };
+            with_packed_form(incoming, form)
         };
         let range = incoming.buf.range().and_then(|range| range.part(0, len_bytes as usize));
         match self.start_rdma(peer, receive, incoming.send, range, remote) {

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use base::config::{DatatypeSettings, FastPath};
 use base::{Config, Slab, SlabKey};
@@ -21,6 +20,7 @@ use crate::deliver::Unexpected;
 use crate::inbound::{Inbound, Turn};
 use crate::layouts::{Layouts, PortLayouts};
 use crate::matching::{Pattern, PostedQueue, UnexpectedQueue};
+use crate::packed::PackedForms;
 use crate::peer::{Peer, Unmapped};
 use crate::port::Port;
 use crate::progress::{Helping, Stream};
@@ -93,8 +93,7 @@ pub(crate) struct Core {
     pub(crate) free_cells: Vec<u32>,
     /// How data that does not lie in one piece gets across.
     pub(crate) datatypes: DatatypeSettings,
-    /// Bytes of packed forms.
-    pub(crate) packed_held: Arc<AtomicU64>,
+    pub(crate) packed: PackedForms,
     pub(crate) layouts: Layouts,
     pub(crate) port_layouts: PortLayouts,
     /// Memory that peers may copy from or to.
@@ -179,6 +178,10 @@ impl Engine {
         let limits = (config.channels_polled_min as usize, allowance);
         let inbound = Inbound::new(geometry, limits, (me.0, size, mailbox_place), announcements, mailbox);
         let waiter = Arc::new(Waiter::new(wakeup, policy));
+        let packed = match &port {
+            Some(port) => port.packed.clone(),
+            None => PackedForms::new(config.datatypes.pool_max_bytes, false),
+        };
         let core = Core {
             me: me.0,
             size,
@@ -206,7 +209,7 @@ impl Engine {
             losses: Vec::new(),
             free_cells: (0..MappedArea::CLAIM_CELLS_MAX).rev().collect(),
             datatypes: config.datatypes,
-            packed_held: Arc::default(),
+            packed,
             layouts: Layouts::default(),
             port_layouts: PortLayouts::default(),
             registrations: RegistrationCache::configured(config, context.translation()),
@@ -596,7 +599,7 @@ impl Core {
         let holds_back = holds_back || self.port.as_ref().is_some_and(|port| port.holds_back(to));
         let short = envelope.len_bytes as usize <= self.thresholds.eager_max_bytes.min(record_max);
         let eager = short && (!holds_back || envelope.len_bytes == 0);
-        let (buf, room) = if eager { (buf, None) } else { self.packed_first(is_port, buf) };
+        let (buf, packed) = if eager { (buf, None) } else { self.packed_first(is_port, buf) };
         let (region, layout) = match () {
             () if eager => (None, SourceLayout::InOnePiece),
             () if is_port && buf.as_contiguous().is_some() => {
@@ -606,7 +609,7 @@ impl Core {
             () => self.register_source(to, &buf),
         };
         if let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get_mut(id) {
-            (send.buf, send.region, send.room) = (buf, region, room);
+            (send.buf, send.region, send.packed) = (buf, region, packed);
         }
         if eager {
             return self.push_or_queue_eager(to, id);

@@ -26,6 +26,7 @@ mod inbound;
 mod layouts;
 mod matching;
 mod neighbours;
+mod packed;
 mod peer;
 mod port;
 mod progress;

@@ -12,7 +12,8 @@ use crate::EngineError;
 use crate::blocks::{BlockRegions, Segments};
 use crate::layouts::ShownLayout;
 use crate::matching::Links;
-use crate::scattered::{Held, PackedRoom, Place};
+use crate::packed::PackedForm;
+use crate::scattered::{Held, Place};
 use crate::tuples::InQueue;
 use crate::ways::Judged;
 
@@ -177,8 +178,7 @@ pub(crate) struct Unpacking {
     pub(crate) target: RecvBuf,
     /// Bytes of it that have been unpacked.
     pub(crate) done_bytes: u64,
-    /// What it takes of the pool.
-    pub(crate) _room: Option<PackedRoom>,
+    pub(crate) _form: PackedForm,
 }
 
 pub(crate) enum IncomingWay {
@@ -239,8 +239,8 @@ pub(crate) struct OutgoingSend {
     /// Bytes that the receiver wants written over verbs, and those that are.
     pub(crate) cleared: u64,
     pub(crate) written: u64,
-    /// What its packed form takes of the pool.
-    pub(crate) room: Option<PackedRoom>,
+    /// Its packed form, if `buf` is that.
+    pub(crate) packed: Option<PackedForm>,
     /// Synchronous: the receiver must say that it matched.
     pub(crate) synchronous: bool,
 }
@@ -248,7 +248,7 @@ pub(crate) struct OutgoingSend {
 impl OutgoingSend {
     /// A send of which nothing has been said or moved.
     pub(crate) fn new(buf: SendBuf, envelope: Envelope, key: u64, synchronous: bool) -> Self {
-        let (region, blocks, room) = (None, None, None);
-        Self { buf, envelope, key, region, blocks, ahead_bytes: 0, cleared: 0, written: 0, room, synchronous }
+        let (region, blocks, packed) = (None, None, None);
+        Self { buf, envelope, key, region, blocks, ahead_bytes: 0, cleared: 0, written: 0, packed, synchronous }
     }
 }

@@ -4,7 +4,6 @@
 //! parts of the message between a buffer here and a [`Place`] there ([`Core::copy_part`]).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::SlabKey;
 use base::config::{DatatypeScheme, Rendezvous};
@@ -21,6 +20,7 @@ use protocol::wire::Message;
 use protocol::{CopyPlan, RendezvousOffer, ScatteredMemory, SharedCopy, SourceLayout};
 
 use crate::core::Core;
+use crate::packed::PackedForm;
 use crate::request::{Completion, Envelope, Incoming, IncomingWay, Outcome, PeerId, Request, State, Unpacking};
 use crate::ways::Judged;
 
@@ -69,18 +69,6 @@ pub(crate) enum Local<'a> {
     Target(&'a mut RecvBuf),
 }
 
-/// A packed form's part of the pool, given back when this is dropped.
-pub(crate) struct PackedRoom {
-    held: Arc<AtomicU64>,
-    len_bytes: u64,
-}
-
-impl Drop for PackedRoom {
-    fn drop(&mut self) {
-        self.held.fetch_sub(self.len_bytes, Ordering::Relaxed);
-    }
-}
-
 impl Place {
     /// The pieces of the packed bytes `offset..offset + len`.
     fn pieces(&self, offset: u64, len: u64) -> Vec<RemotePiece> {
@@ -116,7 +104,7 @@ impl Place {
 
 impl Core {
     /// A buffer to be sent by rendezvous: packed first where the scheme wants that.
-    pub(crate) fn packed_first(&mut self, is_port: bool, buf: SendBuf) -> (SendBuf, Option<PackedRoom>) {
+    pub(crate) fn packed_first(&mut self, is_port: bool, buf: SendBuf) -> (SendBuf, Option<PackedForm>) {
         // Without a port nothing is packed that nobody asked to be packed.
         let by_adapter = !is_port || self.moves_by_adapter();
         let packs = schemes::packs_first(self.datatypes.scheme, buf.len_bytes(), by_adapter)
@@ -124,29 +112,23 @@ impl Core {
         if !packs || buf.as_contiguous().is_some() {
             return (buf, None);
         }
-        let room = match self.datatypes.scheme {
-            // It makes its memory each time.
-            DatatypeScheme::Generic => None,
-            _ => match self.room_for(buf.len_bytes()) {
-                Some(room) => Some(room),
-                None => return (buf, None),
-            },
-        };
-        let mut packed = vec![0; buf.len_bytes() as usize].into_boxed_slice();
-        buf.pack_at(0, &mut packed);
-        (SendBuf::from_owned(packed), room)
+        let Some(mut form) = self.packed_form(buf.len_bytes()) else { return (buf, None) };
+        form.recv(buf.len_bytes()).copy_from(&buf);
+        (form.send(buf.len_bytes()), Some(form))
     }
 
-    /// Room for a packed form in the pool; `None`, and counted, if there is none.
-    pub(crate) fn room_for(&mut self, len_bytes: u64) -> Option<PackedRoom> {
-        let held = self.packed_held.load(Ordering::Relaxed).checked_add(len_bytes)?;
-        if held > self.datatypes.pool_max_bytes as u64 {
-            self.stats.packed_refused += 1;
-            return None;
+    /// Memory for a packed form; `None`, and counted, if there is no room. Who asks for the generic scheme gets memory made
+    /// each time.
+    pub(crate) fn packed_form(&mut self, len_bytes: u64) -> Option<PackedForm> {
+        if self.datatypes.scheme == DatatypeScheme::Generic {
+            return PackedForm::apart(len_bytes);
         }
-        self.packed_held.store(held, Ordering::Relaxed);
-        self.stats.packed_peak_bytes = self.stats.packed_peak_bytes.max(held);
-        Some(PackedRoom { held: Arc::clone(&self.packed_held), len_bytes })
+        let form = self.packed.take(len_bytes);
+        match form {
+            None => self.stats.packed_refused += 1,
+            Some(_) => self.stats.packed_peak_bytes = self.stats.packed_peak_bytes.max(self.packed.used_bytes()),
+        }
+        form
     }
 
     /// Registers the memory of a long send, if the device can reach it, and says how the data lies there.
@@ -254,13 +236,16 @@ impl Core {
             }
             (DatatypeScheme::RwgUp, _) => {
                 let chunk = schemes::segment_bytes(offer.len_bytes, !self.datatypes.segment_unpack);
-                let Some(room) = self.room_for(offer.len_bytes) else {
+                let Some(form) = self.packed_form(offer.len_bytes) else {
                     return self.begin(receive, incoming, Some(DatatypeScheme::BcSpup));
                 };
-                self.begin_shared(receive, with_packed_form(incoming, Some(room)), None, chunk, Some(scheme));
+                self.begin_shared(receive, with_packed_form(incoming, form), None, chunk, Some(scheme));
             }
             (DatatypeScheme::Generic, source) => {
-                let incoming = with_packed_form(incoming, None);
+                let Some(form) = self.packed_form(offer.len_bytes) else {
+                    return self.begin(receive, incoming, Some(DatatypeScheme::BcSpup));
+                };
+                let incoming = with_packed_form(incoming, form);
                 self.begin_whole(receive, incoming, source, reach, offer.is_near, Some(scheme));
             }
             _ => self.begin(receive, incoming, Some(DatatypeScheme::BcSpup)),
@@ -484,9 +469,9 @@ impl Core {
 }
 
 /// The same receive, of which the packed form comes first into memory of our own.
-pub(crate) fn with_packed_form(incoming: Incoming, room: Option<PackedRoom>) -> Incoming {
-    let packed = RecvBuf::from_owned(vec![0; incoming.envelope.len_bytes as usize].into());
-    let unpacking = Unpacking { target: incoming.buf, done_bytes: 0, _room: room };
+pub(crate) fn with_packed_form(incoming: Incoming, mut form: PackedForm) -> Incoming {
+    let packed = form.recv(incoming.envelope.len_bytes);
+    let unpacking = Unpacking { target: incoming.buf, done_bytes: 0, _form: form };
     Incoming { buf: packed, unpack_into: Some(unpacking), ..incoming }
 }
 

@@ -2,7 +2,6 @@
 //! come wants to read first. Both sides of it, one under the other, show what one has that the other waits for.
 
 use std::fmt::Write;
-use std::sync::atomic::Ordering;
 
 use fabric::MappedArea;
 use protocol::Outgoing;
@@ -46,8 +45,7 @@ impl Engine {
             pending_sends: self.pending_sends(),
             copies: core.copying.len() + core.helping.len(),
             claim_cells: MappedArea::CLAIM_CELLS_MAX as usize - core.free_cells.len(),
-            packed_bytes: core.packed_held.load(Ordering::Relaxed)
-                + core.port.as_ref().map_or(0, |port| port.segment_bytes_in_use()),
+            packed_bytes: core.packed.used_bytes() + core.port.as_ref().map_or(0, |port| port.segment_bytes_in_use()),
             registered_bytes: core.registrations.stats().bytes,
             cancellations: core.tuples.each().map(|tuples| tuples.cancelling()).sum(),
             receives_astray: core.port.as_ref().map_or(0, |port| port.receives_astray()),

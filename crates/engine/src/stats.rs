@@ -92,6 +92,8 @@ pub struct Stats {
     pub credits_returned: u64,
     /// Records written into channels by RDMA.
     pub written_sent: u64,
+    /// Bytes of memory that packed forms left and that is kept for the next, now.
+    pub packed_kept_bytes: u64,
     /// Bytes of registered buffers for messages and segments, now.
     pub pool_bytes: u64,
     /// Most of them at once.
@@ -361,6 +363,9 @@ impl Stats {
             stats.packed_refused
         }),
         peak("packed bytes, peak", "Most bytes of packed data held at once.", |stats| stats.packed_peak_bytes),
+        level("packed bytes kept", "Bytes of memory kept for packed data that comes next.", |stats| {
+            stats.packed_kept_bytes
+        }),
         total("block writes", "RDMA writes that gathered blocks or put one where it belongs.", |stats| {
             stats.block_writes
         }),

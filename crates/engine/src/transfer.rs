@@ -107,6 +107,16 @@ pub(crate) enum Direction {
     Put(u32),
 }
 
+/// What became of the next operations of a transfer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Posted,
+    /// The port has no room for its peer.
+    NoRoom,
+    /// There is nothing to post, or something else is in the way.
+    Rests,
+}
+
 /// Operations put together for the device.
 #[derive(Default)]
 struct Plan {
@@ -136,6 +146,14 @@ impl Far {
                 Some((RemoteMemory { address: address as u64, rkey }, len_bytes))
             }
         }
+    }
+}
+
+impl Transfer {
+    /// True if what is posted next may be the end, of which the peer is told.
+    fn may_end(&self) -> bool {
+        let most = if matches!(self.near, Near::Packed) { SEGMENT_MAX_BYTES as u64 } else { BATCH_BYTES };
+        matches!(self.direction, Direction::Put(_)) && self.range.end - self.next <= most
     }
 }
 
@@ -222,10 +240,19 @@ impl Core {
     /// Posts pieces while there is room; true if any was.
     pub(crate) fn post_transfers(&mut self) -> bool {
         let mut moved = false;
+        // Where there is no room many may wait: only the first of each peer looks.
+        let mut full: SmallVec<[PeerId; 8]> = smallvec![];
         for _ in 0..self.posting.len() {
             let Some(key) = self.posting.pop_front() else { break };
-            while self.post_batch(key) {
-                moved = true;
+            let Some(peer) = self.transfers.get(key).map(|transfer| transfer.peer) else { continue };
+            if !full.contains(&peer) {
+                let stop = loop {
+                    match self.post_batch(key) {
+                        Step::Posted => moved = true,
+                        stop => break stop,
+                    }
+                };
+                full.extend((stop == Step::NoRoom).then_some(peer));
             }
             if self.transfers.get(key).is_some_and(|transfer| transfer.next < transfer.range.end && !transfer.failed) {
                 self.posting.push_back(key);
@@ -234,14 +261,20 @@ impl Core {
         moved
     }
 
-    /// Posts the next operations of a transfer; false if nothing could be.
-    fn post_batch(&mut self, key: SlabKey) -> bool {
-        let Some(transfer) = self.transfers.get(key) else { return false };
+    /// Posts the next operations of a transfer.
+    fn post_batch(&mut self, key: SlabKey) -> Step {
+        let (Some(transfer), Some(port)) = (self.transfers.get(key), self.port.as_mut()) else { return Step::Rests };
         if transfer.next == transfer.range.end || transfer.batches.len() >= BATCHES_MAX || transfer.failed {
-            return false;
+            return Step::Rests;
         }
-        let Some((plan, packed)) = self.plan_batch(key) else { return false };
-        let (Some(transfer), Some(port)) = (self.transfers.get_mut(key), self.port.as_mut()) else { return false };
+        // Before anything is packed.
+        if !port.has_room_for(transfer.peer, transfer.may_end()) {
+            return Step::NoRoom;
+        }
+        let Some((plan, packed)) = self.plan_batch(key) else { return Step::Rests };
+        let (Some(transfer), Some(port)) = (self.transfers.get_mut(key), self.port.as_mut()) else {
+            return Step::Rests;
+        };
         let work = Work::Transfer(key.index());
         match port.post_transfer(transfer.peer, work, &plan.operations, &plan.entries) {
             Posted::Gone(count) => {
@@ -258,11 +291,11 @@ impl Core {
                     // until then.
                     transfer.untold += count as u32;
                     transfer.batches.push(Batch { operations: 0, packed });
-                    return false;
+                    return Step::NoRoom;
                 }
                 let operations = count as u32 + std::mem::take(&mut transfer.untold);
                 transfer.batches.push(Batch { operations, packed });
-                true
+                Step::Posted
             }
             outcome => {
                 if outcome == Posted::Never {
@@ -273,7 +306,7 @@ impl Core {
                     }
                 }
                 self.free_packed(packed);
-                false
+                if outcome == Posted::Later { Step::NoRoom } else { Step::Rests }
             }
         }
     }

@@ -181,12 +181,16 @@ impl Credits {
     /// Takes a credit for a record; false, and remembered, if there is none.
     #[inline]
     pub fn spend(&mut self) -> bool {
-        if self.available == 0 {
-            self.starved = true;
-            return false;
-        }
-        self.available -= 1;
-        true
+        let may = self.may_spend();
+        self.available -= u32::from(may);
+        may
+    }
+
+    /// True if there is a credit; that there is none is remembered.
+    #[inline]
+    pub fn may_spend(&mut self) -> bool {
+        self.starved |= self.available == 0;
+        self.available > 0
     }
 
     /// Takes back a credit that was not used.

@@ -50,6 +50,7 @@ pub(crate) use self::posting::Posted;
 pub(crate) use self::segments::{SEGMENT_MAX_BYTES, SegmentPool, SegmentUse};
 pub(crate) use self::work::Work;
 use crate::descriptor::DescriptorWakeup;
+use crate::packed::PackedForms;
 use crate::request::PeerId;
 use crate::stats::Stats;
 
@@ -140,6 +141,7 @@ pub struct Port {
     /// Segments for data that does not lie in one piece.
     pub(crate) packing: SegmentPool,
     pub(crate) unpacking: SegmentPool,
+    pub(crate) packed: PackedForms,
     entries_max: u32,
     prefers_reads: bool,
     clock: fn() -> Duration,
@@ -217,6 +219,7 @@ impl Port {
             registrations: RegistrationCache::configured(config, context.capabilities().translation),
             packing: SegmentPool::new(domain, Access::LOCAL, config.datatypes.pool_max_bytes),
             unpacking: SegmentPool::new(domain, Access::REMOTE_WRITE, config.datatypes.pool_max_bytes),
+            packed: PackedForms::new(config.datatypes.pool_max_bytes, true),
             entries_max: limits.scatter_gather_max.clamp(1, ENTRIES_MAX),
             prefers_reads: context.capabilities().single_copy.is_ok(),
             clock,
@@ -316,6 +319,7 @@ impl Port {
             pool_peak_bytes,
             pool_given_back_bytes,
             packed_peak_bytes,
+            packed_kept_bytes: self.packed.kept_bytes(),
             registrations,
             channels_opened: stats.channels_opened + self.counters.channels_opened,
             channels_closed: stats.channels_closed + self.counters.channels_closed,

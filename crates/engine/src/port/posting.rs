@@ -65,6 +65,14 @@ impl Port {
         self.packing.bytes_in_use() + self.unpacking.bytes_in_use()
     }
 
+    /// True unless there is no room now for an operation to `to`, which takes a receive there or not.
+    pub(crate) fn has_room_for(&mut self, to: PeerId, takes_receive: bool) -> bool {
+        let Some(Some(connection)) = self.connections.get_mut(to as usize) else { return true };
+        let starves = takes_receive && !connection.credits.may_spend();
+        self.counters.credit_stalls += u64::from(starves);
+        !starves && connection.in_flight < SEND_DEPTH
+    }
+
     /// Posts operations of a long message one after the other, each with its own part of `entries`; only the last may take
     /// a receive of the peer, and only it is reported. How many were posted.
     pub(crate) fn post_transfer(

@@ -27,14 +27,21 @@ impl Port {
         self.period_ends = now + idle;
         let asked = !self.has_left && self.ask_for_credits();
         let context = self.context.as_mut();
-        let moved =
-            [self.pool.end_period(context), self.packing.end_period(context), self.unpacking.end_period(context)];
+        let moved = [
+            self.pool.end_period(context),
+            self.packing.end_period(context),
+            self.unpacking.end_period(context),
+            self.packed.end_period(),
+        ];
         self.may_shrink = asked || moved.contains(&true);
     }
 
     /// When to look again at the latest, if there may be something to give back.
     pub(super) fn next_period(&self) -> Option<Duration> {
-        let has_grown = self.pool.has_grown() || self.packing.has_grown() || self.unpacking.has_grown();
+        let has_grown = self.pool.has_grown()
+            || self.packing.has_grown()
+            || self.unpacking.has_grown()
+            || self.packed.kept_bytes() > 0;
         let waits = (self.may_shrink || has_grown) && self.pool_idle.is_some_and(|idle| !idle.is_zero());
         waits.then_some(self.period_ends)
     }

@@ -68,6 +68,36 @@ impl Detour {
     }
 }
 
+/// Copies what lies at `from` in process `pid` to `to`, which has as many bytes.
+///
+/// # Safety
+/// All of `to` is writable and nobody else touches it.
+pub(super) unsafe fn scatter(pid: i32, from: &[RemotePiece], to: &[WriteRange]) -> Result<(), DirectCopyError> {
+    match (from, to) {
+        ([from], [to]) if from.len_bytes == to.len_bytes() as u64 => {
+            // SAFETY: the caller's promise.
+            unsafe { read(pid, to.address(), from.address, to.len_bytes()) }
+        }
+        // SAFETY: the caller's promise.
+        _ => unsafe { copy_pieces(pid, LocalPieces::To(to), from, LIST_MAX) },
+    }
+}
+
+/// Copies all of `from` to what begins at `to` in process `pid`.
+///
+/// # Safety
+/// All of `from` is readable.
+pub(super) unsafe fn gather_to(pid: i32, from: &[ReadRange], to: u64) -> Result<(), DirectCopyError> {
+    if let [from] = from {
+        // SAFETY: the caller's promise.
+        return unsafe { write(pid, from.address(), to, from.len_bytes()) };
+    }
+    let len_bytes = from.iter().map(|range| range.len_bytes() as u64).sum();
+    let to = [RemotePiece { address: to, len_bytes }];
+    // SAFETY: the caller's promise.
+    unsafe { copy_pieces(pid, LocalPieces::From(from), &to, LIST_MAX) }
+}
+
 /// Copies between `local` and `remote` of process `pid`, at most `list_max` pieces of a side at once.
 ///
 /// # Safety

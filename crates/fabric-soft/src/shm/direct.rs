@@ -9,7 +9,7 @@
 
 use base::memory::{ReadRange, WriteRange};
 use base::sync::{AtomicU64, Ordering};
-use fabric::{Access, DirectCopyError, MemoryRegion, Operation};
+use fabric::{Access, DirectCopyError, MemoryRegion, Operation, RemotePiece};
 
 use super::cross_memory;
 use super::life::{self, ProcessMark};
@@ -91,14 +91,8 @@ impl Direct for ShmLink {
                 write_mapped(from, to);
                 Ok(())
             }
-            Way::Process(process) => from
-                .iter()
-                .try_fold(target.memory.address, |remote, range| {
-                    // SAFETY: the range is registered memory of a request that is not complete.
-                    unsafe { cross_memory::write(process, range.address(), remote, range.len_bytes()) }?;
-                    Ok(remote + range.len_bytes() as u64)
-                })
-                .map(drop),
+            // SAFETY: the ranges are registered memory of a request that is not complete.
+            Way::Process(process) => unsafe { cross_memory::gather_to(process, from, target.memory.address) },
         });
         if done.is_none() {
             return DirectOutcome::NotHere;
@@ -118,14 +112,12 @@ impl Direct for ShmLink {
                 copying::copy(&[from], to);
                 Ok(())
             }
-            Way::Process(process) => to
-                .iter()
-                .try_fold(target.memory.address, |remote, range| {
-                    // SAFETY: the range is registered memory of a request that is not complete, for it to fill.
-                    unsafe { cross_memory::read(process, range.address(), remote, range.len_bytes()) }?;
-                    Ok(remote + range.len_bytes() as u64)
-                })
-                .map(drop),
+            Way::Process(process) => {
+                let len_bytes = to.iter().map(|range| range.len_bytes() as u64).sum();
+                let from = RemotePiece { address: target.memory.address, len_bytes };
+                // SAFETY: the ranges are registered memory of a request that is not complete, for it to fill.
+                unsafe { cross_memory::scatter(process, &[from], to) }
+            }
         });
         if done.is_some() { DirectOutcome::Done } else { DirectOutcome::NotHere }
     }

@@ -7,9 +7,9 @@
 
 use std::time::{Duration, Instant};
 
-use base::memory::ReadRange;
+use base::memory::{ReadRange, WriteRange};
 use base::sync::Ordering;
-use fabric::{DeviceKind, FabricError, PeerIndex, SharedMemory, WriteOrder};
+use fabric::{DeviceKind, FabricError, PeerIndex, RemotePiece, SharedMemory, WriteOrder};
 use lockfree::{Announcements, BlockReceiver, BlockSender, Doorbell, Engagement, PublishedTable};
 use smallvec::SmallVec;
 use std::os::fd::BorrowedFd;
@@ -30,6 +30,9 @@ use crate::link::{
 
 /// Shortest payload that is not put into the channel whole, in bytes.
 const LENT_MIN_BYTES: u64 = 4 << 10;
+/// Shortest average piece of a gathered payload that is lent, in bytes: the kernel takes longer to find a piece than it takes
+/// to copy a shorter one twice.
+const LENT_PIECE_MIN_BYTES: u64 = 8 << 10;
 /// Payload of one piece of a long message, in bytes.
 const PIECE_BYTES: usize = 8 << 10;
 /// Records taken from one channel before the next has its turn.
@@ -362,31 +365,23 @@ fn take(from: LinkPeer, peer: &mut Peer, parsed: Parsed<'_>, responder: &mut dyn
 /// Copies a lent payload from its sender to where it belongs, as far as it fits.
 fn fetch(mark: Option<ProcessMark>, ranges: &[FarRange], placement: &Placement) -> bool {
     let Some(mark) = mark else { return placement.ranges.is_empty() };
-    let mut far = ranges.iter().copied();
-    let mut from = FarRange { address: 0, len_bytes: 0 };
-    for range in &placement.ranges {
-        let mut done = 0;
-        while done < range.len_bytes() {
-            while from.len_bytes == 0 {
-                match far.next() {
-                    Some(next) => from = next,
-                    // The payload is shorter than its place.
-                    None => return true,
-                }
-            }
-            let step = (range.len_bytes() - done).min(usize::try_from(from.len_bytes).unwrap_or(usize::MAX));
-            // SAFETY: the range is the link's until the packet is finished; the far side is checked by the kernel.
-            let copied =
-                unsafe { cross_memory::read(mark.process_id as i32, range.address() + done, from.address, step) };
-            if copied.is_err() {
-                return false;
-            }
-            done += step;
-            from =
-                FarRange { address: from.address.wrapping_add(step as u64), len_bytes: from.len_bytes - step as u64 };
-        }
-    }
-    true
+    let far_bytes = ranges.iter().fold(0, |sum: u64, range| sum.saturating_add(range.len_bytes));
+    let near_bytes = placement.ranges.iter().map(|range| range.len_bytes() as u64).sum();
+    let (mut far_left, mut near_left) = (far_bytes.min(near_bytes), far_bytes.min(near_bytes));
+    let far = ranges.iter().map(|range| {
+        let len_bytes = range.len_bytes.min(far_left);
+        far_left -= len_bytes;
+        RemotePiece { address: range.address, len_bytes }
+    });
+    let near = placement.ranges.iter().filter_map(|range| {
+        let len_bytes = near_left.min(range.len_bytes() as u64);
+        near_left -= len_bytes;
+        range.part(0, len_bytes as usize)
+    });
+    let far: SmallVec<[RemotePiece; 4]> = far.filter(|piece| piece.len_bytes > 0).collect();
+    let near: SmallVec<[WriteRange; 4]> = near.filter(|range| range.len_bytes() > 0).collect();
+    // SAFETY: the ranges are the link's until the packet is finished; the far side is checked by the kernel.
+    unsafe { cross_memory::scatter(mark.process_id as i32, &far, &near) }.is_ok()
 }
 
 fn lose(place: LinkPeer, peer: &mut Peer, responder: &mut dyn Responder) {
@@ -466,7 +461,9 @@ impl Link for ShmLink {
     }
 
     fn send(&mut self, to: LinkPeer, header: &[u8; HEADER_BYTES], payload: Outgoing<'_>) -> SendOutcome {
-        let lends = payload.lent && !payload.is_answer && payload.ranges.len() <= LENT_RANGES_MAX;
+        let ranges = payload.ranges.len();
+        let gathers_short = ranges > 1 && payload.len_bytes() / (ranges as u64) < LENT_PIECE_MIN_BYTES;
+        let lends = payload.lent && !payload.is_answer && ranges <= LENT_RANGES_MAX && !gathers_short;
         if self.peers.get(to.0 as usize).is_none_or(|peer| peer.lost) || !self.introduce(to.0) {
             return SendOutcome::Gone;
         }
