@@ -1,11 +1,13 @@
 //! An adapter that works by itself: a thread does what has come while its owner is busy elsewhere.
 //!
-//! One lock is round the adapter; the owner's calls take it, and so does the thread when the link wakes it. While the
-//! owner polls, the thread leaves the work to it and looks in again a moment later, so the two are seldom in each
-//! other's way. Whoever posts what takes a while, a long message or anything about a queue that others wait for, may turn
-//! to something else at once: the thread is called back. It sleeps on the link's descriptor and until the adapter's next
-//! deadline; it never spins.
+//! One lock is round the adapter; the owner's calls take it, and so does the thread when the link wakes it. If the owner
+//! has polled since it looked last, the thread takes a short nap. If it polls still, the thread leaves the work to it and
+//! naps longer and longer, so the two are seldom in each other's way; if not, that was long ago. Whoever posts what takes a
+//! while, a long message or anything about a queue that others wait for, may turn to something else at once: the thread is
+//! called back. It sleeps on the link's descriptor and until the adapter's next deadline; it never spins.
 
+use std::num::NonZeroU64;
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,12 +23,15 @@ use fabric::{
     SharedReceiveQueueAttributes, SrqNumber, Transition, WorkCompletion, XrcDomain,
 };
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::thread::set_current_timer_slack;
 
 use crate::SoftContext;
 use crate::link::Link;
 
-/// How long the thread leaves the work to an owner who polled lately.
-const LEFT_TO_OWNER: Duration = Duration::from_millis(1);
+/// How long the thread leaves the work to an owner who polled lately: at first, and while it finds that it polls still.
+const LEFT_TO_OWNER: RangeInclusive<Duration> = Duration::from_micros(20)..=Duration::from_millis(1);
+/// By how much the system may wake the thread late.
+const TIMER_SLACK: NonZeroU64 = NonZeroU64::new(1_000).unwrap();
 
 /// From so many bytes on a request takes more than the packet that is sent while it is posted.
 const LONG_BYTES: u64 = 16 << 10;
@@ -47,7 +52,7 @@ struct Shared<L: Link> {
     /// Until when the thread sleeps, in nanoseconds of the link's time; 0 while it is up, or will be in a moment.
     asleep_until_ns: AtomicU64,
     /// How long the thread leaves the work to an owner who polled lately.
-    left_to_owner: Duration,
+    left_to_owner: RangeInclusive<Duration>,
     /// It has.
     has_left: AtomicBool,
     /// It is called back.
@@ -65,7 +70,7 @@ impl<L: Link + 'static> ThreadedContext<L> {
         Self::leaving_for(adapter, LEFT_TO_OWNER)
     }
 
-    fn leaving_for(mut adapter: SoftContext<L>, left_to_owner: Duration) -> Result<Self, FabricError> {
+    fn leaving_for(mut adapter: SoftContext<L>, left_to_owner: RangeInclusive<Duration>) -> Result<Self, FabricError> {
         let refused = |why: std::io::Error| FabricError::System {
             operation: "making an adapter thread",
             reason: why.to_string(),
@@ -132,14 +137,19 @@ impl<L: Link> Shared<L> {
 
     fn work(&self, link: &OwnedFd) {
         let mut polls = self.polls.load(Ordering::Relaxed);
+        let mut nap = *self.left_to_owner.start();
+        // Where that is refused naps are longer.
+        let _ = set_current_timer_slack(Some(TIMER_SLACK));
         while !self.is_over.load(Ordering::Acquire) {
             let before = std::mem::replace(&mut polls, self.polls.load(Ordering::Relaxed));
             if polls != before && !self.is_called.swap(false, Ordering::Relaxed) {
                 self.has_left.store(true, Ordering::Relaxed);
-                self.sleep(None, Some(self.left_to_owner));
+                self.sleep(None, Some(nap));
                 self.has_left.store(false, Ordering::Relaxed);
+                nap = (2 * nap).min(*self.left_to_owner.end());
                 continue;
             }
+            nap = *self.left_to_owner.start();
             let wait = {
                 let mut adapter = self.lock();
                 adapter.work_until_asleep();
@@ -395,7 +405,7 @@ mod tests {
     fn a_thread_that_left_the_work_to_its_owner_is_called_back_for_what_takes_long() {
         let [here, there] = adapters();
         // By itself it would come too late.
-        let here = ThreadedContext::leaving_for(here, 2 * PATIENCE).expect("a thread");
+        let here = ThreadedContext::leaving_for(here, 2 * PATIENCE..=2 * PATIENCE).expect("a thread");
         let (mut here, _there) = connect(here, there);
         let start = Instant::now();
         for _ in 0..5 {
@@ -411,6 +421,24 @@ mod tests {
                 std::thread::sleep(Duration::from_micros(20));
                 assert!(start.elapsed() < PATIENCE, "the thread does not come back");
             }
+        }
+    }
+
+    #[test]
+    fn a_thread_does_what_comes_although_its_owner_polled_since_it_looked() {
+        let [here, there] = adapters();
+        // It would leave for so long if the owner polled on.
+        let naps = Duration::from_micros(20)..=2 * PATIENCE;
+        let (mut here, _there) = connect(ThreadedContext::leaving_for(here, naps).expect("a thread"), there);
+        let start = Instant::now();
+        for _ in 0..5 {
+            while here.context.shared.asleep_until_ns.load(Ordering::Acquire) == 0 {
+                assert!(start.elapsed() < PATIENCE, "the thread does not do it");
+                std::thread::sleep(Duration::from_micros(50));
+            }
+            here.poll();
+            here.context.shared.ring();
+            std::thread::sleep(Duration::from_millis(2));
         }
     }
 
