@@ -11,7 +11,7 @@ use crate::error::{ErrorClass, Result};
 /// # Errors
 /// `Buffer`
 ///
-/// MPI: §6.2.3, §2.3.1
+/// MPI: §6.2.1, §2.3
 #[inline]
 pub(super) fn check_buffers(comm: &Comm, arguments: &Arguments) -> Result<()> {
     if comm.is_inter() {
