@@ -44,6 +44,17 @@ static void unguided(int is_divided)
     OK(MPI_Info_get_string(given, "mpi_hw_resource_type", &told_length, told, &flag));
     OK(MPI_Info_free(&given));
     CHECK((comm != MPI_COMM_NULL) == is_divided && flag == is_divided);
+    /* Who gives no hints, or such as can not be changed, gets the same. */
+    for (int gives_none = 0; gives_none < 2; gives_none++) {
+        given = gives_none ? MPI_INFO_NULL : MPI_INFO_ENV;
+        OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_UNGUIDED, world_rank, given, &guided));
+        CHECK((guided != MPI_COMM_NULL) == is_divided);
+        if (guided == MPI_COMM_NULL)
+            continue;
+        OK(MPI_Comm_compare(comm, guided, &result));
+        CHECK(result == MPI_CONGRUENT);
+        OK(MPI_Comm_free(&guided));
+    }
     if (comm == MPI_COMM_NULL)
         return;
     OK(MPI_Comm_get_info(comm, &hints));

@@ -373,3 +373,55 @@ fn who_waits_for_credits_does_not_pack_meanwhile() {
         assert_eq!(sender.stats().segments_packed, 8 * MESSAGES as u64, "{device:?}");
     }
 }
+
+/// A read takes no receive of the peer: it is posted although there are writes that wait for one.
+#[test]
+fn a_read_does_not_wait_for_credits() {
+    let settings = DatatypeSettings { scheme: DatatypeScheme::BcSpup, ..DatatypeSettings::default() };
+    let (mut near, mut far) = engines_of(&over(DeviceChoice::ShmVerbs, settings));
+    if let Err(why) = engines(settings, CrossMemory::Auto).0.direct_copies() {
+        return println!("skipped: {why}");
+    }
+    let int = Datatype::predefined(Basic::Int);
+    let column = Datatype::vector(128, 512, 1024, &int).expect("small");
+    let whole = Datatype::contiguous(128 * 512, &int).expect("small");
+    let (source, theirs) = (filled(&column, 1, 3), filled(&whole, 1, 5));
+    let mut targets: Vec<Scratch> = (0..16).map(|_| filled(&column, 1, 9)).collect();
+    let mut ours = filled(&whole, 1, 7);
+    let asked = far.send(SendMode::Standard, 0, CONTEXT, 8, theirs.send()).expect("a peer");
+    let receives: Vec<_> = targets
+        .iter_mut()
+        .map(|target| far.recv(Source::Peer(0), CONTEXT, TagPattern::Any, target.recv()).expect("a peer"))
+        .collect();
+    let sends: Vec<_> =
+        (0..16).map(|_| near.send(SendMode::Standard, 1, CONTEXT, 7, source.send()).expect("a peer")).collect();
+    // Until the request is here, and segments wait for credits.
+    let mut stalls = 0;
+    while stalls < 100 || near.stats().segments_packed == 0 || near.stats().unexpected == 0 {
+        assert!(sends.iter().any(|send| !near.is_complete(*send)), "nothing had to wait");
+        far.progress();
+        let before = near.stats().credit_stalls;
+        (0..100).for_each(|_| _ = near.progress());
+        stalls = near.stats().credit_stalls - before;
+    }
+    // The other side does nothing from here on: what is posted stays under way.
+    let under_way = |near: &Engine| {
+        let standing = near.standing(1);
+        let before = standing.split(" in flight").next().and_then(|text| text.rsplit(' ').next());
+        before.and_then(|count| count.parse::<u32>().ok()).expect("a connection")
+    };
+    let before = under_way(&near);
+    let receive = near.recv(Source::Peer(1), CONTEXT, TagPattern::Exact(8), ours.recv()).expect("a peer");
+    (0..100).for_each(|_| _ = near.progress());
+    assert_eq!(under_way(&near), before + 1, "{}", near.standing(1));
+    while !far.is_complete(asked)
+        || !sends.iter().all(|send| near.is_complete(*send))
+        || !receives.iter().all(|receive| far.is_complete(*receive))
+        || !near.is_complete(receive)
+    {
+        near.progress();
+        far.progress();
+    }
+    assert_eq!(near.stats().get_received, 1);
+    assert!(packed(&ours) == packed(&theirs) && targets.iter().all(|target| packed(target) == packed(&source)));
+}

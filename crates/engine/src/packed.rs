@@ -2,15 +2,17 @@
 //! page fault each 4 KiB, and is registered anew.
 //!
 //! In use and kept together they are at most `FERROVIA_DATATYPE_POOL_MAX`. What was not used for a whole period is given
-//! back, see [`crate::port`]. Without a port there are no periods, and nothing is kept.
+//! back (`port::shrinking`). Without a port there are no periods, and nothing is kept.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use datatype::{Basic, Datatype, RecvBuf, Scratch, SendBuf};
 
-/// Kept memory serves a form of at least so many times less than its bytes.
+/// Kept memory serves forms that need all of it, down to one part in so many.
 const WASTE_MAX: u64 = 2;
+/// Why there is memory.
+const HELD: &str = "it goes when the form is dropped";
 
 /// The packed forms of a process.
 #[derive(Clone)]
@@ -43,12 +45,12 @@ impl PackedForm {
 
     /// The first `len_bytes`, to send.
     pub(crate) fn send(&self, len_bytes: u64) -> SendBuf {
-        self.memory.as_ref().map_or_else(SendBuf::empty, |memory| memory.send().slice(0, len_bytes))
+        self.memory.as_ref().expect(HELD).send().slice(0, len_bytes)
     }
 
     /// The first `len_bytes`, to receive into.
     pub(crate) fn recv(&mut self, len_bytes: u64) -> RecvBuf {
-        self.memory.as_mut().map_or_else(RecvBuf::empty, |memory| memory.recv().slice(0, len_bytes))
+        self.memory.as_mut().expect(HELD).recv().slice(0, len_bytes)
     }
 }
 

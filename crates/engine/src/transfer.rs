@@ -240,19 +240,18 @@ impl Core {
     /// Posts pieces while there is room; true if any was.
     pub(crate) fn post_transfers(&mut self) -> bool {
         let mut moved = false;
-        // Where there is no room many may wait: only the first of each peer looks.
-        let mut full: SmallVec<[PeerId; 8]> = smallvec![];
+        // Where there is no room many may wait: only the first of each peer looks, and the first of those that need a receive.
+        let mut full: SmallVec<[(PeerId, bool); 8]> = smallvec![];
         for _ in 0..self.posting.len() {
             let Some(key) = self.posting.pop_front() else { break };
-            let Some(peer) = self.transfers.get(key).map(|transfer| transfer.peer) else { continue };
-            if !full.contains(&peer) {
-                let stop = loop {
-                    match self.post_batch(key) {
-                        Step::Posted => moved = true,
-                        stop => break stop,
-                    }
-                };
-                full.extend((stop == Step::NoRoom).then_some(peer));
+            let mut step = Step::Posted;
+            while let Some(need) = self.transfers.get(key).map(|transfer| (transfer.peer, transfer.may_end()))
+                && step == Step::Posted
+                && !full.contains(&need)
+            {
+                step = self.post_batch(key);
+                moved |= step == Step::Posted;
+                full.extend((step == Step::NoRoom).then_some(need));
             }
             if self.transfers.get(key).is_some_and(|transfer| transfer.next < transfer.range.end && !transfer.failed) {
                 self.posting.push_back(key);

@@ -68,19 +68,18 @@ impl Detour {
     }
 }
 
-/// Copies what lies at `from` in process `pid` to `to`, which has as many bytes.
+/// Copies what lies at `from` in process `pid` to `to`, as far as both go.
 ///
 /// # Safety
 /// All of `to` is writable and nobody else touches it.
 pub(super) unsafe fn scatter(pid: i32, from: &[RemotePiece], to: &[WriteRange]) -> Result<(), DirectCopyError> {
-    match (from, to) {
-        ([from], [to]) if from.len_bytes == to.len_bytes() as u64 => {
-            // SAFETY: the caller's promise.
-            unsafe { read(pid, to.address(), from.address, to.len_bytes()) }
-        }
+    if let ([from], [to]) = (from, to) {
+        let len_bytes = from.len_bytes.min(to.len_bytes() as u64) as usize;
         // SAFETY: the caller's promise.
-        _ => unsafe { copy_pieces(pid, LocalPieces::To(to), from, LIST_MAX) },
+        return unsafe { read(pid, to.address(), from.address, len_bytes) };
     }
+    // SAFETY: the caller's promise.
+    unsafe { copy_lists(pid, LocalPieces::To(to), from, LIST_MAX) }.map(drop)
 }
 
 /// Copies all of `from` to what begins at `to` in process `pid`.
@@ -95,10 +94,11 @@ pub(super) unsafe fn gather_to(pid: i32, from: &[ReadRange], to: u64) -> Result<
     let len_bytes = from.iter().map(|range| range.len_bytes() as u64).sum();
     let to = [RemotePiece { address: to, len_bytes }];
     // SAFETY: the caller's promise.
-    unsafe { copy_pieces(pid, LocalPieces::From(from), &to, LIST_MAX) }
+    unsafe { copy_lists(pid, LocalPieces::From(from), &to, LIST_MAX) }.map(drop)
 }
 
-/// Copies between `local` and `remote` of process `pid`, at most `list_max` pieces of a side at once.
+/// Copies between `local` and `remote` of process `pid`, as many bytes here as there, at most `list_max` pieces of a side at
+/// once.
 ///
 /// # Safety
 /// All of `local` is readable; if it is copied to, it is writable and nobody else touches it.
@@ -108,6 +108,21 @@ pub(super) unsafe fn copy_pieces(
     remote: &[RemotePiece],
     list_max: usize,
 ) -> Result<(), DirectCopyError> {
+    // SAFETY: the caller's promise.
+    let are_even = unsafe { copy_lists(pid, local, remote, list_max) }?;
+    if are_even { Ok(()) } else { Err(DirectCopyError::AccessError) }
+}
+
+/// The same as far as both go; true if they end together.
+///
+/// # Safety
+/// As [`copy_pieces`].
+unsafe fn copy_lists(
+    pid: i32,
+    local: LocalPieces<'_>,
+    remote: &[RemotePiece],
+    list_max: usize,
+) -> Result<bool, DirectCopyError> {
     let step = |attach: Attach| {
         move |mine: &[libc::iovec], theirs: &[libc::iovec]| {
             let (mine_count, theirs_count) = (mine.len() as u64, theirs.len() as u64);
@@ -189,7 +204,7 @@ fn transfer_pieces<T: Copy>(
     remote: &[RemotePiece],
     list_max: usize,
     step: impl Fn(&[libc::iovec], &[libc::iovec]) -> isize,
-) -> Result<(), DirectCopyError> {
+) -> Result<bool, DirectCopyError> {
     let mut theirs = Pieces::new(remote, |piece: RemotePiece| (piece.address as usize, piece.len_bytes as usize));
     let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
     let (mut here, mut there) = ([nothing; LIST_MAX], [nothing; LIST_MAX]);
@@ -204,8 +219,7 @@ fn transfer_pieces<T: Copy>(
         mine.advance(moved);
         theirs.advance(moved);
     }
-    let even = mine.pieces.is_empty() && theirs.pieces.is_empty();
-    if even { Ok(()) } else { Err(DirectCopyError::AccessError) }
+    Ok(mine.pieces.is_empty() && theirs.pieces.is_empty())
 }
 
 /// Bytes that a system call for more than none has moved; none if it is to be repeated.

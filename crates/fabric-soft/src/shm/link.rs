@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use base::memory::{ReadRange, WriteRange};
+use base::memory::ReadRange;
 use base::sync::Ordering;
 use fabric::{DeviceKind, FabricError, PeerIndex, RemotePiece, SharedMemory, WriteOrder};
 use lockfree::{Announcements, BlockReceiver, BlockSender, Doorbell, Engagement, PublishedTable};
@@ -18,7 +18,7 @@ use super::arena::Arena;
 use super::board::ShmBoard;
 use super::cross_memory;
 use super::life::{self, ProcessMark};
-use super::packets::{self, FarRange, LENT_RANGES_MAX, Parsed};
+use super::packets::{self, LENT_RANGES_MAX, Parsed};
 use super::segment::Segment;
 use super::sleeper::Sleeper;
 use super::wakeup::{imposed_barrier, ring};
@@ -363,25 +363,10 @@ fn take(from: LinkPeer, peer: &mut Peer, parsed: Parsed<'_>, responder: &mut dyn
 }
 
 /// Copies a lent payload from its sender to where it belongs, as far as it fits.
-fn fetch(mark: Option<ProcessMark>, ranges: &[FarRange], placement: &Placement) -> bool {
+fn fetch(mark: Option<ProcessMark>, ranges: &[RemotePiece], placement: &Placement) -> bool {
     let Some(mark) = mark else { return placement.ranges.is_empty() };
-    let far_bytes = ranges.iter().fold(0, |sum: u64, range| sum.saturating_add(range.len_bytes));
-    let near_bytes = placement.ranges.iter().map(|range| range.len_bytes() as u64).sum();
-    let (mut far_left, mut near_left) = (far_bytes.min(near_bytes), far_bytes.min(near_bytes));
-    let far = ranges.iter().map(|range| {
-        let len_bytes = range.len_bytes.min(far_left);
-        far_left -= len_bytes;
-        RemotePiece { address: range.address, len_bytes }
-    });
-    let near = placement.ranges.iter().filter_map(|range| {
-        let len_bytes = near_left.min(range.len_bytes() as u64);
-        near_left -= len_bytes;
-        range.part(0, len_bytes as usize)
-    });
-    let far: SmallVec<[RemotePiece; 4]> = far.filter(|piece| piece.len_bytes > 0).collect();
-    let near: SmallVec<[WriteRange; 4]> = near.filter(|range| range.len_bytes() > 0).collect();
     // SAFETY: the ranges are the link's until the packet is finished; the far side is checked by the kernel.
-    unsafe { cross_memory::scatter(mark.process_id as i32, &far, &near) }.is_ok()
+    unsafe { cross_memory::scatter(mark.process_id as i32, ranges, &placement.ranges) }.is_ok()
 }
 
 fn lose(place: LinkPeer, peer: &mut Peer, responder: &mut dyn Responder) {

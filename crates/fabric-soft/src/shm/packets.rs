@@ -8,6 +8,7 @@
 //! ```
 
 use base::memory::ReadRange;
+use fabric::RemotePiece;
 use lockfree::Record;
 
 use crate::link::HEADER_BYTES;
@@ -36,18 +37,11 @@ pub(super) const fn piece() -> Record {
     Record { kind: PIECE, short: 0, long: 0, streamed: false }
 }
 
-/// A range of the sender's memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct FarRange {
-    pub(super) address: u64,
-    pub(super) len_bytes: u64,
-}
-
 /// What a record is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Parsed<'a> {
     Whole { header: [u8; HEADER_BYTES], payload: &'a [u8] },
-    Lent { header: [u8; HEADER_BYTES], ranges: Vec<FarRange>, len_bytes: u64 },
+    Lent { header: [u8; HEADER_BYTES], ranges: Vec<RemotePiece>, len_bytes: u64 },
     First { header: [u8; HEADER_BYTES], len_bytes: u64 },
     Piece { payload: &'a [u8] },
 }
@@ -64,9 +58,9 @@ pub(super) fn parse(record: Record, bytes: &[u8]) -> Option<Parsed<'_>> {
         FIRST if rest.is_empty() => Some(Parsed::First { header, len_bytes: u64::try_from(record.long).ok()? }),
         LENT if rest.len().is_multiple_of(16) && rest.len() <= 16 * LENT_RANGES_MAX => {
             let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-            let ranges: Vec<FarRange> = rest
+            let ranges: Vec<RemotePiece> = rest
                 .chunks_exact(16)
-                .map(|range| FarRange { address: word(&range[..8]), len_bytes: word(&range[8..]) })
+                .map(|range| RemotePiece { address: word(&range[..8]), len_bytes: word(&range[8..]) })
                 .collect();
             let len_bytes = ranges.iter().try_fold(0u64, |sum, range| sum.checked_add(range.len_bytes))?;
             Some(Parsed::Lent { header, ranges, len_bytes })

@@ -93,7 +93,7 @@ impl World {
     /// Collective.
     ///
     /// # Errors
-    /// `NoMem` when no context id is left, `Info` if the level is to be named in an object that cannot be changed.
+    /// `NoMem` when no context id is left.
     ///
     /// MPI: §7.4.2 `MPI_Comm_split_type`
     pub fn comm_split_type(
@@ -147,7 +147,8 @@ impl World {
             let hints = info.map_or_else(Info::new, |info| info.duplicate());
             hints.set(RESOURCE_TYPE, LEVELS[level])?;
             new.set_info(Some(Arc::new(hints)));
-            info.map_or(Ok(()), |info| info.set(RESOURCE_TYPE, LEVELS[level]))?;
+            // One that cannot be changed stays as it is; a full one was refused above.
+            let _ = info.map(|info| info.set(RESOURCE_TYPE, LEVELS[level]));
         }
         Ok(new)
     }
