@@ -50,6 +50,29 @@ static void aliased_at_root(MPI_Comm self)
     REFUSED(MPI_Reduce(data, data, 1, MPI_INT, MPI_SUM, 0, self));
 }
 
+/* A call that was refused has not taken place: the root's next one is what the others meet. */
+static void refused_at_root_only(MPI_Comm comm)
+{
+    int rank = 0, size = 0, one = 1, sum = 0;
+    OK(MPI_Comm_rank(comm, &rank));
+    OK(MPI_Comm_size(comm, &size));
+    for (int how = 0; how < 2; how++) {
+        MPI_Request request = MPI_REQUEST_NULL;
+        if (rank == 0 && how == 0)
+            REFUSED(MPI_Reduce(&one, &one, 1, MPI_INT, MPI_SUM, 0, comm));
+        if (rank == 0 && how == 1)
+            REFUSED(MPI_Ireduce(&one, &one, 1, MPI_INT, MPI_SUM, 0, comm, &request));
+        sum = 0;
+        if (how == 0)
+            OK(MPI_Reduce(&one, &sum, 1, MPI_INT, MPI_SUM, 0, comm));
+        if (how == 1) {
+            OK(MPI_Ireduce(&one, &sum, 1, MPI_INT, MPI_SUM, 0, comm, &request));
+            OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        }
+        CHECK(rank != 0 || sum == size);
+    }
+}
+
 /* One has room for less than the root sends: it learns of it, and those that it passes data on to get what there is. */
 static void short_of_room(int expecting_less)
 {
@@ -105,6 +128,7 @@ int main(int argc, char **argv)
     for (int round = 0; round < 12; round++) {
         aliased(comm);
         aliased_at_root(self);
+        refused_at_root_only(comm);
         freed_while_it_goes(comm);
     }
     for (int rank = 1; rank < world_size; rank++)

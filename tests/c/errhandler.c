@@ -49,6 +49,31 @@ static void handlers(void)
     OK(MPI_Comm_free(&comm));
 }
 
+/* Calls that were given no communicator ask the handler of MPI_COMM_SELF; programs older than MPI 4 have set that of
+ * MPI_COMM_WORLD only. */
+static void without_communicator(void)
+{
+    MPI_Errhandler mine;
+    MPI_Datatype type;
+    MPI_Comm comm;
+    int value = 0, before = calls;
+    OK(MPI_Comm_create_errhandler(count_errors, &mine));
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    CHECK(class_of(MPI_Type_contiguous(-1, MPI_INT, &type)) == MPI_ERR_COUNT && calls == before);
+    CHECK(class_of(MPI_Send(&value, 1, MPI_INT, 0, 0, MPI_COMM_NULL)) == MPI_ERR_COMM && calls == before);
+    OK(MPI_Comm_dup(MPI_COMM_SELF, &comm));
+    OK(MPI_Comm_set_errhandler(comm, mine)); /* of another communicator */
+    CHECK(class_of(MPI_Type_contiguous(-1, MPI_INT, &type)) == MPI_ERR_COUNT && calls == before);
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, mine));
+    CHECK(class_of(MPI_Type_contiguous(-1, MPI_INT, &type)) == MPI_ERR_COUNT && calls == before + 1);
+    CHECK(last_comm == MPI_COMM_WORLD);
+    OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, mine));
+    CHECK(class_of(MPI_Type_contiguous(-1, MPI_INT, &type)) == MPI_ERR_COUNT && calls == before + 2);
+    CHECK(last_comm == MPI_COMM_SELF);
+    OK(MPI_Errhandler_free(&mine));
+    OK(MPI_Comm_free(&comm));
+}
+
 /* Each bad argument has the class the standard gives it. */
 static void classes_of_errors(void)
 {
@@ -98,6 +123,7 @@ int main(int argc, char **argv)
 {
     start(&argc, &argv);
     handlers();
+    without_communicator();
     classes_of_errors();
     own_classes();
     return finish();

@@ -116,7 +116,7 @@ static MPI_Op operation_of(enum operation operation)
     return all[operation];
 }
 
-/* MPI: §6.9.2 */
+/* MPI: §6.9.2, and logical operations on addresses, offsets and counts, which the standard leaves out. */
 static int is_defined(enum group group, enum operation operation)
 {
     int integer = group == C_INTEGER || group == FORTRAN_INTEGER || group == MULTI_LANGUAGE;
@@ -126,7 +126,7 @@ static int is_defined(enum group group, enum operation operation)
         return integer || group == FLOAT_GROUP;
     if (operation <= BXOR)
         return integer || group == BYTE_GROUP;
-    return operation <= LXOR && (group == C_INTEGER || group == LOGICAL_GROUP);
+    return operation <= LXOR && (group == C_INTEGER || group == LOGICAL_GROUP || group == MULTI_LANGUAGE);
 }
 
 /* A number of any type; complex ones have two parts. */

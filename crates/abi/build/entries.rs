@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::arguments;
 use crate::ctypes::{object_of, raw, returned};
 use crate::standard::{Direction, Function, Standard};
-use crate::tables::{ANY_TIME, needs_no_others, rust_name};
+use crate::tables::{ANY_TIME, GATELESS, needs_no_others, rust_name};
 
 pub fn text(standard: &Standard, chapters: &HashMap<String, String>) -> String {
     let mut text = String::new();
@@ -34,7 +34,9 @@ pub fn entry(function: &Function, chapter: Option<&str>) -> String {
         parameters.join(", ")
     );
     line(&mut text, 1, &call);
+    let gateless = GATELESS.contains(&function.name.as_str());
     let enter = match (any_time, needs_no_others(&function.name)) {
+        _ if gateless => "let face = Face::enter_gateless(&CALL);",
         (true, _) => "let face = Face::enter_any_time(&CALL);",
         (false, true) => "let face = match Face::enter_local(&CALL) { Ok(face) => face, Err(code) => return code };",
         (false, false) => "let face = match Face::enter(&CALL) { Ok(face) => face, Err(code) => return code };",
@@ -48,6 +50,7 @@ pub fn entry(function: &Function, chapter: Option<&str>) -> String {
             body(&mut text, function, chapter);
             match function.is_tool_call() {
                 true => line(&mut text, 1, "face.finish_tool(body())"),
+                false if gateless => line(&mut text, 1, "face.finish_gateless(body())"),
                 false => line(&mut text, 1, &format!("face.finish(body(), {given})")),
             }
         }

@@ -52,6 +52,10 @@ pub const ANY_TIME: &[&str] = &[
     "MPI_Errhandler_free",
 ];
 
+/// Of those, the calls that look at nothing but constants and what threads may look at together.
+pub const GATELESS: &[&str] =
+    &["MPI_Abi_get_version", "MPI_Finalized", "MPI_Get_version", "MPI_Initialized", "MPI_Pcontrol"];
+
 /// Calls that a process with an open session can make before it has met the other processes.
 ///
 /// MPI: §11.3 (a session is opened and asked locally)

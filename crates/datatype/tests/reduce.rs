@@ -169,7 +169,7 @@ fn operations_are_defined_where_the_standard_says() {
             let expected = match op {
                 Min | Max => numbers,
                 Sum | Prod => numbers || class == Class::Complex,
-                Land | Lor | Lxor => matches!(class, Class::CInteger | Class::Logical),
+                Land | Lor | Lxor => matches!(class, Class::CInteger | Class::Logical | Class::MultiLanguage),
                 Band | Bor | Bxor => bits,
                 Minloc | Maxloc => class == Class::Pair,
                 Replace | NoOp => true,

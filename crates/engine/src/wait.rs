@@ -18,6 +18,8 @@ use fabric::Wakeup;
 
 /// Longest sleep before a waiting thread looks for itself.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// Longest rest that nobody else made use of. A system call takes a fraction of it, two switches between processes more.
+const LONELY_REST_MAX_NS: u64 = 1_500;
 /// What a dear yield adds to the score, from which a cheap one takes 1.
 const DEAR_SCORE: u32 = 16;
 /// The score at which yields are dear, and the highest.
@@ -105,11 +107,13 @@ impl Waiter {
         Backoff { policy: self.policy, polls: 0 }
     }
 
-    /// Lets others run for a moment.
-    pub fn rest(&self) {
+    /// Lets others run for a moment; true if it took so long that somebody may have wanted to.
+    pub fn rest(&self) -> bool {
         let start_ns = self.abstention.now_ns();
         self.wakeup.rest();
-        self.abstention.note(start_ns, self.abstention.now_ns());
+        let end_ns = self.abstention.now_ns();
+        self.abstention.note(start_ns, end_ns);
+        end_ns - start_ns > LONELY_REST_MAX_NS
     }
 
     /// Looks after peers, now and then, as whoever sleeps does: for those who ask again and again instead.

@@ -61,7 +61,11 @@ pub(crate) fn comm_get_attr(
 ) -> Result<()> {
     let value = match PredefinedAttribute::from_key(comm_keyval) {
         Some(attribute) => predefined_value(face, attribute),
-        None => comm.attributes.get(&*own_key(face, comm_keyval)?).map(pointer_of),
+        None => match comm.attributes.get_by_number(comm_keyval) {
+            Some(value) => Some(pointer_of(value)),
+            // There is no such attribute, or not even such a key.
+            None => own_key(face, comm_keyval).map(|_| None)?,
+        },
     };
     give(value, attribute_val, flag);
     Ok(())

@@ -66,7 +66,8 @@
 //! handles are live and of the right type; every request of a list is null or live.
 //!
 //! **Errors** are returned as [`mpi_core::Error`]; the face puts the name of the call in front and
-//! asks the error handler of the communicator or session the call was given, or else of `MPI_COMM_SELF`.
+//! asks the error handler of the communicator or session the call was given, or else of
+//! [`World::comm_for_errors`](mpi_core::World::comm_for_errors).
 //! [`Face::blame`] names another communicator (that of a request, say). [`Face::code`] gives the
 //! number for an error that goes into a status instead.
 //!

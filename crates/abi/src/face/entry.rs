@@ -65,8 +65,9 @@ pub struct Face {
     world: Option<&'static World>,
     call: &'static Call,
     blamed: ManuallyDrop<RefCell<Option<Arc<Comm>>>>,
+    /// That of the world, or else the early one: never both, since a callback that holds the one could wait for the
+    /// other.
     gate: ManuallyDrop<Option<GateGuard<'static>>>,
-    early: ManuallyDrop<Option<GateGuard<'static>>>,
     /// True if there is more to do at the end than to return.
     has_more_to_drop: Cell<bool>,
 }
@@ -87,16 +88,19 @@ impl Face {
             None => Face::enter_first(process, call)?,
         };
         let gate = if process.is_shared_by_threads() { Some(Face::lock(world)) } else { None };
+        Ok(Face::within(process, Some(world), call, gate))
+    }
+
+    #[inline(always)]
+    fn within(
+        process: &'static Process,
+        world: Option<&'static World>,
+        call: &'static Call,
+        gate: Option<GateGuard<'static>>,
+    ) -> Face {
         let has_more_to_drop = Cell::new(gate.is_some());
-        Ok(Face {
-            process,
-            world: Some(world),
-            call,
-            blamed: ManuallyDrop::new(RefCell::new(None)),
-            gate: ManuallyDrop::new(gate),
-            early: ManuallyDrop::new(None),
-            has_more_to_drop,
-        })
+        let (blamed, gate) = (ManuallyDrop::new(RefCell::new(None)), ManuallyDrop::new(gate));
+        Face { process, world, call, blamed, gate, has_more_to_drop }
     }
 
     /// Starts the library for the first call of a process that needs others, if a session is open.
@@ -120,42 +124,52 @@ impl Face {
     ///
     /// # Errors
     /// As [`Face::enter`].
+    #[inline(always)]
     pub(crate) fn enter_local(call: &'static Call) -> std::result::Result<Face, c_int> {
         let process = Process::this();
-        if process.running().is_some() {
-            return Face::enter(call);
-        }
-        let face = Face::enter_any_time(call);
-        if !process.has_sessions() {
-            return Err(not_running(process, call));
-        }
-        Ok(face)
+        let (world, gate) = match process.running() {
+            Some(world) if process.is_shared_by_threads() => (Some(world), Some(Face::lock(world))),
+            Some(world) => (Some(world), None),
+            None => {
+                let gate = Face::enter_session(process, call)?;
+                (process.running(), Some(gate))
+            }
+        };
+        Ok(Face::within(process, world, call, gate))
+    }
+
+    /// Takes the gate of a process that has met no others yet, if a session is open.
+    #[cold]
+    #[inline(never)]
+    fn enter_session(process: &'static Process, call: &'static Call) -> std::result::Result<GateGuard<'static>, c_int> {
+        let gate = Face::lock_any(process);
+        if process.running().is_some() || process.has_sessions() { Ok(gate) } else { Err(not_running(process, call)) }
     }
 
     /// Enters a call that is legal at any time, from any thread.
-    ///
-    /// One gate is taken, never both: a callback that holds the one could wait for the other.
     pub(crate) fn enter_any_time(call: &'static Call) -> Face {
         let process = Process::this();
+        let gate = Face::lock_any(process);
+        Face::within(process, process.running(), call, Some(gate))
+    }
+
+    /// Enters a call that is legal at any time and looks at nothing that threads must not look at together.
+    #[inline(always)]
+    pub(crate) fn enter_gateless(call: &'static Call) -> Face {
+        Face::within(Process::this(), None, call, None)
+    }
+
+    /// Takes the gate that keeps threads apart now.
+    #[inline(never)]
+    fn lock_any(process: &'static Process) -> GateGuard<'static> {
         let guarding_world = || process.running().filter(|_| process.is_shared_by_threads());
-        let (gate, early) = loop {
-            let (gate, early) = match guarding_world() {
-                Some(world) => (Some(world.enter()), None),
-                None => (None, Some(process.early_gate.enter())),
-            };
+        loop {
+            let world = guarding_world();
+            let gate = world.map_or_else(|| process.early_gate.enter(), World::enter);
             // While this thread waited, another may have started or ended the world.
-            if gate.is_some() == guarding_world().is_some() {
-                break (gate, early);
+            if world.is_some() == guarding_world().is_some() {
+                return gate;
             }
-        };
-        Face {
-            process,
-            world: process.running(),
-            call,
-            blamed: ManuallyDrop::new(RefCell::new(None)),
-            gate: ManuallyDrop::new(gate),
-            early: ManuallyDrop::new(early),
-            has_more_to_drop: Cell::new(true),
         }
     }
 
@@ -247,7 +261,7 @@ impl Face {
         }
     }
 
-    /// Whose handler is asked: that of what the call was given, else that of `MPI_COMM_SELF`.
+    /// Whose handler is asked: that of what the call was given, else that of [`World::comm_for_errors`].
     fn blamed_by(&self, given: Given) -> Blamed {
         let process = self.process;
         let found = match given {
@@ -262,7 +276,7 @@ impl Face {
         };
         match (found, self.world) {
             (Some(found), _) => found,
-            (None, Some(world)) if process.is_in_world_model() => Blamed::Comm(Arc::clone(world.comm_self())),
+            (None, Some(world)) if process.is_in_world_model() => Blamed::Comm(Arc::clone(world.comm_for_errors())),
             (None, _) => Blamed::Nobody,
         }
     }
@@ -284,6 +298,15 @@ impl Face {
             Err(error) => self.fail(error, given),
         }
     }
+
+    /// As [`Face::finish`], after [`Face::enter_gateless`]: what a failure looks at is behind the gate.
+    #[inline(always)]
+    pub(crate) fn finish_gateless(&self, result: Result<()>) -> c_int {
+        match result {
+            Ok(()) => 0,
+            Err(error) => Face::enter_any_time(self.call).fail(error, Given::Nothing),
+        }
+    }
 }
 
 impl Drop for Face {
@@ -296,15 +319,13 @@ impl Drop for Face {
 }
 
 impl Face {
-    /// Leaves the gates, the inner one first.
+    /// Leaves the gate.
     #[inline(never)]
     fn drop_the_rest(&mut self) {
         // SAFETY: called once, by `drop`; the field is not touched afterwards.
         unsafe { ManuallyDrop::drop(&mut self.blamed) };
         // SAFETY: as above.
         unsafe { ManuallyDrop::drop(&mut self.gate) };
-        // SAFETY: as above.
-        unsafe { ManuallyDrop::drop(&mut self.early) };
     }
 }
 

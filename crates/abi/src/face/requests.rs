@@ -33,11 +33,6 @@ impl<'a> Requests<'a> {
         unsafe { self.start.add(index).read() }
     }
 
-    /// True if the handle at `index` is `MPI_REQUEST_NULL`.
-    pub fn is_null(&self, index: usize) -> bool {
-        self.handle(index).value == MPI_REQUEST_NULL
-    }
-
     /// Takes the request at `index` from the program and writes null.
     pub fn take(&self, index: usize) -> Option<Request> {
         let request = match self.handle(index).value {
@@ -63,6 +58,11 @@ impl<'a> Requests<'a> {
 impl RequestSet for Requests<'_> {
     fn len(&self) -> usize {
         self.len
+    }
+
+    #[inline]
+    fn is_null(&self, index: usize) -> bool {
+        self.handle(index).value == MPI_REQUEST_NULL
     }
 
     #[inline]

@@ -99,7 +99,8 @@ fn integer<T: Integer>(op: PredefinedOp, basic: Basic) -> Option<Kernel> {
     let class = if basic == Basic::Char { Class::CInteger } else { basic.class() };
     let bits = matches!(class, Class::CInteger | Class::FortranInteger | Class::MultiLanguage | Class::Byte);
     let numbers = bits && class != Class::Byte;
-    let logical = class == Class::CInteger;
+    // The standard leaves addresses, offsets and counts out; they are C integers, and programs combine them so.
+    let logical = matches!(class, Class::CInteger | Class::MultiLanguage);
     Some(match op {
         PredefinedOp::Sum if numbers => elementwise::<T, Sum>(),
         PredefinedOp::Prod if numbers => elementwise::<T, Product>(),

@@ -64,6 +64,11 @@ impl<O: ?Sized> Attributes<O> {
         self.lock().find(key).map(|entry| entry.value)
     }
 
+    /// As [`Attributes::get`], by the number of the key, which is looked up nowhere else.
+    pub fn get_by_number(&self, number: i32) -> Option<Value> {
+        self.lock().entries.iter().find(|entry| entry.key.number() == number).map(|entry| entry.value)
+    }
+
     /// Sets the value under a key, after the delete rule was followed for the value it replaces.
     ///
     /// # Errors

@@ -1,8 +1,9 @@
-//! Collective operations: one set of arguments, three ways to carry them out.
+//! Collective operations: one set of arguments, four ways to carry them out.
 //!
-//! A call goes over boards where that is faster ([`board`]). Else it becomes a schedule (kept with the communicator, so that
-//! a repeated call finds it) whose symbols the arguments give a meaning. Blocking calls are carried out on the spot,
-//! non-blocking ones are handed to the operations in flight, persistent ones keep the schedule for their starts.
+//! A blocking call of a process alone is at most a copy ([`alone`]). Others go over boards where that is faster
+//! ([`board`]). Else a call becomes a schedule (kept with the communicator, so that a repeated call finds it) whose symbols
+//! the arguments give a meaning. Blocking calls are carried out on the spot, non-blocking ones are handed to the
+//! operations in flight, persistent ones keep the schedule for their starts.
 //!
 //! **Invariants**
 //! - Each call takes the next number of its communicator and [`Sequence`]; its messages carry it as their tag, so any
@@ -12,6 +13,7 @@
 //!
 //! MPI: §6
 
+mod alone;
 mod arguments;
 mod background;
 mod board;
@@ -28,6 +30,7 @@ use std::task::Poll;
 
 use collectives::{BuildError, Cache, Call, Place, Schedule, Selection};
 
+use self::alone::is_done_alone;
 use self::background::Background;
 use self::checks::check_buffers;
 use crate::communicator::{Comm, Sequence};
@@ -59,6 +62,9 @@ impl World {
     /// MPI: §6
     pub fn collective(&self, comm: &Comm, arguments: &Arguments) -> Result<()> {
         check_buffers(comm, arguments)?;
+        if is_done_alone(comm, arguments) {
+            return Ok(());
+        }
         if let Some(result) = self.on_boards(comm, arguments) {
             return result;
         }
@@ -80,12 +86,15 @@ impl World {
     /// MPI: §6.12
     pub fn start_collective(&self, comm: &Arc<Comm>, arguments: Arguments) -> Result<Request> {
         let call = arguments.names()[1];
-        let tag = comm.next_collective_tag(Sequence::Nonblocking);
         check_buffers(comm, &arguments)?;
         let request = match board::turn_for(comm, &arguments) {
-            Some(turn) => self.run(comm, Background::queued(comm, turn, arguments, tag, call), call),
+            Some(turn) => {
+                let tag = comm.next_collective_tag(Sequence::Nonblocking);
+                self.run(comm, Background::queued(comm, turn, arguments, tag, call), call)
+            }
             None => {
                 let schedule = schedule_of(comm, &arguments)?;
+                let tag = comm.next_collective_tag(Sequence::Nonblocking);
                 self.run_in_background(comm, schedule, arguments, tag, call)?
             }
         };

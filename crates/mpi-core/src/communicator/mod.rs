@@ -90,6 +90,8 @@ struct Details {
     name: Option<Box<str>>,
     info: Option<Arc<Info>>,
     error_handler: Arc<ErrorHandler>,
+    /// The program has set the error handler, be it the one there was.
+    has_chosen_error_handler: bool,
     attached: AttachedBuffer,
 }
 
@@ -166,7 +168,13 @@ impl Comm {
             boards: boards::Boards::default(),
             queued_boards: boards::QueuedBoards::default(),
             topology: OnceLock::new(),
-            details: Mutex::new(Details { name: None, info: None, error_handler, attached: AttachedBuffer::default() }),
+            details: Mutex::new(Details {
+                name: None,
+                info: None,
+                error_handler,
+                has_chosen_error_handler: false,
+                attached: AttachedBuffer::default(),
+            }),
             attributes: Attributes::default(),
             face_handle: AtomicUsize::new(0),
             commons: Arc::clone(commons),
@@ -406,7 +414,19 @@ impl Comm {
 
     /// Chooses what happens when a call on this communicator fails.
     pub fn set_error_handler(&self, handler: Arc<ErrorHandler>) {
+        let mut details = self.details();
+        details.error_handler = handler;
+        details.has_chosen_error_handler = true;
+    }
+
+    /// As [`Comm::set_error_handler`], before the program has a say.
+    pub(crate) fn begin_with_error_handler(&self, handler: Arc<ErrorHandler>) {
         self.details().error_handler = handler;
+    }
+
+    /// True if the program has set the error handler itself.
+    pub(crate) fn has_chosen_error_handler(&self) -> bool {
+        self.details().has_chosen_error_handler
     }
 
     /// Looks at the communicator's own buffer for buffered sends.

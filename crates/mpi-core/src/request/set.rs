@@ -16,6 +16,11 @@ pub trait RequestSet {
     /// Number of requests, null ones included.
     fn len(&self) -> usize;
 
+    /// True if request `index` is null.
+    fn is_null(&self, index: usize) -> bool {
+        self.with(index, |_| ()).is_none()
+    }
+
     /// True if the list is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
@@ -79,6 +84,10 @@ impl World {
     /// MPI: §3.7.3 `MPI_Test`
     #[inline]
     pub fn test(&self, set: &impl RequestSet) -> Option<Finish> {
+        let mut result = None;
+        if self.try_message_at(set, 0, &mut |finish| result = Some(finish)) {
+            return result;
+        }
         self.poll_twice(|world| world.try_at(set, 0))
     }
 
@@ -274,7 +283,7 @@ impl World {
     /// of other kinds go through memory as enums within enums; this one stays in registers.
     #[inline(always)]
     fn try_message_at(&self, set: &impl RequestSet, index: usize, put: &mut impl FnMut(Finish)) -> bool {
-        if set.take_finished_send(index) {
+        if set.is_null(index) || set.take_finished_send(index) {
             put(Ok(Status::EMPTY));
             return true;
         }

@@ -2,13 +2,13 @@
 //!
 //! MPI: §8.5.2
 
-use std::collections::HashSet;
+use std::cmp::Ordering;
 
 use crate::error::{ErrorClass, Result};
 
 /// Fills the zeros of `dims` so that the product of all is `node_count`. The numbers filled in do not
-/// increase; of all such choices the one with the smallest greatest number is taken, then with the
-/// smallest second one, and so on.
+/// increase; of all such choices the one whose greatest and smallest number are closest is taken, then
+/// the one with the smallest sum, then the one that begins with the greatest numbers.
 ///
 /// # Errors
 /// `Dims` for a negative number, or when the given ones do not divide `node_count`.
@@ -43,52 +43,115 @@ pub fn dims_create(node_count: i32, dims: &mut [i32]) -> Result<()> {
 
 /// `count` factors of `number`, in descending order.
 fn factors(number: i32, count: usize) -> Vec<i32> {
-    let mut search = Search { divisors: divisors(number), impossible: HashSet::new() };
-    let mut found = Vec::with_capacity(count);
     // More factors than a number has prime ones are ones.
     let depth = count.min(i32::BITS as usize);
-    let is_found = count == 0 || search.descend(number, depth, number, &mut found);
-    debug_assert!(is_found, "the number itself and ones always do");
+    let mut found = if depth == 0 { Vec::new() } else { closest(number, depth) };
     found.resize(count, 1);
     found
 }
 
-struct Search {
-    divisors: Vec<i32>,
-    /// What cannot be written as so many factors up to a limit.
-    impossible: HashSet<(i32, usize, i32)>,
+/// The `depth` factors of `number` that are closest: ranges of divisors are tried, shortest first, until one
+/// holds factors that reach from its one end to the other.
+fn closest(number: i32, depth: usize) -> Vec<i32> {
+    let divisors = divisors(number);
+    let prime = greatest_prime(number);
+    let power = |divisor: i32| i64::from(divisor).saturating_pow(depth as u32);
+    let is_low = |divisor: i32| power(divisor) <= i64::from(number);
+    let is_high = |divisor: i32| power(divisor) >= i64::from(number) && divisor >= prime;
+    let lows = (0..divisors.len()).filter(|at| is_low(divisors[*at]));
+    let highs = || (0..divisors.len()).filter(|at| is_high(divisors[*at]));
+    let mut ranges: Vec<(usize, usize)> = lows.flat_map(|low| highs().map(move |high| (low, high))).collect();
+    let length = |(low, high): &(usize, usize)| divisors[*high] - divisors[*low];
+    ranges.sort_unstable_by_key(length);
+    for equally_long in ranges.chunk_by(|one, other| length(one) == length(other)) {
+        let mut search = Search { divisors: &[], best: None, found: Vec::with_capacity(depth) };
+        for &(low, high) in equally_long {
+            search.divisors = &divisors[low..=high];
+            search.begin(number, depth);
+        }
+        if let Some((_, best)) = search.best {
+            return best;
+        }
+    }
+    unreachable!("the number itself and ones are factors of it")
 }
 
-impl Search {
-    /// Appends `count` factors of `number`, each at most `limit` and the one before: the first found
-    /// is the best, because small ones are tried first.
-    fn descend(&mut self, number: i32, count: usize, limit: i32, found: &mut Vec<i32>) -> bool {
-        if count == 1 {
-            found.push(number);
-            return number <= limit;
-        }
-        if !self.impossible.contains(&(number, count, limit)) {
-            for at in 0..self.divisors.len() {
-                let factor = self.divisors[at];
-                if factor > limit {
-                    break;
-                }
-                let is_large_enough =
-                    i64::from(factor).checked_pow(count as u32).is_none_or(|p| p >= i64::from(number));
-                if number % factor != 0 || !is_large_enough {
-                    continue;
-                }
-                let len = found.len();
-                found.push(factor);
-                if self.descend(number / factor, count - 1, factor, found) {
-                    return true;
-                }
-                found.truncate(len);
+/// Looks through all lists of factors that lie in a range and touch both of its ends.
+struct Search<'a> {
+    /// Those that divide the number, in the range, ascending.
+    divisors: &'a [i32],
+    /// The best one so far, with its sum.
+    best: Option<(i64, Vec<i32>)>,
+    found: Vec<i32>,
+}
+
+impl Search<'_> {
+    fn begin(&mut self, number: i32, depth: usize) {
+        let (low, high) = (self.divisors[0], self.divisors[self.divisors.len() - 1]);
+        if depth == 1 {
+            if low == high {
+                self.found = vec![high];
+                self.judge();
             }
-            self.impossible.insert((number, count, limit));
+            return;
         }
-        false
+        let ends = i64::from(low) * i64::from(high);
+        if i64::from(number) % ends == 0 {
+            self.found = vec![high];
+            self.descend((i64::from(number) / ends) as i32, depth - 2, self.divisors.len());
+        }
     }
+
+    /// Completes what was found by `count` factors of `rest`, which are among the first `len` divisors, and
+    /// the smallest of the range.
+    fn descend(&mut self, rest: i32, count: usize, len: usize) {
+        if count == 0 {
+            if rest == 1 {
+                self.found.push(self.divisors[0]);
+                self.judge();
+                self.found.pop();
+            }
+            return;
+        }
+        for at in (0..len).rev() {
+            let factor = self.divisors[at];
+            if i64::from(factor).saturating_pow(count as u32) < i64::from(rest) {
+                break;
+            }
+            if rest % factor == 0 {
+                self.found.push(factor);
+                self.descend(rest / factor, count - 1, at + 1);
+                self.found.pop();
+            }
+        }
+    }
+
+    fn judge(&mut self) {
+        let sum: i64 = self.found.iter().copied().map(i64::from).sum();
+        let is_better = self.best.as_ref().is_none_or(|(least, best)| match sum.cmp(least) {
+            Ordering::Less => true,
+            Ordering::Equal => self.found > *best,
+            Ordering::Greater => false,
+        });
+        if is_better {
+            self.best = Some((sum, self.found.clone()));
+        }
+    }
+}
+
+/// The greatest prime number that divides it, 1 for 1.
+fn greatest_prime(mut number: i32) -> i32 {
+    let mut greatest = 1;
+    let mut candidate = 2;
+    while i64::from(candidate) * i64::from(candidate) <= i64::from(number) {
+        if number % candidate == 0 {
+            number /= candidate;
+            greatest = candidate;
+        } else {
+            candidate += 1;
+        }
+    }
+    greatest.max(number)
 }
 
 /// All divisors in ascending order.
@@ -127,6 +190,13 @@ mod tests {
         check(64, &[0; 3], &[4, 4, 4]);
         check(2 * 3 * 5 * 7 * 11, &[0; 3], &[15, 14, 11]);
         check(i32::MAX, &[0; 4], &[i32::MAX, 1, 1, 1]);
+        // The closest, not those with the smallest greatest number: 45, 45, 17 and 24, 24, 13.
+        check(34_425, &[0; 3], &[51, 27, 25]);
+        check(7_488, &[0; 3], &[26, 18, 16]);
+        // With many divisors, and with many small ones beside a great prime number.
+        check(2_095_133_040, &[0; 2], &[46_189, 45_360]);
+        check(2_095_133_040, &[0; 12], &[19, 17, 13, 11, 7, 5, 4, 4, 3, 3, 3, 3]);
+        check((1 << 20) * 2039, &[0; 10], &[2039, 8, 8, 4, 4, 4, 4, 4, 4, 4]);
         let mut many = vec![0; 100];
         dims_create(1 << 30, &mut many).unwrap();
         assert!(many[..30].iter().all(|dim| *dim == 2) && many[30..].iter().all(|dim| *dim == 1));
@@ -151,7 +221,13 @@ mod tests {
         }
         for number in 1..=360 {
             for count in 1..=4 {
-                let best = all(number, count, number).into_iter().min().unwrap();
+                let best = all(number, count, number)
+                    .into_iter()
+                    .min_by_key(|list| {
+                        let negated: Vec<i32> = list.iter().map(|factor| -factor).collect();
+                        (list[0] - list[count - 1], list.iter().sum::<i32>(), negated)
+                    })
+                    .unwrap();
                 check(number, &vec![0; count], &best);
             }
         }

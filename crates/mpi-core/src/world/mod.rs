@@ -93,6 +93,9 @@ pub struct World {
     asleep_ns: Cell<u64>,
     /// Polls in a row, of calls that do not wait, that found nothing.
     fruitless_count: Cell<u32>,
+    /// How many fruitless polls in passing lie between two rests, and how many are left until the next.
+    rests_apart: Cell<u32>,
+    polls_to_rest: Cell<u32>,
     /// Polls that found something since peers were looked after for that.
     busy_count: Cell<u32>,
     /// Called after polls while events of the engine are watched.
@@ -128,6 +131,8 @@ impl World {
             pausing: Cell::new(0),
             asleep_ns: Cell::new(0),
             fruitless_count: Cell::new(0),
+            rests_apart: Cell::new(1),
+            polls_to_rest: Cell::new(1),
             busy_count: Cell::new(0),
             watcher: Cell::new(None),
             thread_level,
@@ -152,7 +157,7 @@ impl World {
     pub fn set_initial_error_handler(&self, which: Predefined) {
         self.initial_errors.set(which);
         for comm in [&self.comm_world, &self.comm_self] {
-            comm.set_error_handler(ErrorHandler::predefined(which));
+            comm.begin_with_error_handler(ErrorHandler::predefined(which));
         }
     }
 
@@ -171,6 +176,15 @@ impl World {
     #[inline]
     pub fn comm_self(&self) -> &Arc<Comm> {
         &self.comm_self
+    }
+
+    /// The communicator whose error handler is asked about calls that were given none: `MPI_COMM_SELF`. Up to MPI 3.1
+    /// it was `MPI_COMM_WORLD`, and programs written then set a handler there only: it is asked where
+    /// `MPI_COMM_SELF` was left as it was.
+    ///
+    /// MPI: §9.3
+    pub fn comm_for_errors(&self) -> &Arc<Comm> {
+        if self.comm_self.has_chosen_error_handler() { &self.comm_self } else { &self.comm_world }
     }
 
     /// Number of communicators this process is a member of, freed ones with operations pending

@@ -22,6 +22,9 @@ const UNASKED_MAX: u32 = 8;
 /// Polls that found something, but not what is waited for, between two looks after peers: who is kept busy by some never
 /// sleeps, and the one it waits for may be stopped.
 const BUSY_MAX: u32 = 1024;
+/// Fruitless polls in passing from one rest to the next, at most, while nobody makes use of the rests: each is a system
+/// call, twenty times as long as a poll.
+const RESTS_APART_MAX: u32 = 64;
 
 impl World {
     /// Polls once: the engine, then the operations in flight. True if anything moved.
@@ -49,11 +52,20 @@ impl World {
         }
         let count = self.fruitless_count.get().saturating_add(1);
         self.fruitless_count.set(count);
-        // Not a sleep, even where yields are dear: many programs ask in passing and have other work to do.
-        if count > self.waiter.policy().polls() {
-            self.pause(|| self.waiter.rest());
-            self.look_after_peers();
+        if count <= self.waiter.policy().polls() {
+            return;
         }
+        let left = self.polls_to_rest.get();
+        if left > 1 && !self.gate.is_enabled() {
+            return self.polls_to_rest.set(left - 1);
+        }
+        // Not a sleep, even where yields are dear: many programs ask in passing and have other work to do.
+        let mut was_of_use = false;
+        self.pause(|| was_of_use = self.waiter.rest());
+        let apart = if was_of_use { 1 } else { (2 * self.rests_apart.get()).min(RESTS_APART_MAX) };
+        self.rests_apart.set(apart);
+        self.polls_to_rest.set(apart);
+        self.look_after_peers();
     }
 
     /// A poll has found something: now and then it is time to look after peers all the same.
@@ -123,7 +135,7 @@ impl World {
                 Pause::Poll | Pause::Spin if self.gate.is_enabled() => self.pause(std::hint::spin_loop),
                 Pause::Poll => {}
                 Pause::Spin => std::hint::spin_loop(),
-                Pause::Yield => self.pause(|| self.waiter.rest()),
+                Pause::Yield => self.pause(|| _ = self.waiter.rest()),
                 Pause::Sleep => {
                     let ticket = self.waiter.announce();
                     // Whatever came before the announcement woke nobody, so look once more.
