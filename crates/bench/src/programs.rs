@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Most time for a compilation.
 const COMPILE_LIMIT: Duration = Duration::from_secs(120);
 
-const SOURCES: [(&str, &str); 19] = [
+const SOURCES: [(&str, &str); 20] = [
     ("bench.h", include_str!("../../../bench/programs/bench.h")),
     ("grid.h", include_str!("../../../bench/programs/grid.h")),
     ("main.c", include_str!("../../../bench/programs/main.c")),
@@ -21,6 +21,7 @@ const SOURCES: [(&str, &str); 19] = [
     ("datatypes.c", include_str!("../../../bench/programs/datatypes.c")),
     ("threads.c", include_str!("../../../bench/programs/threads.c")),
     ("queues.c", include_str!("../../../bench/programs/queues.c")),
+    ("calls.c", include_str!("../../../bench/programs/calls.c")),
     ("resources.c", include_str!("../../../bench/programs/resources.c")),
     ("floor.c", include_str!("../../../bench/programs/floor.c")),
     ("grid.c", include_str!("../../../bench/programs/grid.c")),

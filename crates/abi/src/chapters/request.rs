@@ -17,6 +17,11 @@ pub(crate) fn wait(face: &Face, request: Requests<'_>, status: StatusOut) -> Res
 }
 
 pub(crate) fn test(face: &Face, request: Requests<'_>, flag: Out<i32>, status: StatusOut) -> Result<()> {
+    if request.is_null(0) {
+        flag.set_flag(true);
+        status.set(&Status::EMPTY);
+        return Ok(());
+    }
     let finish = face.world().test(&request);
     flag.set_flag(finish.is_some());
     finish.map_or(Ok(()), |finish| one(face, finish, &status))
