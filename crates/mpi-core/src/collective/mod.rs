@@ -63,6 +63,8 @@ impl World {
     pub fn collective(&self, comm: &Comm, arguments: &Arguments) -> Result<()> {
         check_buffers(comm, arguments)?;
         if is_done_alone(comm, arguments) {
+            // It counts as the others do.
+            comm.next_collective_tag(Sequence::Blocking);
             return Ok(());
         }
         if let Some(result) = self.on_boards(comm, arguments) {
