@@ -52,7 +52,7 @@ pub use request::{
 pub use standing::CreditBalance;
 pub use stats::{Counter, CounterKind, Holdings, PeerStats, Stats};
 pub use tuples::TupleSetup;
-pub use wait::{Backoff, Pause, Ticket, WaitPolicy, Waiter};
+pub use wait::{Backoff, Passing, Pause, Ticket, WaitPolicy, Waiter};
 pub use watch::{EVENTS_MAX, Event, EventKind};
 
 /// What can be wrong with a call of the engine.

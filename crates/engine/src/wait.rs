@@ -9,6 +9,7 @@
 //! a yield is as long as others take for their wake-ups, once some sleep; what is dear lies above that, or none of them
 //! would ever find back.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -20,6 +21,9 @@ use fabric::Wakeup;
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// Longest rest that nobody else made use of. A system call takes a fraction of it, two switches between processes more.
 const LONELY_REST_MAX_NS: u64 = 1_500;
+/// Polls in passing from one rest to the next, at most, while nobody makes use of the rests: each is a system call, some
+/// twenty times as long as a poll.
+const RESTS_APART_MAX: u32 = 64;
 /// What a dear yield adds to the score, from which a cheap one takes 1.
 const DEAR_SCORE: u32 = 16;
 /// The score at which yields are dear, and the highest.
@@ -97,6 +101,39 @@ pub struct Backoff {
     polls: u32,
 }
 
+/// How often a caller that asks again and again in vain, and has other work to do, lets others run.
+#[derive(Debug)]
+pub struct Passing {
+    /// Polls in vain before the first rest.
+    polls: u32,
+    apart_max: u32,
+    in_vain: Cell<u32>,
+    /// Polls from one rest to the next.
+    apart: Cell<u32>,
+}
+
+impl Passing {
+    /// A poll has found something.
+    #[inline]
+    pub fn found(&self) {
+        self.in_vain.set(0);
+    }
+
+    /// A poll has found nothing; true if it is time to let others run.
+    #[inline]
+    pub fn is_rest_due(&self) -> bool {
+        // After 2³² polls in vain the count begins anew, with some without a rest.
+        let count = self.in_vain.get().wrapping_add(1);
+        self.in_vain.set(count);
+        count > self.polls && count.is_multiple_of(self.apart.get())
+    }
+
+    /// There was a rest: the next one comes the later the longer none was of use.
+    pub fn rested(&self, was_of_use: bool) {
+        self.apart.set(if was_of_use { 1 } else { (2 * self.apart.get()).min(self.apart_max) });
+    }
+}
+
 impl Waiter {
     pub(crate) fn new(wakeup: Arc<dyn Wakeup>, policy: WaitPolicy) -> Self {
         Self { wakeup, policy, abstention: Abstention::new(policy.dear_yield) }
@@ -105,6 +142,12 @@ impl Waiter {
     /// A fresh count of patience.
     pub fn backoff(&self) -> Backoff {
         Backoff { policy: self.policy, polls: 0 }
+    }
+
+    /// For who asks in passing. Where threads share the engine, each rest lets one of them in: none is left out.
+    pub fn passing(&self, has_threads: bool) -> Passing {
+        let apart_max = if has_threads { 1 } else { RESTS_APART_MAX };
+        Passing { polls: self.policy.polls(), apart_max, in_vain: Cell::new(0), apart: Cell::new(1) }
     }
 
     /// Lets others run for a moment; true if it took so long that somebody may have wanted to.
@@ -248,6 +291,30 @@ mod tests {
             (0..DEAR_SCORE).for_each(|_| abstention.note(0, DEAR_NS - 1));
         }
         assert!(!abstention.lasts(|_| 0));
+    }
+
+    #[test]
+    fn rests_in_passing_lie_further_apart_while_nobody_makes_use_of_them() {
+        let passing = |apart_max| Passing { polls: 3, apart_max, in_vain: Cell::new(0), apart: Cell::new(1) };
+        let due_of = |passing: &Passing, polls: usize, was_of_use: bool| {
+            let is_due = |_: &usize| {
+                passing.is_rest_due() && {
+                    passing.rested(was_of_use);
+                    true
+                }
+            };
+            (1..=polls).filter(is_due).collect::<Vec<_>>()
+        };
+        let lonely = passing(8);
+        assert_eq!(due_of(&lonely, 40, false), [4, 6, 8, 16, 24, 32, 40]);
+        assert_eq!(
+            due_of(&lonely, 12, true),
+            [8, 9, 10, 11, 12],
+            "as soon as one was of use, each poll is followed by one"
+        );
+        lonely.found();
+        assert_eq!(due_of(&lonely, 5, true), [4, 5], "after a success there is patience again");
+        assert_eq!(due_of(&passing(1), 6, false), [4, 5, 6], "never apart if so asked");
     }
 
     #[test]

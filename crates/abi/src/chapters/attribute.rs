@@ -61,11 +61,14 @@ pub(crate) fn comm_get_attr(
 ) -> Result<()> {
     let value = match PredefinedAttribute::from_key(comm_keyval) {
         Some(attribute) => predefined_value(face, attribute),
-        None => match comm.attributes.get_by_number(comm_keyval) {
-            Some(value) => Some(pointer_of(value)),
-            // There is no such attribute, or not even such a key.
-            None => own_key(face, comm_keyval).map(|_| None)?,
-        },
+        None => {
+            let value = comm.attributes.get(comm_keyval);
+            if value.is_none() {
+                // Not even such a key?
+                own_key(face, comm_keyval)?;
+            }
+            value.map(pointer_of)
+        }
     };
     give(value, attribute_val, flag);
     Ok(())
@@ -112,7 +115,10 @@ pub(crate) fn type_get_attr(
     flag: Out<i32>,
 ) -> Result<()> {
     let process = face.process();
-    let value = process.type_attributes.get(datatype, &*process.type_keys.find(type_keyval)?);
+    let value = process.type_attributes.get(datatype, type_keyval);
+    if value.is_none() {
+        process.type_keys.find(type_keyval)?;
+    }
     give(value.map(pointer_of), attribute_val, flag);
     Ok(())
 }

@@ -18,7 +18,7 @@
 //! let key = keys.create(CopyRule::Duplicate, DeleteRule::Nothing).unwrap();
 //! let (object, attributes) = (Arc::from("object"), Attributes::default());
 //! attributes.set(&object, &keys.find(key).unwrap(), Value(7)).unwrap();
-//! assert_eq!(attributes.get(&*keys.find(key).unwrap()), Some(Value(7)));
+//! assert_eq!(attributes.get(key), Some(Value(7)));
 //! ```
 
 mod key;
@@ -57,15 +57,11 @@ struct Entry<O: ?Sized> {
 }
 
 impl<O: ?Sized> Attributes<O> {
-    /// The value under a key.
+    /// The value under the key of this number, which is looked up nowhere else: that there is no value does not say that
+    /// there is a key.
     ///
     /// MPI: §7.7.2 `MPI_Comm_get_attr`
-    pub fn get(&self, key: &Key<O>) -> Option<Value> {
-        self.lock().find(key).map(|entry| entry.value)
-    }
-
-    /// As [`Attributes::get`], by the number of the key, which is looked up nowhere else.
-    pub fn get_by_number(&self, number: i32) -> Option<Value> {
+    pub fn get(&self, number: i32) -> Option<Value> {
         self.lock().entries.iter().find(|entry| entry.key.number() == number).map(|entry| entry.value)
     }
 

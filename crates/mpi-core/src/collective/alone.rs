@@ -4,10 +4,10 @@ use super::arguments::{Arguments, Reduction};
 use super::plan::shape;
 use crate::communicator::Comm;
 
-/// Carries the collective out if nobody else takes part and it is no more than a copy. What is wrong with its arguments
-/// is left to be found where others are looked at.
+/// Carries the collective out if nobody else takes part and it is no more than a copy; false if it is another, or
+/// something is wrong with its arguments: that is left to be found where others are looked at.
 #[inline]
-pub(super) fn is_done_alone(comm: &Comm, arguments: &Arguments) -> bool {
+pub(super) fn carry_out_alone(comm: &Comm, arguments: &Arguments) -> bool {
     if comm.size() != 1 || comm.is_inter() {
         return false;
     }
@@ -16,13 +16,13 @@ pub(super) fn is_done_alone(comm: &Comm, arguments: &Arguments) -> bool {
         Arguments::Reduce { root: 0, data }
         | Arguments::Allreduce { data }
         | Arguments::ReduceScatterBlock { data }
-        | Arguments::Scan { data } => is_result_in_place(data),
+        | Arguments::Scan { data } => place_result(data),
         _ => false,
     }
 }
 
-/// Puts the result of one operand where it belongs, if there is such a reduction.
-fn is_result_in_place(data: &Reduction) -> bool {
+/// Puts the result of one operand where it belongs; false if there is no such reduction.
+fn place_result(data: &Reduction) -> bool {
     let Reduction { input, result: Some(result), count, datatype, op } = data else { return false };
     if !op.supports(datatype) || !shape(datatype).can_span(u128::from(*count)) {
         return false;

@@ -30,7 +30,7 @@ use std::task::Poll;
 
 use collectives::{BuildError, Cache, Call, Place, Schedule, Selection};
 
-use self::alone::is_done_alone;
+use self::alone::carry_out_alone;
 use self::background::Background;
 use self::checks::check_buffers;
 use crate::communicator::{Comm, Sequence};
@@ -62,7 +62,7 @@ impl World {
     /// MPI: §6
     pub fn collective(&self, comm: &Comm, arguments: &Arguments) -> Result<()> {
         check_buffers(comm, arguments)?;
-        if is_done_alone(comm, arguments) {
+        if carry_out_alone(comm, arguments) {
             // It counts as the others do.
             comm.next_collective_tag(Sequence::Blocking);
             return Ok(());

@@ -84,10 +84,6 @@ impl World {
     /// MPI: §3.7.3 `MPI_Test`
     #[inline]
     pub fn test(&self, set: &impl RequestSet) -> Option<Finish> {
-        let mut result = None;
-        if self.try_message_at(set, 0, &mut |finish| result = Some(finish)) {
-            return result;
-        }
         self.poll_twice(|world| world.try_at(set, 0))
     }
 

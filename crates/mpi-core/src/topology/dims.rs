@@ -2,7 +2,7 @@
 //!
 //! MPI: §8.5.2
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 
 use crate::error::{ErrorClass, Result};
 
@@ -67,9 +67,9 @@ fn closest(number: i32, depth: usize) -> Vec<i32> {
         let mut search = Search { divisors: &[], best: None, found: Vec::with_capacity(depth) };
         for &(low, high) in equally_long {
             search.divisors = &divisors[low..=high];
-            search.begin(number, depth);
+            search.look(number, depth);
         }
-        if let Some((_, best)) = search.best {
+        if let Some((_, Reverse(best))) = search.best {
             return best;
         }
     }
@@ -80,24 +80,25 @@ fn closest(number: i32, depth: usize) -> Vec<i32> {
 struct Search<'a> {
     /// Those that divide the number, in the range, ascending.
     divisors: &'a [i32],
-    /// The best one so far, with its sum.
-    best: Option<(i64, Vec<i32>)>,
+    /// The best one so far, behind its sum: the least of all.
+    best: Option<(i64, Reverse<Vec<i32>>)>,
     found: Vec<i32>,
 }
 
 impl Search<'_> {
-    fn begin(&mut self, number: i32, depth: usize) {
+    /// Judges all lists of `depth` factors of `number`.
+    fn look(&mut self, number: i32, depth: usize) {
         let (low, high) = (self.divisors[0], self.divisors[self.divisors.len() - 1]);
+        self.found.clear();
+        self.found.push(high);
         if depth == 1 {
             if low == high {
-                self.found = vec![high];
                 self.judge();
             }
             return;
         }
         let ends = i64::from(low) * i64::from(high);
         if i64::from(number) % ends == 0 {
-            self.found = vec![high];
             self.descend((i64::from(number) / ends) as i32, depth - 2, self.divisors.len());
         }
     }
@@ -127,14 +128,10 @@ impl Search<'_> {
     }
 
     fn judge(&mut self) {
-        let sum: i64 = self.found.iter().copied().map(i64::from).sum();
-        let is_better = self.best.as_ref().is_none_or(|(least, best)| match sum.cmp(least) {
-            Ordering::Less => true,
-            Ordering::Equal => self.found > *best,
-            Ordering::Greater => false,
-        });
-        if is_better {
-            self.best = Some((sum, self.found.clone()));
+        let sum = self.found.iter().copied().map(i64::from).sum();
+        let found = (sum, Reverse(self.found.clone()));
+        if self.best.as_ref().is_none_or(|best| found < *best) {
+            self.best = Some(found);
         }
     }
 }
@@ -223,10 +220,7 @@ mod tests {
             for count in 1..=4 {
                 let best = all(number, count, number)
                     .into_iter()
-                    .min_by_key(|list| {
-                        let negated: Vec<i32> = list.iter().map(|factor| -factor).collect();
-                        (list[0] - list[count - 1], list.iter().sum::<i32>(), negated)
-                    })
+                    .min_by_key(|list| (list[0] - list[count - 1], list.iter().sum::<i32>(), Reverse(list.clone())))
                     .unwrap();
                 check(number, &vec![0; count], &best);
             }

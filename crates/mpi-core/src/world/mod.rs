@@ -22,7 +22,7 @@ use std::sync::Arc;
 use base::{Gate, GateGuard};
 use collectives::Selection;
 use datatype::Scratch;
-use engine::{Completion, Engine, EngineError, Event, EventKind, PeerId, RequestId, Waiter};
+use engine::{Completion, Engine, EngineError, Event, EventKind, Passing, PeerId, RequestId, Waiter};
 
 use crate::communicator::{Comm, Commons};
 use crate::environment::{ErrorHandler, Predefined};
@@ -91,11 +91,8 @@ pub struct World {
     pausing: Cell<u32>,
     /// How long threads of this process have slept while they waited.
     asleep_ns: Cell<u64>,
-    /// Polls in a row, of calls that do not wait, that found nothing.
-    fruitless_count: Cell<u32>,
-    /// How many fruitless polls in passing lie between two rests, and how many are left until the next.
-    rests_apart: Cell<u32>,
-    polls_to_rest: Cell<u32>,
+    /// When calls that do not wait let others run.
+    passing: Passing,
     /// Polls that found something since peers were looked after for that.
     busy_count: Cell<u32>,
     /// Called after polls while events of the engine are watched.
@@ -120,19 +117,18 @@ impl World {
     ) -> Self {
         let (rank, size) = (engine.rank(), engine.size());
         let commons = Arc::new(Commons::new(rank, size, selection));
+        let (waiter, gate) = (engine.waiter(), Gate::new(thread_level == ThreadLevel::Multiple));
         World {
-            waiter: engine.waiter(),
+            passing: waiter.passing(gate.is_enabled()),
+            waiter,
             engine: RefCell::new(engine),
             operations: Operations::default(),
             attached: RefCell::default(),
             spare_temps: RefCell::default(),
             orphans: RefCell::default(),
-            gate: Gate::new(thread_level == ThreadLevel::Multiple),
+            gate,
             pausing: Cell::new(0),
             asleep_ns: Cell::new(0),
-            fruitless_count: Cell::new(0),
-            rests_apart: Cell::new(1),
-            polls_to_rest: Cell::new(1),
             busy_count: Cell::new(0),
             watcher: Cell::new(None),
             thread_level,

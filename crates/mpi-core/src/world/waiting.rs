@@ -22,9 +22,6 @@ const UNASKED_MAX: u32 = 8;
 /// Polls that found something, but not what is waited for, between two looks after peers: who is kept busy by some never
 /// sleeps, and the one it waits for may be stopped.
 const BUSY_MAX: u32 = 1024;
-/// Fruitless polls in passing from one rest to the next, at most, while nobody makes use of the rests: each is a system
-/// call, twenty times as long as a poll.
-const RESTS_APART_MAX: u32 = 64;
 
 impl World {
     /// Polls once: the engine, then the operations in flight. True if anything moved.
@@ -48,24 +45,15 @@ impl World {
     pub(crate) fn progress_in_passing(&self) {
         if self.progress() {
             self.keep_looking();
-            return self.fruitless_count.set(0);
-        }
-        let count = self.fruitless_count.get().saturating_add(1);
-        self.fruitless_count.set(count);
-        if count <= self.waiter.policy().polls() {
-            return;
-        }
-        let left = self.polls_to_rest.get();
-        if left > 1 && !self.gate.is_enabled() {
-            return self.polls_to_rest.set(left - 1);
+            return self.passing.found();
         }
         // Not a sleep, even where yields are dear: many programs ask in passing and have other work to do.
-        let mut was_of_use = false;
-        self.pause(|| was_of_use = self.waiter.rest());
-        let apart = if was_of_use { 1 } else { (2 * self.rests_apart.get()).min(RESTS_APART_MAX) };
-        self.rests_apart.set(apart);
-        self.polls_to_rest.set(apart);
-        self.look_after_peers();
+        if self.passing.is_rest_due() {
+            let mut was_of_use = false;
+            self.pause(|| was_of_use = self.waiter.rest());
+            self.passing.rested(was_of_use);
+            self.look_after_peers();
+        }
     }
 
     /// A poll has found something: now and then it is time to look after peers all the same.
