@@ -5,6 +5,7 @@
 
 use std::fmt::Write;
 
+use crate::fortran;
 use crate::removed::REMOVED;
 use crate::standard::Standard;
 
@@ -17,9 +18,10 @@ pub fn assembly(standard: &Standard, architecture: &str) -> String {
         other => panic!("how does one jump on {other}?"),
     };
     let mut text = String::from(".text\n");
-    let own = standard.functions.iter().map(|function| (function.name.as_str(), function.name.as_str()));
-    let removed = REMOVED.iter().filter_map(|removed| Some((removed.name(), removed.same_as?)));
-    for (name, target) in own.chain(removed) {
+    let own = standard.functions.iter().map(|function| (function.name.clone(), function.name.as_str()));
+    let removed = REMOVED.iter().filter_map(|removed| Some((removed.name().to_owned(), removed.same_as?)));
+    let conversions = fortran::handles(standard).map(|(name, function)| (name, function.name.as_str()));
+    for (name, target) in own.chain(removed).chain(conversions) {
         writeln!(
             text,
             ".weak {name}\n.type {name}, %function\n.p2align 3\n{name}:\n    {}\n.size {name}, . - {name}",
@@ -35,8 +37,9 @@ pub fn version_script(standard: &Standard) -> String {
     for function in &standard.functions {
         writeln!(text, "    {0};\n    P{0};", function.name).expect("strings take everything");
     }
-    for removed in REMOVED {
-        writeln!(text, "    {};", removed.name()).expect("strings take everything");
+    let removed = REMOVED.iter().map(|removed| removed.name().to_owned());
+    for name in removed.chain(fortran::handles(standard).map(|(name, _)| name)) {
+        writeln!(text, "    {name};").expect("strings take everything");
     }
     text.push_str("  local: *;\n};\n");
     text

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
+use crate::fortran;
 use crate::removed::REMOVED;
 use crate::standard::Standard;
 
@@ -50,7 +51,7 @@ const BOTTOM: &str = "
 const INTEGER_TYPES: [&str; 4] = ["MPI_Aint", "MPI_Offset", "MPI_Count", "MPI_ABI_Count"];
 
 pub fn text(standard: &Standard) -> String {
-    let mut text = String::from(TOP);
+    let mut text = format!("{TOP}{}", fortran::TYPES);
     status(&mut text, standard);
     handles(&mut text, standard);
     integers(&mut text, standard);
@@ -59,6 +60,7 @@ pub fn text(standard: &Standard) -> String {
     pointers(&mut text, standard);
     aliases(&mut text, standard);
     functions(&mut text, standard);
+    text.push_str(&fortran::conversions(standard));
     text.push_str(BOTTOM);
     text
 }
@@ -149,6 +151,7 @@ fn functions(text: &mut String, standard: &Standard) {
     for removed in REMOVED {
         line(text, &format!("{};", removed.prototype));
     }
+    text.push_str("typedef MPI_Comm_errhandler_function MPI_Handler_function;\n");
 }
 
 /// A prototype as the header has it: weights may be `MPI_UNWEIGHTED`, which points to no memory, and compilers warn of

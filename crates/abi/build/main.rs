@@ -9,6 +9,7 @@ mod chapters;
 mod constants;
 mod ctypes;
 mod entries;
+mod fortran;
 mod header;
 mod removed;
 mod standard;

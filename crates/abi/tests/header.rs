@@ -15,7 +15,7 @@ fn compiles_in_c_and_in_cpp_without_a_warning() {
     bench.source("plain.c", text);
     bench.source("plain.cc", text);
     let strict = ["-Wall", "-Wextra", "-Wpedantic", "-Wstrict-prototypes", "-Werror", "-I.", "-fsyntax-only"];
-    for standard in ["-std=c99", "-std=c11", "-std=c17"] {
+    for standard in ["-std=gnu89", "-std=c99", "-std=c11", "-std=c17"] {
         bench.compile("cc", &[&strict[..], &[standard, "plain.c"]].concat());
     }
     let strict = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I.", "-fsyntax-only"];
