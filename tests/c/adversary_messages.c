@@ -133,12 +133,12 @@ static void failing_generalized(void)
 static void buffers(void)
 {
     static char memory[MPI_BSEND_OVERHEAD + 64], other[MPI_BSEND_OVERHEAD + 64];
-    static char out[200];
+    static char out[MPI_BSEND_OVERHEAD + 65];
     void *given;
     int length;
     OK(MPI_Comm_attach_buffer(comm, memory, sizeof memory));
     FAILS(MPI_Comm_attach_buffer(comm, other, sizeof other), MPI_ERR_BUFFER);
-    FAILS(MPI_Bsend(out, 200, MPI_CHAR, right, 30, comm), MPI_ERR_BUFFER);
+    FAILS(MPI_Bsend(out, sizeof out, MPI_CHAR, right, 30, comm), MPI_ERR_BUFFER);
     OK(MPI_Bsend(out, 64, MPI_CHAR, right, 31, comm));
     OK(MPI_Recv(out, 64, MPI_CHAR, left, 31, comm, MPI_STATUS_IGNORE));
     OK(MPI_Comm_flush_buffer(comm));

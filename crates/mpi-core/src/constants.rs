@@ -12,7 +12,5 @@ pub const PROC_NULL: i32 = -3;
 pub const ROOT: i32 = -4;
 /// `MPI_UNDEFINED`: no colour, no index, no rank.
 pub const UNDEFINED: i32 = -32766;
-/// `MPI_BSEND_OVERHEAD`: what one buffered message costs beyond its packed bytes.
-pub const BSEND_OVERHEAD_BYTES: u64 = 512;
 /// `MPI_TAG_UB`: the greatest tag a user may choose. Tags above it belong to the library.
 pub const TAG_UB: i32 = (1 << 29) - 1;
