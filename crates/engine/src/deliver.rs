@@ -11,6 +11,7 @@ use protocol::{RendezvousOffer, SharedCopy, SourceLayout};
 
 use crate::core::{Core, match_key};
 use crate::inbound::Turn;
+use crate::peer::Whole;
 use crate::progress::{Helping, Stream};
 use crate::request::{
     Completion, ContextId, Envelope, Incoming, IncomingWay, Outcome, OutgoingSend, PeerId, Request, RequestId, State,
@@ -101,7 +102,9 @@ impl Core {
             Some(Message::Data { receive, offset, last, data }) => {
                 self.arrive_data(peer, receive, offset, last, written(data));
             }
-            Some(Message::Clear { send, receive, took_ahead }) => self.arrive_clear(peer, send, receive, took_ahead),
+            Some(Message::Clear { send, receive, took_ahead, whole }) => {
+                self.arrive_clear(peer, send, receive, took_ahead, whole);
+            }
             Some(Message::Ahead { send, offset, data }) => self.arrive_ahead(peer, send, offset, written(data)),
             Some(Message::ClearShared { send, receive, copy }) => self.arrive_clear_shared(peer, send, receive, copy),
             Some(Message::ClearWrite { send, number, target, packed }) => {
@@ -377,8 +380,9 @@ impl Core {
         }
     }
 
-    /// The receiver wants a message through the channel, what went ahead once more unless it `took_ahead`.
-    fn arrive_clear(&mut self, peer: PeerId, send: u64, receive: u64, took_ahead: bool) {
+    /// The receiver wants a message through the channel, what went ahead once more unless it `took_ahead`. So many like
+    /// it may come `whole`.
+    fn arrive_clear(&mut self, peer: PeerId, send: u64, receive: u64, took_ahead: bool, whole: u8) {
         let key = SlabKey::from_bits(send);
         let Some(send) = self.outgoing_to(peer, key) else {
             self.refuse();
@@ -388,6 +392,7 @@ impl Core {
         let next = if took_ahead { send.ahead_bytes } else { 0 };
         if let Some(Some(peer)) = self.peers.get_mut(peer as usize) {
             peer.takes_ahead = took_ahead;
+            peer.whole = Whole::like(end, whole);
         }
         self.other_takes(peer, true);
         self.streams.push_back(Stream { to: peer, send: key, receive, next, end, chunk_bytes: end, whole: true });

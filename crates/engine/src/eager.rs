@@ -15,7 +15,7 @@ impl Core {
     pub(crate) fn try_eager(&mut self, to: PeerId, context: ContextId, tag: Tag, buf: &SendBuf) -> bool {
         let len = buf.len_bytes() as usize;
         if len > self.thresholds.eager_max_bytes {
-            return false;
+            return self.try_whole(to, context, tag, buf);
         }
         if to == self.me {
             return self.send_to_self(context, tag, buf);
@@ -45,6 +45,30 @@ impl Core {
             return true;
         }
         self.try_eager_by_detour(to, record, buf)
+    }
+
+    /// Sends a longer message as if it were a short one, to a peer that has given leave to.
+    #[inline(never)]
+    fn try_whole(&mut self, to: PeerId, context: ContextId, tag: Tag, buf: &SendBuf) -> bool {
+        let len_bytes = buf.len_bytes();
+        let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
+        let Peer { link, whole, .. } = &mut **peer;
+        let len = len_bytes as usize;
+        if !whole.permits(len_bytes)
+            || buf.as_contiguous().is_none()
+            || len > link.present_payload_max_bytes()
+            || link.holds_back_eager()
+        {
+            return false;
+        }
+        let record = wire::eager(match_key(context, tag), None);
+        if !link.try_push(record, len, |space, stores| write_all(buf, 0, space, stores)) {
+            return false;
+        }
+        whole.spend();
+        self.stats.whole_sent += 1;
+        self.eager_left(to, len_bytes);
+        true
     }
 
     /// As `try_eager`, to a peer whose channel is no block, or a block that does not take records just so.

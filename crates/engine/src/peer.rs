@@ -24,6 +24,8 @@ pub(crate) struct Peer {
     pub(crate) ways: Option<Box<Ways>>,
     /// It was ready for the last long message, and has answered it: the first part of the next may go ahead of the answer.
     pub(crate) takes_ahead: bool,
+    /// Long messages that may go to it whole, without a request.
+    pub(crate) whole: Whole,
     /// The receive that takes what comes from it ahead of our answer.
     pub(crate) ahead_into: Option<SlabKey>,
     /// It stands in the list of peers whose records wait for room.
@@ -49,8 +51,37 @@ impl Peer {
 
     fn new(link: Link, reach: Reach) -> Self {
         let traffic = PeerStats::default();
-        Self { link, reach, ways: None, takes_ahead: false, ahead_into: None, listed: false, traffic }
+        let whole = Whole::default();
+        Self { link, reach, ways: None, takes_ahead: false, whole, ahead_into: None, listed: false, traffic }
     }
+}
+
+/// A receiver's leave to send messages of one length, or one like it, without asking: so many, then it is asked again.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Whole {
+    left: u8,
+    len_bits: u8,
+}
+
+impl Whole {
+    /// Leave for `count` messages that are about as long as one of `len_bytes`.
+    pub(crate) fn like(len_bytes: u64, count: u8) -> Self {
+        Self { left: count, len_bits: bits(len_bytes) }
+    }
+
+    /// True if a message of `len_bytes` may go.
+    pub(crate) fn permits(self, len_bytes: u64) -> bool {
+        self.left > 0 && self.len_bits == bits(len_bytes)
+    }
+
+    /// A message has gone.
+    pub(crate) fn spend(&mut self) {
+        self.left -= 1;
+    }
+}
+
+fn bits(len_bytes: u64) -> u8 {
+    len_bytes.max(1).ilog2() as u8
 }
 
 /// What stands for mapped peers where there are none.

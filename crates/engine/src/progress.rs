@@ -419,7 +419,7 @@ impl Core {
             }
             (Err(DirectCopyError::Refused), way @ IncomingWay::Read { next: 0, .. }) => {
                 *way = IncomingWay::Staged { received: 0 };
-                self.send_control(peer, Message::Clear { send, receive: key.to_bits(), took_ahead: false });
+                self.send_control(peer, Message::Clear { send, receive: key.to_bits(), took_ahead: false, whole: 0 });
                 Step::Over
             }
             (Ok(()), _) => Step::Over,

@@ -26,6 +26,9 @@ use crate::ways::Judged;
 
 /// Segments of a peer's layout looked up at a time.
 const SEGMENTS: usize = 128;
+/// Long messages that may come without a request before the sender asks again: what they take is not known, and the one
+/// that asks says whether the way is still the best.
+const WHOLE_MESSAGES: u8 = 7;
 /// Where a peer's side of a message lies.
 #[derive(Clone)]
 pub(crate) enum Place {
@@ -390,14 +393,26 @@ impl Core {
             {
                 peer.ahead_into = Some(receive);
             }
-            let (receive, took_ahead) = (receive.to_bits(), incoming.waited);
-            self.send_control(peer, Message::Clear { send, receive, took_ahead });
+            let (receive, took_ahead, whole) = (receive.to_bits(), incoming.waited, self.leave_for_whole(&incoming));
+            self.send_control(peer, Message::Clear { send, receive, took_ahead, whole });
         } else {
             self.copying.push(receive);
         }
         if let Some(request) = self.requests.get_mut(receive) {
             request.state = State::Incoming(Box::new(incoming));
         }
+    }
+
+    /// How many messages like this one, which goes through the channel, may come without a request: they need no answer,
+    /// but a second copy if they come before their receive.
+    fn leave_for_whole(&self, incoming: &Incoming) -> u8 {
+        let is_short = incoming.envelope.len_bytes <= self.thresholds.whole_max_bytes();
+        let goes_on = match incoming.judged {
+            Some(judged) => judged.keeps_to_channel,
+            None => true,
+        };
+        let suits = goes_on && (incoming.waited || self.thresholds.is_crowded);
+        if is_short && suits { WHOLE_MESSAGES } else { 0 }
     }
 
     /// Ends a receive that has everything, or has failed.

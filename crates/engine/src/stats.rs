@@ -28,6 +28,8 @@ pub struct Stats {
     pub staged_received: u64,
     /// Long messages whose first part followed their request before there was an answer.
     pub ahead_sent: u64,
+    /// Long messages that needed no request, by their receiver's leave.
+    pub whole_sent: u64,
     /// Bytes of first parts that found their receive waiting.
     pub ahead_taken_bytes: u64,
     /// Bytes of those whose receive came later or went another way.
@@ -331,6 +333,9 @@ impl Stats {
         }),
         total("sends ahead of the answer", "Long messages whose first part followed their request.", |stats| {
             stats.ahead_sent
+        }),
+        total("long sends without a request", "Long messages that their receiver took as if they were short.", |stats| {
+            stats.whole_sent
         }),
         total("bytes ahead, taken", "Bytes of first parts that found their receive waiting.", |stats| {
             stats.ahead_taken_bytes

@@ -20,6 +20,8 @@ pub(crate) struct Ways {
 pub(crate) struct Judged {
     kind: Kind,
     start: Instant,
+    /// The way is the channel, and those like it may go the same.
+    pub(crate) keeps_to_channel: bool,
 }
 
 impl Core {
@@ -36,8 +38,10 @@ impl Core {
             return (way, None);
         }
         let Some(Some(peer)) = self.peers.get_mut(peer as usize) else { return (CopyWay::Staged, None) };
-        let way = peer.ways.get_or_insert_default().experience.choose(kind, len_bytes, is_near);
-        (way, Some(Judged { kind, start: Instant::now() }))
+        let experience = &mut peer.ways.get_or_insert_default().experience;
+        let way = experience.choose(kind, len_bytes, is_near);
+        let keeps_to_channel = experience.keeps_to_channel(kind);
+        (way, Some(Judged { kind, start: Instant::now(), keeps_to_channel }))
     }
 
     /// The peer takes a message of ours through the channel (`stages`), or has taken it another way.

@@ -200,7 +200,14 @@ impl BlockSender {
         payload_max_bytes(self.traffic.growth.first_lines() * CACHE_LINE_BYTES)
     }
 
+    /// Longest payload for which the block, as long as it is now, has not to grow first, in bytes.
+    #[inline]
+    pub fn present_payload_max_bytes(&self) -> usize {
+        payload_max_bytes(self.block_bytes()).min(self.payload_max_bytes())
+    }
+
     /// Bytes of the block now.
+    #[inline]
     pub fn block_bytes(&self) -> usize {
         self.lines * CACHE_LINE_BYTES
     }
@@ -528,11 +535,7 @@ impl BlockReceiver {
     fn resize(&mut self, wanted: usize) {
         let before = self.lines;
         let wanted = wanted.clamp(LINES_MIN, lines_that_fit(&self.memory)) & !3;
-        let beyond_first = |lines: usize| bytes_beyond(self.first_lines, lines);
-        self.lines = match self.allowance.change(beyond_first(before), beyond_first(wanted)) {
-            true => wanted,
-            false => before.max(self.first_lines),
-        };
+        self.lines = self.granted(before, wanted);
         if self.lines > before {
             self.memory.populate(CONTROL_BYTES, self.lines * CACHE_LINE_BYTES);
         }
@@ -547,6 +550,22 @@ impl BlockReceiver {
         let answer = u64::from(resized.wrapping_add(1)) << 32 | self.lines as u64;
         // Release: our reads are over and the first arrival is cleared. Pairs with the load in `take_up_resize`.
         self.memory.word(RESIZED).store(answer, Ordering::Release);
+    }
+
+    /// The lines that a block of `before` gets if it wants to have `wanted`: of many perhaps half, or a quarter and so on, for
+    /// some memory stays for others.
+    fn granted(&self, before: usize, wanted: usize) -> usize {
+        let beyond_first = |lines: usize| bytes_beyond(self.first_lines, lines);
+        let held = beyond_first(before);
+        if wanted <= before.max(self.first_lines) {
+            // It gives back what it held, or takes what it had in the beginning.
+            self.allowance.change(held, beyond_first(wanted));
+            return wanted;
+        }
+        let halves = std::iter::successors(Some(wanted), |lines| Some(lines / 2 & !3));
+        let mut longer = halves.take_while(|lines| *lines > before.max(self.first_lines));
+        let granted = longer.find(|lines| self.allowance.change_leaving_some(held, beyond_first(*lines)));
+        granted.unwrap_or(before.max(self.first_lines))
     }
 
     /// True if an eighth of the block has been consumed since credits went back, or were offered, last.

@@ -58,6 +58,12 @@ impl Allowance {
         }
         false
     }
+
+    /// As [`Allowance::change`], but an eighth of what is left stays for others: one that leaves less is refused.
+    pub fn change_leaving_some(&self, from_bytes: u64, to_bytes: u64) -> bool {
+        let left = self.left_bytes() + from_bytes;
+        to_bytes <= left - left / 8 && self.change(from_bytes, to_bytes)
+    }
 }
 
 /// What a sender knows of the traffic in its block; touched once per lap, and when there is no room.

@@ -227,6 +227,14 @@ impl Experience {
         way
     }
 
+    /// True if the way of these messages is the channel, and not only to see what they take there.
+    pub fn keeps_to_channel(&self, kind: Kind) -> bool {
+        let known = self.kinds.iter().find(|(known, _)| *known == kind);
+        known.is_some_and(|(_, costs)| {
+            costs.current == CopyWay::Staged && costs.trial == 0 && costs.best(kind.ways) == CopyWay::Staged
+        })
+    }
+
     /// A message of `len_bytes` that went this way is there, or has failed. It took `ns`, or `None` if nothing can be
     /// learned from it. `was_alone` if the message before was there when it met its receive.
     pub fn end(&mut self, kind: Kind, len_bytes: u64, way: CopyWay, was_alone: bool, ns: Option<u64>) {

@@ -175,6 +175,14 @@ impl Link {
         }
     }
 
+    /// As [`Link::payload_max_bytes`], of what a block takes as long as it is now, in bytes.
+    pub fn present_payload_max_bytes(&self) -> usize {
+        match &self.way {
+            Way::Block(block) => block.present_payload_max_bytes(),
+            _ => self.payload_max_bytes(),
+        }
+    }
+
     /// Writes a record to a mapped peer now if nothing waits before it and there is room; `fill` writes the payload with
     /// the stores it is told.
     #[inline]
@@ -198,7 +206,7 @@ impl Link {
     #[inline(never)]
     fn push_by_detour(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8], Stores)) -> bool {
         self.leave_closed();
-        let room = self.payload_max_bytes();
+        let room = self.payload_max_bytes().max(self.present_payload_max_bytes());
         let credits = self.credits.filter(|_| len_bytes + wire::CREDITS_BYTES <= room);
         let pushed = match credits {
             Some(count) => {

@@ -147,6 +147,17 @@ impl Thresholds {
         CopyPlan::Read
     }
 
+    /// Longest message that may come whole, without a request, once its receiver has said so.
+    ///
+    /// Where processes outnumber processors each answer waits for a turn of somebody else.
+    pub fn whole_max_bytes(&self) -> u64 {
+        match self.ahead_bytes {
+            0 => 0,
+            _ if self.is_crowded => STAGED_CROWDED_MAX_BYTES,
+            ahead_bytes => ahead_bytes,
+        }
+    }
+
     fn is_staged_where_crowded(&self, len_bytes: u64) -> bool {
         let most = STAGED_CROWDED_MAX_BYTES.min(self.staged_near_max_bytes);
         self.large_copy == LargeCopy::Auto && self.is_crowded && len_bytes <= most

@@ -165,6 +165,8 @@ pub enum Message<'a> {
         receive: u64,
         /// The receive waited for the request, so that what followed it was taken.
         took_ahead: bool,
+        /// So many messages of like length may come whole, without a request.
+        whole: u8,
     },
     /// A piece of the message whose request was the last one to come from this peer, sent before the answer.
     Ahead {
@@ -373,8 +375,8 @@ pub fn control(message: Message<'_>) -> Control {
             };
             (record(REQUEST, key, send), len)
         }
-        Message::Clear { send, receive, took_ahead } => {
-            (Record { short: took_ahead.into(), ..record(CLEAR, send, receive) }, 0)
+        Message::Clear { send, receive, took_ahead, whole } => {
+            (Record { short: u32::from(took_ahead) | u32::from(whole) << 8, ..record(CLEAR, send, receive) }, 0)
         }
         Message::ClearShared { send, receive, copy } => {
             payload[..8].copy_from_slice(&copy.target.address.to_ne_bytes());
@@ -437,7 +439,10 @@ pub fn parse<'a>(record: Record, payload: &'a [u8]) -> Option<Message<'a>> {
             let offer = RendezvousOffer { len_bytes: word(payload, 0)?, memory, layout, is_near: flags & 8 != 0 };
             Message::Request { key: first, send: second, offer }
         }
-        CLEAR => Message::Clear { send: first, receive: second, took_ahead: record.short & 1 != 0 },
+        CLEAR => {
+            let whole = (record.short >> 8) as u8;
+            Message::Clear { send: first, receive: second, took_ahead: record.short & 1 != 0, whole }
+        }
         AHEAD => Message::Ahead { send: first, offset: second, data: payload },
         CLEAR_SHARED => {
             let copy = SharedCopy {
@@ -544,8 +549,8 @@ mod tests {
             Message::Request { key: 1, send: 2, offer: offer(None, layouts[1]) },
             Message::Request { key: 1, send: 2, offer: offer(Some(memory), layouts[2]) },
             Message::ClearShared { send: 5, receive: 6, copy: written },
-            Message::Clear { send: 5, receive: u64::MAX, took_ahead: false },
-            Message::Clear { send: 5, receive: 6, took_ahead: true },
+            Message::Clear { send: 5, receive: u64::MAX, took_ahead: false, whole: 255 },
+            Message::Clear { send: 5, receive: 6, took_ahead: true, whole: 0 },
             Message::ClearShared { send: 5, receive: 6, copy },
             Message::ClearWrite { send: 5, number: u32::MAX, target: memory, packed: false },
             Message::ClearWrite { send: 5, number: 1, target: memory, packed: true },

@@ -305,7 +305,7 @@ pub const VARIABLES: &[Variable] = &[
         ahead_bytes,
         "bytes",
         0..,
-        "Bytes of a long message that follow its request through the channel before it is answered, where no other send is under way and the receiver was ready for the last one and took it that way; 0: none."
+        "Bytes of a long message that follow its request through the channel before it is answered, where no other send is under way and the receiver was ready for the last one and took it that way. Where that is the way to stay, a receiver gives leave for seven messages of this length at most (96 KiB where ranks outnumber cores) without a request. 0: neither."
     ),
     size!(
         "FERROVIA_SHARED_COPY_MIN",
