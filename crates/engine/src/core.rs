@@ -21,7 +21,7 @@ use crate::inbound::{Inbound, Turn};
 use crate::layouts::{Layouts, PortLayouts};
 use crate::matching::{Pattern, PostedQueue, UnexpectedQueue};
 use crate::packed::PackedForms;
-use crate::peer::{Peer, Unmapped};
+use crate::peer::{Peer, Unmapped, Whole};
 use crate::port::Port;
 use crate::progress::{Helping, Stream};
 use crate::request::{
@@ -289,8 +289,10 @@ impl Engine {
         let is_crowded = core.thresholds.is_crowded;
         let adopted = thresholds(config, &core.geometry, &*core.context, core.port.as_deref());
         core.thresholds = Thresholds { is_crowded, ..adopted };
-        self.core.unexpected_max_bytes = config.unexpected_max_bytes;
-        self.core.datatypes = config.datatypes;
+        core.unexpected_max_bytes = config.unexpected_max_bytes;
+        core.datatypes = config.datatypes;
+        // What receivers gave leave to as things were.
+        core.peers.iter_mut().flatten().for_each(|peer| peer.whole = Whole::default());
     }
 
     /// Bytes of unexpected data held now.

@@ -334,9 +334,11 @@ impl Stats {
         total("sends ahead of the answer", "Long messages whose first part followed their request.", |stats| {
             stats.ahead_sent
         }),
-        total("long sends without a request", "Long messages that their receiver took as if they were short.", |stats| {
-            stats.whole_sent
-        }),
+        total(
+            "long sends without a request",
+            "Long messages that their receiver took as if they were short.",
+            |stats| stats.whole_sent,
+        ),
         total("bytes ahead, taken", "Bytes of first parts that found their receive waiting.", |stats| {
             stats.ahead_taken_bytes
         }),

@@ -562,7 +562,7 @@ impl BlockReceiver {
             self.allowance.change(held, beyond_first(wanted));
             return wanted;
         }
-        let halves = std::iter::successors(Some(wanted), |lines| Some(lines / 2 & !3));
+        let halves = std::iter::successors(Some(wanted), |lines| Some((lines / 2) & !3));
         let mut longer = halves.take_while(|lines| *lines > before.max(self.first_lines));
         let granted = longer.find(|lines| self.allowance.change_leaving_some(held, beyond_first(*lines)));
         granted.unwrap_or(before.max(self.first_lines))

@@ -1,0 +1,187 @@
+//! Long messages that leave before they are asked for: their first part, or the whole of them.
+
+use base::Config;
+use base::config::LargeCopy;
+use boot::local_engines;
+use datatype::{RecvBuf, SendBuf};
+use engine::{ContextId, Engine, Outcome, RequestId, SendMode, Source, Stats, TagPattern};
+
+const CONTEXT: ContextId = ContextId(3);
+
+fn payload(number: u64, len: usize) -> Box<[u8]> {
+    (0..len as u64).map(|at| (at.wrapping_mul(31) ^ number) as u8).collect()
+}
+
+/// Messages of 64 KiB to a receive that `waits` for them or comes later, the first of them, which says that the receiver
+/// is ready, included; what both sides counted.
+fn send_ahead(config: &Config, count: u64, waits: bool) -> (Stats, Stats) {
+    send_one_by_one(local_engines(2, config).expect("a segment"), 64 << 10, count, waits)
+}
+
+/// Messages of `len` bytes, each over before the next, as `send_ahead` sends them.
+fn send_one_by_one(mut engines: Vec<Engine>, len: usize, count: u64, waits: bool) -> (Stats, Stats) {
+    let (mut receiver, mut sender) = (engines.pop().expect("two"), engines.pop().expect("two"));
+    for number in 0..count {
+        let data = payload(number, len);
+        let mut buf = RecvBuf::from_owned(vec![0; len].into());
+        let mut receive = waits.then(|| {
+            receiver.recv(Source::Peer(0), CONTEXT, TagPattern::Exact(7), buf.slice(0, len as u64)).expect("a peer")
+        });
+        let send = sender.send(SendMode::Standard, 1, CONTEXT, 7, SendBuf::from_owned(data.clone())).expect("a peer");
+        for _ in 0..10 {
+            sender.progress();
+            receiver.progress();
+        }
+        let receive = *receive.get_or_insert_with(|| {
+            receiver.recv(Source::Peer(0), CONTEXT, TagPattern::Exact(7), buf.slice(0, len as u64)).expect("a peer")
+        });
+        while !receiver.is_complete(receive) || !sender.is_complete(send) {
+            sender.progress();
+            receiver.progress();
+        }
+        assert_eq!(receiver.take(receive).expect("complete").outcome, Outcome::Done);
+        assert_eq!(sender.take(send).expect("complete").outcome, Outcome::Done);
+        assert!(buf.contiguous_mut().is_some_and(|space| *space == *data), "message {number}");
+    }
+    (sender.stats(), receiver.stats())
+}
+
+#[test]
+fn the_first_part_of_a_message_goes_ahead_where_the_last_one_was_waited_for() {
+    let config = Config { large_copy: LargeCopy::Staged, ..Config::default() };
+    let (sender, receiver) = send_ahead(&config, 20, true);
+    // The first tells that the receiver is ready; now and then the channel is about to change its length.
+    assert!((16..20).contains(&sender.ahead_sent), "{}", sender.ahead_sent);
+    assert!(receiver.ahead_taken_bytes > 15 * config.ahead_bytes as u64, "{}", receiver.ahead_taken_bytes);
+    assert_eq!((receiver.ahead_dropped_bytes, receiver.refused_records), (0, 0));
+    let (sender, receiver) = send_ahead(&config, 20, false);
+    assert_eq!((sender.ahead_sent, receiver.ahead_taken_bytes, receiver.ahead_dropped_bytes), (0, 0, 0));
+    let none = Config { ahead_bytes: 0, ..config.clone() };
+    assert_eq!(send_ahead(&none, 5, true).0.ahead_sent, 0);
+    // As much as there is room for.
+    let (channel_bytes, ahead_bytes) = (8 << 10, 1 << 20);
+    let (channel_max_bytes, channel_long_bytes) = (channel_bytes, channel_bytes);
+    let narrow = Config { channel_bytes, channel_max_bytes, channel_long_bytes, ahead_bytes, ..config };
+    let (sender, receiver) = send_ahead(&narrow, 20, true);
+    assert!(sender.ahead_sent > 10 && receiver.ahead_taken_bytes < 10 * (64 << 10), "{sender:?}");
+    assert_eq!(receiver.ahead_dropped_bytes, 0);
+}
+
+/// A receiver that waits for long messages and wants them through the channel lets seven of eight come without a request;
+/// where processes outnumber processors it need not wait. A block that is too short for one whole is asked.
+#[test]
+fn long_messages_come_whole_where_their_receiver_gives_leave() {
+    let channel_bytes = 256 << 10;
+    let config = Config { large_copy: LargeCopy::Staged, channel_bytes, ..Config::default() };
+    let send = |config: &Config, is_crowded: bool, len: usize, waits: bool| {
+        let mut engines = local_engines(2, config).expect("a segment");
+        engines.iter_mut().for_each(|engine| engine.set_crowded(is_crowded));
+        let (sender, receiver) = send_one_by_one(engines, len, 80, waits);
+        assert_eq!(receiver.refused_records, 0);
+        // Those that meet a block about to change its length ask once more.
+        let whole = if (66..=70).contains(&sender.whole_sent) { 70 } else { sender.whole_sent };
+        (whole, receiver.unexpected)
+    };
+    assert_eq!(send(&config, false, 30_000, true), (70, 0));
+    assert_eq!(send(&config, false, 30_000, false), (0, 80), "its receive was never there");
+    assert_eq!(send(&config, false, 40_000, true), (0, 0), "longer than FERROVIA_AHEAD");
+    assert_eq!(send(&config, true, 90_000, false), (70, 80));
+    assert_eq!(send(&Config { ahead_bytes: 0, ..config.clone() }, true, 30_000, true), (0, 0), "switched off");
+    let (channel_max_bytes, channel_long_bytes) = (64 << 10, 64 << 10);
+    let narrow = Config { channel_bytes: 64 << 10, channel_max_bytes, channel_long_bytes, ..config };
+    assert_eq!(send(&narrow, true, 30_000, true), (0, 0), "a record takes three eighths of a block");
+}
+
+/// Messages that come whole before their receive keep their place, and are truncated and held back as short ones are.
+#[test]
+fn long_messages_that_come_whole_are_received_as_short_ones_are() {
+    let (channel_bytes, unexpected_max_bytes) = (256 << 10, 200_000);
+    let config = Config { large_copy: LargeCopy::Staged, channel_bytes, unexpected_max_bytes, ..Config::default() };
+    let mut engines = local_engines(2, &config).expect("a segment");
+    engines.iter_mut().for_each(|engine| engine.set_crowded(true));
+    let (mut receiver, mut sender) = (engines.pop().expect("two"), engines.pop().expect("two"));
+    for round in 0..40 {
+        let lens = [30_000, 5, 31_000, 29_000, 0, 100_000, 32_000, 30_001, 20_000];
+        let sends: Vec<RequestId> = (0..)
+            .zip(lens)
+            .map(|(number, len)| {
+                let data = SendBuf::from_owned(payload(round * 16 + number, len));
+                sender.send(SendMode::Standard, 1, CONTEXT, 7, data).expect("a peer")
+            })
+            .collect();
+        for _ in 0..10 {
+            sender.progress();
+            receiver.progress();
+        }
+        for (number, len) in (0..).zip(lens) {
+            let room = if number % 3 == 2 { len / 2 } else { len };
+            let mut buf = RecvBuf::from_owned(vec![0; room].into());
+            let window = buf.slice(0, room as u64);
+            let receive = receiver.recv(Source::Peer(0), CONTEXT, TagPattern::Any, window).expect("a peer");
+            while !receiver.is_complete(receive) {
+                sender.progress();
+                receiver.progress();
+            }
+            let outcome = receiver.take(receive).expect("complete").outcome;
+            if room == len {
+                assert_eq!(outcome, Outcome::Done);
+                let sent = payload(round * 16 + number, len);
+                assert!(buf.contiguous_mut().is_some_and(|space| *space == *sent), "{round}: message {number}");
+            } else {
+                assert!(matches!(outcome, Outcome::Truncated { .. }), "{round}: message {number}: {outcome:?}");
+            }
+        }
+        for send in sends {
+            while !sender.is_complete(send) {
+                sender.progress();
+                receiver.progress();
+            }
+            assert_eq!(sender.take(send).expect("complete").outcome, Outcome::Done);
+        }
+    }
+    assert!(sender.stats().whole_sent > 40, "{:?}", sender.stats());
+    assert!(receiver.stats().unexpected_peak_bytes <= unexpected_max_bytes as u64 + 32_000, "{:?}", receiver.stats());
+    assert_eq!(receiver.stats().refused_records + sender.stats().refused_records, 0);
+}
+
+#[test]
+fn what_went_ahead_of_a_receive_comes_again() {
+    let config = Config { large_copy: LargeCopy::Staged, ..Config::default() };
+    let mut engines = local_engines(2, &config).expect("a segment");
+    let (mut receiver, mut sender) = (engines.pop().expect("two"), engines.pop().expect("two"));
+    let len = 40_000;
+    let mut dropped = 0;
+    for number in 0..30 {
+        // Every other one finds no receive, some are truncated.
+        let (waits, room) = (number % 2 == 0, if number % 5 == 4 { 100 } else { len });
+        let data = payload(number, len);
+        let mut buf = RecvBuf::from_owned(vec![0; room].into());
+        let post = |receiver: &mut Engine, buf: &mut RecvBuf| {
+            receiver.recv(Source::Peer(0), CONTEXT, TagPattern::Any, buf.slice(0, room as u64)).expect("a peer")
+        };
+        let posted = waits.then(|| post(&mut receiver, &mut buf));
+        let send = sender.send(SendMode::Standard, 1, CONTEXT, 7, SendBuf::from_owned(data.clone())).expect("a peer");
+        if !waits {
+            for _ in 0..10 {
+                sender.progress();
+                receiver.progress();
+            }
+        }
+        let receive = posted.unwrap_or_else(|| post(&mut receiver, &mut buf));
+        while !receiver.is_complete(receive) || !sender.is_complete(send) {
+            sender.progress();
+            receiver.progress();
+        }
+        let outcome = receiver.take(receive).expect("complete").outcome;
+        assert_eq!(sender.take(send).expect("complete").outcome, Outcome::Done);
+        if room == len {
+            assert_eq!(outcome, Outcome::Done);
+            assert!(buf.contiguous_mut().is_some_and(|space| *space == *data), "message {number}");
+        } else {
+            assert!(matches!(outcome, Outcome::Truncated { .. }), "message {number}: {outcome:?}");
+        }
+        dropped = receiver.stats().ahead_dropped_bytes;
+    }
+    assert!(dropped > 0);
+    assert_eq!(receiver.stats().refused_records + sender.stats().refused_records, 0);
+}
