@@ -67,6 +67,36 @@ static void bidirectional_latency(void) {
     }
 }
 
+/* Each rank exchanges a message with each other one, one after the other, as transposes do. */
+static void transpose(long count) {
+    for (long i = 0; i < count; i++)
+        for (int step = 1; step < size; step++) {
+            int to = (rank + step) % size, from = (rank - step + size) % size;
+            MPI_Sendrecv(out + to * bytes, bytes, MPI_BYTE, to, 5, in + from * bytes, bytes, MPI_BYTE, from, 5,
+                         MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }
+}
+
+static void check_transpose(void) {
+    for (int to = 0; to < size; to++) fill(out + to * bytes, bytes, rank, to);
+    memset(in, 0, size * bytes);
+    transpose(1);
+    for (int from = 0; from < size; from++)
+        if (from != rank) expect(in + from * bytes, bytes, from, rank, "an exchange with all");
+}
+
+static void exchange_with_all(void) {
+    need_ranks(2);
+    for (int s = 0; s < options.size_count; s++) {
+        bytes = options.sizes[s];
+        buffers(size * bytes);
+        check_transpose();
+        struct samples samples = measure(transpose, ALL, 0);
+        check_transpose();
+        record("exchange", bytes, NULL, "us", 1.0 / (size - 1), 0, samples);
+    }
+}
+
 /* Windows from each rank of the first half to its partner in the second, each window acknowledged. */
 static void windows(long count) {
     char done = 0;
@@ -260,6 +290,7 @@ static void overlap(void) {
 const struct test point_to_point_tests[] = {
     {"latency", latency, 0},
     {"bidirectional-latency", bidirectional_latency, 0},
+    {"exchange", exchange_with_all, 0},
     {"bandwidth", bandwidth, 0},
     {"bidirectional", bidirectional, 0},
     {"rate", rate, 0},
