@@ -70,9 +70,9 @@ pub(crate) fn t_init_thread(face: &Face, required: i32, provided: OptionalOut<i3
     }
     let settings = boot::configuration_with(&tool(face).overrides());
     tool(face).initialize(settings.map_err(|error| ErrorClass::ToolCannotInit.error(error.to_string()))?)?;
-    // Below MPI_THREAD_MULTIPLE the library takes no lock that a tool's threads could rely on.
-    let granted = if face.process().is_shared_by_threads() { MPI_THREAD_MULTIPLE } else { MPI_THREAD_SERIALIZED };
-    provided.set(required.min(granted));
+    // A program that has started below MPI_THREAD_MULTIPLE takes no lock that a tool's threads could rely on.
+    let has_threads = required == MPI_THREAD_MULTIPLE && face.process().promise_threads_to_tool();
+    provided.set(if has_threads { MPI_THREAD_MULTIPLE } else { required.min(MPI_THREAD_SERIALIZED) });
     Ok(())
 }
 

@@ -27,6 +27,8 @@ pub(super) struct Stage {
     connected: AtomicU32,
     sessions: Cell<u32>,
     in_world_model: Cell<bool>,
+    /// A tool has threads that call at any time.
+    tool_threads: Cell<bool>,
 }
 
 impl Stage {
@@ -85,8 +87,9 @@ impl Process {
     /// # Errors
     /// `Other` for a second initialisation, or with what kept the engine from starting.
     pub(crate) fn enter_world_model(&'static self, level: ThreadLevel) -> Result<()> {
-        // A session was promised that threads may call at any time.
-        let least = if self.stage.sessions.get() > 0 { ThreadLevel::Multiple } else { level };
+        // A session, or a tool, was promised that threads may call at any time.
+        let promised = self.stage.sessions.get() > 0 || self.stage.tool_threads.get();
+        let least = if promised { ThreadLevel::Multiple } else { level };
         self.start(least)?;
         self.lifecycle.initialized(level)?;
         self.show_predefined_communicators(true);
@@ -110,6 +113,17 @@ impl Process {
         self.stage.in_world_model.set(false);
         self.show_phase();
         Ok(())
+    }
+
+    /// Promises a tool that any thread may call at any time; false if it is too late for that.
+    pub(crate) fn promise_threads_to_tool(&self) -> bool {
+        match self.world_even_if_closed() {
+            Some(world) => world.thread_level() == ThreadLevel::Multiple,
+            None => {
+                self.stage.tool_threads.set(true);
+                true
+            }
+        }
     }
 
     /// True between `MPI_Init` and the end of `MPI_Finalize`.
