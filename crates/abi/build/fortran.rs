@@ -3,6 +3,7 @@
 //! The ABI leaves them out, since the size of an `INTEGER` is the compiler's; it offers `MPI_Comm_toint` and its like
 //! instead. Built upon these in the header, programs that convert run on every library with this ABI. The library
 //! exports the conversions of handles by name, too, for those who look for them there (configure scripts do).
+//! `MPI_F_STATUS_IGNORE` and its like are not here: they are addresses in the library of a Fortran compiler.
 //!
 //! MPI: §19.3.4, §19.3.5
 
