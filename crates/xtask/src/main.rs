@@ -44,7 +44,7 @@ enum Task {
     },
     /// Install into target/prefix, then build and run the C, Python and Rust examples
     Demo,
-    /// Run the tests: cargo's, C programs, launcher, surroundings, other MPIs, mpi4py, hpcc
+    /// Run the tests: cargo's, C programs, launcher, surroundings, other MPIs, mpi4py, hpcc, FFTW
     Test(test::Options),
     /// Compare Ferrovia with MPICH, Intel MPI and Open MPI in one run
     Bench(bench::Options),

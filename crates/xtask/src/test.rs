@@ -1,12 +1,12 @@
 //! `cargo xtask test`: every kind of test behind one command, one line each, one summary.
 //!
 //! A test is a [`Case`]: a name such as `c/ping-2`, what it needs first, and a body. What it needs
-//! (an installation, the peer libraries, mpi4py, hpcc) is made once, when the first test asks for it.
+//! (an installation, the peer libraries, mpi4py, programs of others) is made once, when the first test asks for it.
 
 mod cargo;
+mod debian;
 mod examples;
 mod fabric;
-mod hpcc;
 pub mod interoperation;
 mod launch;
 pub mod list;
@@ -217,7 +217,7 @@ fn all() -> Result<Vec<Case>> {
     cases.extend(surroundings::cases());
     cases.extend(relocation::cases());
     cases.extend(interoperation::cases());
-    cases.extend(hpcc::cases());
+    cases.extend(debian::cases());
     cases.extend(python::cases()?);
     Ok(cases)
 }

@@ -1,0 +1,127 @@
+//! Programs of others from Debian's archive, compiled unchanged, that judge themselves.
+
+mod fftw;
+mod hpcc;
+
+use super::{Case, Verdict};
+use crate::command::{Program, exists};
+use crate::paths;
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A case for each program: fetch, build against the installation given, run.
+pub fn cases() -> Vec<Case> {
+    vec![case("debian/hpcc", hpcc::test), case("debian/fftw", fftw::test)]
+}
+
+fn case(name: &str, test: fn(&Path) -> Result<()>) -> Case {
+    Case::that_may_skip(name, move |workshop| {
+        let prefix = workshop.installation()?;
+        if !exists("apt-get") || !exists("dpkg-deb") || !exists("make") {
+            return Ok(Verdict::Skipped("needs apt-get, dpkg-deb and make".to_owned()));
+        }
+        test(&prefix).map(|()| Verdict::Passed)
+    })
+}
+
+/// The source of a package, unpacked anew into a folder of this name in `target`.
+fn source(package: &str, folder: &str) -> Result<PathBuf> {
+    let start = format!("{package}_");
+    let archive = fetched(&start, ".orig.tar.gz", |apt| {
+        apt.args(["source", "--download-only", "--tar-only", package]).run_successfully().map(|_| ())
+    })?;
+    let folder = paths::target().join(folder);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder)?;
+    Program::new("tar")
+        .arg("-xzf")
+        .arg(&archive)
+        .args(["--strip-components=1", "-C"])
+        .arg(&folder)
+        .run_successfully()?;
+    Ok(folder)
+}
+
+/// What a binary package would install, in a folder of the cache.
+fn installed(package: &str) -> Result<PathBuf> {
+    let folder = cache().join(package);
+    if folder.is_dir() {
+        return Ok(folder);
+    }
+    let start = format!("{package}_");
+    let archive = fetched(&start, ".deb", |apt| apt.args(["download", package]).run_successfully().map(|_| ()))?;
+    let unpacked = folder.with_extension("new");
+    let _ = fs::remove_dir_all(&unpacked);
+    Program::new("dpkg-deb").arg("-x").arg(archive).arg(&unpacked).run_successfully()?;
+    fs::rename(&unpacked, &folder)?;
+    Ok(folder)
+}
+
+/// The file of the cache so named, which `fetch` brings if it is not there. Fetched once, with apt lists of our own:
+/// nothing of the system is changed.
+fn fetched(start: &str, end: &str, fetch: impl FnOnce(Program) -> Result<()>) -> Result<PathBuf> {
+    let folder = cache();
+    if let Some(file) = find(&folder, start, end) {
+        return Ok(file);
+    }
+    println!("Fetching {start}…{end} from the Debian archive (only once)");
+    fs::create_dir_all(folder.join("lists/partial"))?;
+    fs::create_dir_all(folder.join("archives/partial"))?;
+    fs::write(folder.join("debian.sources"), sources()?)?;
+    let apt = || {
+        Program::new("apt-get")
+            .args(["-q", "-o", "Dir::Etc::sourceparts=-", "-o", "APT::Sandbox::User=root", "-o"])
+            .arg(format!("Dir::Etc::sourcelist={}", folder.join("debian.sources").display()))
+            .arg("-o")
+            .arg(format!("Dir::State::Lists={}", folder.join("lists").display()))
+            .arg("-o")
+            .arg(format!("Dir::Cache={}", folder.display()))
+            .folder(&folder)
+            .limit(Duration::from_secs(300))
+    };
+    apt().arg("update").run_successfully()?;
+    fetch(apt())?;
+    find(&folder, start, end).with_context(|| format!("apt-get fetched no {start}…{end}"))
+}
+
+fn cache() -> PathBuf {
+    paths::cache().join("debian")
+}
+
+/// The archive of this system's own Debian release, as a deb822 source.
+fn sources() -> Result<String> {
+    let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let value = |key: &str| {
+        release
+            .lines()
+            .find_map(|line| line.strip_prefix(key)?.strip_prefix('=').map(|text| text.trim_matches('"').to_owned()))
+    };
+    let debian = value("ID").as_deref() == Some("debian");
+    let suite = value("VERSION_CODENAME").filter(|_| debian).unwrap_or_else(|| "bookworm".to_owned());
+    let archive = archive().context("no Debian archive stands in this system's package sources")?;
+    Ok(format!(
+        "Types: deb deb-src\nURIs: {archive}\nSuites: {suite}\nComponents: main\n\
+         Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n"
+    ))
+}
+
+/// Where this system gets its Debian packages from.
+fn archive() -> Option<String> {
+    let listed = fs::read_dir("/etc/apt/sources.list.d").into_iter().flatten().flatten().map(|entry| entry.path());
+    let texts = [PathBuf::from("/etc/apt/sources.list")].into_iter().chain(listed).map(fs::read_to_string);
+    let is_archive = |word: &&str| word.starts_with("http") && word.trim_end_matches('/').ends_with("/debian");
+    texts.flatten().find_map(|text| {
+        let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+        lines.flat_map(str::split_whitespace).find(is_archive).map(str::to_owned)
+    })
+}
+
+fn find(folder: &Path, start: &str, end: &str) -> Option<PathBuf> {
+    fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).find(|path| {
+        path.file_name()
+            .and_then(|name| name.to_str())
+            .is_some_and(|name| name.starts_with(start) && name.ends_with(end))
+    })
+}
