@@ -47,28 +47,8 @@ static void latency(void) {
     }
 }
 
-/* Both sides send at once and wait for what the other sends. */
-static void exchange(long count) {
-    for (long i = 0; i < count && rank < 2; i++)
-        MPI_Sendrecv(out, bytes, MPI_BYTE, 1 - rank, 1, in, bytes, MPI_BYTE, 1 - rank, 1, MPI_COMM_WORLD,
-                     MPI_STATUS_IGNORE);
-}
-
-static void bidirectional_latency(void) {
-    need_ranks(2);
-    for (int s = 0; s < options.size_count; s++) {
-        bytes = options.sizes[s];
-        buffers(bytes);
-        fill(out, bytes, rank, 0);
-        exchange(1);
-        if (rank < 2) expect(in, bytes, 1 - rank, 0, "exchange");
-        record("bidirectional-latency", bytes, NULL, "us", 1, 0, measure(exchange, ROOT, 0));
-        if (rank < 2) expect(in, bytes, 1 - rank, 0, "exchange");
-    }
-}
-
 /* Each rank exchanges a message with each other one, one after the other, as transposes do. */
-static void transpose(long count) {
+static void exchange(long count) {
     for (long i = 0; i < count; i++)
         for (int step = 1; step < size; step++) {
             int to = (rank + step) % size, from = (rank - step + size) % size;
@@ -77,22 +57,22 @@ static void transpose(long count) {
         }
 }
 
-static void check_transpose(void) {
+static void check_exchange(void) {
     for (int to = 0; to < size; to++) fill(out + to * bytes, bytes, rank, to);
     memset(in, 0, size * bytes);
-    transpose(1);
+    exchange(1);
     for (int from = 0; from < size; from++)
-        if (from != rank) expect(in + from * bytes, bytes, from, rank, "an exchange with all");
+        if (from != rank) expect(in + from * bytes, bytes, from, rank, "an exchange");
 }
 
-static void exchange_with_all(void) {
+static void exchanges(void) {
     need_ranks(2);
     for (int s = 0; s < options.size_count; s++) {
         bytes = options.sizes[s];
         buffers(size * bytes);
-        check_transpose();
-        struct samples samples = measure(transpose, ALL, 0);
-        check_transpose();
+        check_exchange();
+        struct samples samples = measure(exchange, ALL, 0);
+        check_exchange();
         record("exchange", bytes, NULL, "us", 1.0 / (size - 1), 0, samples);
     }
 }
@@ -289,8 +269,7 @@ static void overlap(void) {
 
 const struct test point_to_point_tests[] = {
     {"latency", latency, 0},
-    {"bidirectional-latency", bidirectional_latency, 0},
-    {"exchange", exchange_with_all, 0},
+    {"exchange", exchanges, 0},
     {"bandwidth", bandwidth, 0},
     {"bidirectional", bidirectional, 0},
     {"rate", rate, 0},

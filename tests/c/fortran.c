@@ -2,7 +2,6 @@
  * MPI: 19.3.4, 19.3.5 */
 #include "check.h"
 #include <dlfcn.h>
-#include <string.h>
 
 /* A handle there and back, by the header's name, the profiling one, and what the library exports: configure scripts
  * look for that. */

@@ -13,9 +13,10 @@ static void *watch(void *wrong)
 {
     MPI_T_pvar_session session;
     MPI_T_pvar_handle handle;
-    unsigned long long last = 0, now;
+    unsigned long long last, now;
     int index, count;
-    *(int *)wrong = MPI_T_pvar_get_index("sends_to_self", MPI_T_PVAR_CLASS_COUNTER, &index) != MPI_SUCCESS;
+    const char *name = world_size == 1 ? "sends_to_self" : "eager_sends";
+    *(int *)wrong = MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index) != MPI_SUCCESS;
     while (!over) {
         *(int *)wrong += MPI_T_pvar_session_create(&session) != MPI_SUCCESS;
         *(int *)wrong += MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count) != MPI_SUCCESS;

@@ -11,21 +11,14 @@ use std::fmt::Write;
 
 use crate::standard::{Function, Standard};
 
-/// A type of an `INTEGER`, and statuses made of them.
-pub const TYPES: &str = "
+/// The type of an `INTEGER`.
+pub const INTEGER: &str = "
 /* What Fortran knows of C (MPI: sections 19.3.4 and 19.3.5). Define MPI_ABI_Fint where an INTEGER is no int. */
 #if !defined(MPI_ABI_Fint)
 #define MPI_ABI_Fint int
 #endif
 typedef MPI_ABI_Fint MPI_Fint;
 #undef MPI_ABI_Fint
-
-typedef struct {
-    MPI_Fint MPI_SOURCE;
-    MPI_Fint MPI_TAG;
-    MPI_Fint MPI_ERROR;
-    MPI_Fint MPI_internal[5];
-} MPI_F08_status;
 ";
 
 /// Statuses are copied number by number, since an `INTEGER` may be longer than an `int`. Those to be ignored have no

@@ -51,8 +51,9 @@ const BOTTOM: &str = "
 const INTEGER_TYPES: [&str; 4] = ["MPI_Aint", "MPI_Offset", "MPI_Count", "MPI_ABI_Count"];
 
 pub fn text(standard: &Standard) -> String {
-    let mut text = format!("{TOP}{}", fortran::TYPES);
-    status(&mut text, standard);
+    let mut text = format!("{TOP}{}", fortran::INTEGER);
+    status(&mut text, standard, "int", "MPI_Status");
+    status(&mut text, standard, "MPI_Fint", "MPI_F08_status");
     handles(&mut text, standard);
     integers(&mut text, standard);
     sizes(&mut text, standard);
@@ -65,14 +66,15 @@ pub fn text(standard: &Standard) -> String {
     text
 }
 
-fn status(text: &mut String, standard: &Standard) {
+/// A status, with this type in place of `int`.
+fn status(text: &mut String, standard: &Standard, integer: &str, name: &str) {
     text.push_str("\ntypedef struct {\n");
     for field in standard.abi["status_struct"]["fields"].as_array().expect("a list") {
         let length = field[2].as_u64().expect("a length");
         let brackets = if length > 1 { format!("[{length}]") } else { String::new() };
-        line(text, &format!("    {} {}{brackets};", string(&field[0]), string(&field[1])));
+        line(text, &format!("    {} {}{brackets};", string(&field[0]).replace("int", integer), string(&field[1])));
     }
-    text.push_str("} MPI_Status;\n");
+    line(text, &format!("}} {name};"));
 }
 
 fn handles(text: &mut String, standard: &Standard) {

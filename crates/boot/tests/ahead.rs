@@ -78,14 +78,16 @@ fn long_messages_come_whole_where_their_receiver_gives_leave() {
         engines.iter_mut().for_each(|engine| engine.set_crowded(is_crowded));
         let (sender, receiver) = send_one_by_one(engines, len, 80, waits);
         assert_eq!(receiver.refused_records, 0);
-        // Those that meet a block about to change its length ask once more.
-        let whole = if (66..=70).contains(&sender.whole_sent) { 70 } else { sender.whole_sent };
-        (whole, receiver.unexpected)
+        (sender.whole_sent, receiver.unexpected)
     };
-    assert_eq!(send(&config, false, 30_000, true), (70, 0));
+    // Those that meet a block about to change its length ask once more.
+    let most = 66..=70;
+    let (whole, unexpected) = send(&config, false, 30_000, true);
+    assert!(most.contains(&whole) && unexpected == 0, "{whole}, {unexpected}");
     assert_eq!(send(&config, false, 30_000, false), (0, 80), "its receive was never there");
     assert_eq!(send(&config, false, 40_000, true), (0, 0), "longer than FERROVIA_AHEAD");
-    assert_eq!(send(&config, true, 90_000, false), (70, 80));
+    let (whole, unexpected) = send(&config, true, 90_000, false);
+    assert!(most.contains(&whole) && unexpected == 80, "{whole}, {unexpected}");
     assert_eq!(send(&Config { ahead_bytes: 0, ..config.clone() }, true, 30_000, true), (0, 0), "switched off");
     let (channel_max_bytes, channel_long_bytes) = (64 << 10, 64 << 10);
     let narrow = Config { channel_bytes: 64 << 10, channel_max_bytes, channel_long_bytes, ..config };

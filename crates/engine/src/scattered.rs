@@ -407,10 +407,7 @@ impl Core {
     /// but a second copy if they come before their receive.
     fn leave_for_whole(&self, incoming: &Incoming) -> u8 {
         let is_short = incoming.envelope.len_bytes <= self.thresholds.whole_max_bytes();
-        let goes_on = match incoming.judged {
-            Some(judged) => judged.keeps_to_channel,
-            None => true,
-        };
+        let goes_on = incoming.judged.is_none_or(|judged| judged.keeps_to_channel);
         let suits = goes_on && (incoming.waited || self.thresholds.is_crowded);
         if is_short && suits { WHOLE_MESSAGES } else { 0 }
     }

@@ -556,16 +556,14 @@ impl BlockReceiver {
     /// some memory stays for others.
     fn granted(&self, before: usize, wanted: usize) -> usize {
         let beyond_first = |lines: usize| bytes_beyond(self.first_lines, lines);
-        let held = beyond_first(before);
-        if wanted <= before.max(self.first_lines) {
-            // It gives back what it held, or takes what it had in the beginning.
+        let (held, always) = (beyond_first(before), before.max(self.first_lines));
+        if wanted <= always {
             self.allowance.change(held, beyond_first(wanted));
             return wanted;
         }
         let halves = std::iter::successors(Some(wanted), |lines| Some((lines / 2) & !3));
-        let mut longer = halves.take_while(|lines| *lines > before.max(self.first_lines));
-        let granted = longer.find(|lines| self.allowance.change_leaving_some(held, beyond_first(*lines)));
-        granted.unwrap_or(before.max(self.first_lines))
+        let mut longer = halves.take_while(|lines| *lines > always);
+        longer.find(|lines| self.allowance.change_leaving_some(held, beyond_first(*lines))).unwrap_or(always)
     }
 
     /// True if an eighth of the block has been consumed since credits went back, or were offered, last.

@@ -230,9 +230,7 @@ impl Experience {
     /// True if the way of these messages is the channel, and not only to see what they take there.
     pub fn keeps_to_channel(&self, kind: Kind) -> bool {
         let known = self.kinds.iter().find(|(known, _)| *known == kind);
-        known.is_some_and(|(_, costs)| {
-            costs.current == CopyWay::Staged && costs.trial == 0 && costs.best(kind.ways) == CopyWay::Staged
-        })
+        known.is_some_and(|(_, costs)| stages(costs.current) && stages(costs.best(kind.ways)))
     }
 
     /// A message of `len_bytes` that went this way is there, or has failed. It took `ns`, or `None` if nothing can be
@@ -496,6 +494,26 @@ mod tests {
             experience.end(second, 8 * LEN, ways[1], false, Some(5000));
         }
         assert!(taken[1] > 6000, "{taken:?}");
+    }
+
+    /// So it is while the channel is the fastest, but for the runs that try another way, and never while it is only tried.
+    #[test]
+    fn who_keeps_to_the_channel_is_not_trying_it() {
+        let kind = Kind::of(LEN, None, all());
+        for (staged_ns, keeps) in [(2000, true), (9000, false)] {
+            let mut experience = Experience::default();
+            run(&mut experience, 2000, true, |way, _| if way == Staged { staged_ns } else { 5000 });
+            let mut staged = [0; 2];
+            for _ in 0..20_000 {
+                let way = experience.choose(kind, LEN, true);
+                let kept = experience.keeps_to_channel(kind);
+                assert_eq!(kept, keeps && way == Staged, "{way:?} where the channel takes {staged_ns} ns");
+                staged[usize::from(way == Staged)] += 1;
+                experience.end(kind, LEN, way, true, Some(if way == Staged { staged_ns } else { 5000 }));
+            }
+            assert!(staged.iter().all(|count| *count > 0), "both happened: {staged:?}");
+            assert!((staged[1] > 10_000) == keeps, "{staged:?}");
+        }
     }
 
     #[test]

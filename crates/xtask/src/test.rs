@@ -89,6 +89,7 @@ pub struct Workshop {
     installed: OnceCell<Result<(), String>>,
     peers: OnceCell<Result<PathBuf, String>>,
     virtual_machine: OnceCell<Result<(), String>>,
+    debian_lists: OnceCell<Result<(), String>>,
     python: OnceCell<Result<python::Environment, String>>,
     rust_examples: OnceCell<Result<PathBuf, String>>,
     programs: programs::Compiled,
@@ -109,6 +110,11 @@ impl Workshop {
     /// A virtual machine with an RDMA adapter can be started.
     pub fn virtual_machine(&self) -> Result<()> {
         made_once(&self.virtual_machine, fabric::prepare_virtual_machine)
+    }
+
+    /// Lists of what Debian's archive has, in the cache.
+    fn debian_lists(&self) -> Result<()> {
+        made_once(&self.debian_lists, debian::update_lists)
     }
 
     /// The folder with the examples of the `ferrovia` crate.

@@ -246,7 +246,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "FERROVIA_CHANNEL_MEMORY",
         values: "auto or bytes",
-        help: "How much longer than FERROVIA_CHANNEL the Veloblocks into a process may be, all together. By itself half of the process's share of the last cache, at most 16 MiB.",
+        help: "How much longer than FERROVIA_CHANNEL the Veloblocks into a process may be, all together. An eighth of what is left stays for others. By itself half of the process's share of the last cache, at most 16 MiB.",
         set: |config, text| {
             config.channel_memory_bytes = match text {
                 "auto" => None,

@@ -3,7 +3,7 @@
 mod fftw;
 mod hpcc;
 
-use super::{Case, Verdict};
+use super::{Case, Verdict, Workshop};
 use crate::command::{Program, exists};
 use crate::paths;
 use anyhow::{Context, Result};
@@ -16,22 +16,19 @@ pub fn cases() -> Vec<Case> {
     vec![case("debian/hpcc", hpcc::test), case("debian/fftw", fftw::test)]
 }
 
-fn case(name: &str, test: fn(&Path) -> Result<()>) -> Case {
+fn case(name: &str, test: fn(&Workshop, &Path) -> Result<()>) -> Case {
     Case::that_may_skip(name, move |workshop| {
         let prefix = workshop.installation()?;
         if !exists("apt-get") || !exists("dpkg-deb") || !exists("make") {
             return Ok(Verdict::Skipped("needs apt-get, dpkg-deb and make".to_owned()));
         }
-        test(&prefix).map(|()| Verdict::Passed)
+        test(workshop, &prefix).map(|()| Verdict::Passed)
     })
 }
 
 /// The source of a package, unpacked anew into a folder of this name in `target`.
-fn source(package: &str, folder: &str) -> Result<PathBuf> {
-    let start = format!("{package}_");
-    let archive = fetched(&start, ".orig.tar.gz", |apt| {
-        apt.args(["source", "--download-only", "--tar-only", package]).run_successfully().map(|_| ())
-    })?;
+fn source(workshop: &Workshop, package: &str, folder: &str) -> Result<PathBuf> {
+    let archive = fetched(workshop, package, ".orig.tar.gz", &["source", "--download-only", "--tar-only"])?;
     let folder = paths::target().join(folder);
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder)?;
@@ -45,13 +42,12 @@ fn source(package: &str, folder: &str) -> Result<PathBuf> {
 }
 
 /// What a binary package would install, in a folder of the cache.
-fn installed(package: &str) -> Result<PathBuf> {
+fn installed(workshop: &Workshop, package: &str) -> Result<PathBuf> {
     let folder = cache().join(package);
     if folder.is_dir() {
         return Ok(folder);
     }
-    let start = format!("{package}_");
-    let archive = fetched(&start, ".deb", |apt| apt.args(["download", package]).run_successfully().map(|_| ()))?;
+    let archive = fetched(workshop, package, ".deb", &["download"])?;
     let unpacked = folder.with_extension("new");
     let _ = fs::remove_dir_all(&unpacked);
     Program::new("dpkg-deb").arg("-x").arg(archive).arg(&unpacked).run_successfully()?;
@@ -59,31 +55,38 @@ fn installed(package: &str) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The file of the cache so named, which `fetch` brings if it is not there. Fetched once, with apt lists of our own:
-/// nothing of the system is changed.
-fn fetched(start: &str, end: &str, fetch: impl FnOnce(Program) -> Result<()>) -> Result<PathBuf> {
-    let folder = cache();
-    if let Some(file) = find(&folder, start, end) {
+/// The file of a package that ends so, which this call of apt-get brings if the cache does not have it.
+fn fetched(workshop: &Workshop, package: &str, end: &str, call: &[&str]) -> Result<PathBuf> {
+    let start = format!("{package}_");
+    if let Some(file) = find(&cache(), &start, end) {
         return Ok(file);
     }
-    println!("Fetching {start}…{end} from the Debian archive (only once)");
+    workshop.debian_lists()?;
+    println!("Fetching {package} from the Debian archive (only once)");
+    apt().args(call).arg(package).run_successfully()?;
+    find(&cache(), &start, end).with_context(|| format!("apt-get fetched no {start}…{end}"))
+}
+
+/// Asks the archive what it has. The lists are our own: nothing of the system is changed.
+pub fn update_lists() -> Result<()> {
+    let folder = cache();
     fs::create_dir_all(folder.join("lists/partial"))?;
     fs::create_dir_all(folder.join("archives/partial"))?;
     fs::write(folder.join("debian.sources"), sources()?)?;
-    let apt = || {
-        Program::new("apt-get")
-            .args(["-q", "-o", "Dir::Etc::sourceparts=-", "-o", "APT::Sandbox::User=root", "-o"])
-            .arg(format!("Dir::Etc::sourcelist={}", folder.join("debian.sources").display()))
-            .arg("-o")
-            .arg(format!("Dir::State::Lists={}", folder.join("lists").display()))
-            .arg("-o")
-            .arg(format!("Dir::Cache={}", folder.display()))
-            .folder(&folder)
-            .limit(Duration::from_secs(300))
-    };
-    apt().arg("update").run_successfully()?;
-    fetch(apt())?;
-    find(&folder, start, end).with_context(|| format!("apt-get fetched no {start}…{end}"))
+    apt().arg("update").run_successfully().map(|_| ())
+}
+
+fn apt() -> Program {
+    let folder = cache();
+    Program::new("apt-get")
+        .args(["-q", "-o", "Dir::Etc::sourceparts=-", "-o", "APT::Sandbox::User=root", "-o"])
+        .arg(format!("Dir::Etc::sourcelist={}", folder.join("debian.sources").display()))
+        .arg("-o")
+        .arg(format!("Dir::State::Lists={}", folder.join("lists").display()))
+        .arg("-o")
+        .arg(format!("Dir::Cache={}", folder.display()))
+        .folder(&folder)
+        .limit(Duration::from_secs(300))
 }
 
 fn cache() -> PathBuf {

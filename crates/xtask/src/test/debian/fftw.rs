@@ -1,9 +1,9 @@
-//! FFTW with its transforms over MPI, judged by its own test program, which compares them with transforms of one
-//! process. It converts communicators from and to Fortran, makes some of its own, and transposes by exchanges and by
-//! all-to-all.
+//! FFTW with its transforms over MPI, judged by its own test program: whether they are linear, and what becomes of
+//! impulses and shifts. The library takes communicators from Fortran, and makes some of its own.
 
 use super::source;
 use crate::command::Program;
+use crate::test::Workshop;
 use crate::test::mpi::Job;
 use anyhow::Result;
 use std::path::Path;
@@ -24,8 +24,8 @@ const TRANSFORMS: [&str; 9] = [
 ];
 
 /// Builds it and runs its test program on one to four ranks.
-pub fn test(prefix: &Path) -> Result<()> {
-    let folder = source("fftw3", "fftw")?;
+pub fn test(workshop: &Workshop, prefix: &Path) -> Result<()> {
+    let folder = source(workshop, "fftw3", "fftw")?;
     let build = |program: &str| Program::new(program).folder(&folder).limit(Duration::from_secs(600));
     build("./configure")
         .args(["--enable-mpi", "--disable-fortran", "--disable-doc", "--disable-dependency-tracking"])

@@ -2,6 +2,7 @@
 
 use super::{installed, source};
 use crate::command::Program;
+use crate::test::Workshop;
 use crate::test::mpi::Job;
 use anyhow::{Result, bail};
 use std::fs;
@@ -14,14 +15,16 @@ const INPUT: &str = include_str!("../../../../../tests/hpcc/hpccinf.txt");
 const BLAS_PACKAGE: &str = "libopenblas-serial-dev";
 
 /// Builds it and runs it on four ranks.
-pub fn test(prefix: &Path) -> Result<()> {
-    run(&build(prefix)?)
+pub fn test(workshop: &Workshop, prefix: &Path) -> Result<()> {
+    run(&build(workshop, prefix)?)
 }
 
-fn build(prefix: &Path) -> Result<PathBuf> {
-    let folder = source("hpcc", "hpcc")?;
-    let blas =
-        Program::new("find").arg(installed(BLAS_PACKAGE)?).args(["-name", "libopenblas.a"]).run_successfully()?;
+fn build(workshop: &Workshop, prefix: &Path) -> Result<PathBuf> {
+    let folder = source(workshop, "hpcc", "hpcc")?;
+    let blas = Program::new("find")
+        .arg(installed(workshop, BLAS_PACKAGE)?)
+        .args(["-name", "libopenblas.a"])
+        .run_successfully()?;
     let Some(blas) = blas.stdout.lines().next() else { bail!("the package {BLAS_PACKAGE} has no libopenblas.a") };
     let make = MAKE.replace("@MPICC@", &prefix.join("bin/mpicc").to_string_lossy()).replace("@BLAS@", blas);
     fs::write(folder.join("hpl/Make.ferrovia"), make)?;
