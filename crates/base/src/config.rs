@@ -43,8 +43,10 @@ pub struct Config {
     pub channel_min_bytes: usize,
     /// And does not grow beyond this, in bytes.
     pub channel_max_bytes: usize,
-    /// Length of a Veloblock whose records are mostly long, in bytes.
-    pub channel_long_bytes: usize,
+    /// Length of a Veloblock whose records are mostly long, in bytes; `None` for twice `near_cache_bytes`.
+    pub channel_long_bytes: Option<usize>,
+    /// The process's share of the cache next to its core, in bytes. No setting: who starts the engine finds out.
+    pub near_cache_bytes: Option<usize>,
     /// How much longer than in the beginning the Veloblocks into a process may be, in bytes all together; `None` for half of
     /// the process's share of the last cache.
     pub channel_memory_bytes: Option<usize>,
@@ -125,7 +127,8 @@ impl Default for Config {
             channel_bytes: 64 << 10,
             channel_min_bytes: 16 << 10,
             channel_max_bytes: 256 << 10,
-            channel_long_bytes: 2 << 20,
+            channel_long_bytes: None,
+            near_cache_bytes: None,
             channel_memory_bytes: None,
             eager_max_bytes: 16 << 10,
             unexpected_max_bytes: 64 << 20,

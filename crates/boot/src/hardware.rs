@@ -19,14 +19,25 @@ pub fn hardware() -> Hardware {
 /// does not tell.
 pub(crate) fn cache_share_bytes(process_count: u32) -> Option<usize> {
     let cpu = *allowed().first()?;
-    cache_share(Path::new("/sys/devices/system"), cpu, process_count)
+    cache_share(Path::new("/sys/devices/system"), cpu, None, process_count)
 }
 
-fn cache_share(system: &Path, cpu: u32, process_count: u32) -> Option<usize> {
+/// The same of the cache next to a core, or to a few of them.
+pub(crate) fn near_cache_share_bytes(process_count: u32) -> Option<usize> {
+    let cpu = *allowed().first()?;
+    cache_share(Path::new("/sys/devices/system"), cpu, Some("2"), process_count)
+}
+
+/// Of the first cache of a level, or of the last of all.
+fn cache_share(system: &Path, cpu: u32, level: Option<&str>, process_count: u32) -> Option<usize> {
     let folders = (0..).map(|index| system.join(format!("cpu/cpu{cpu}/cache/index{index}")));
-    let last = folders.take_while(|folder| folder.join("level").exists()).last()?;
-    let kib: usize = line(&last.join("size"))?.strip_suffix('K')?.parse().ok()?;
-    let sharing = cpu_list(&last.join("shared_cpu_list")).len();
+    let mut folders = folders.take_while(|folder| folder.join("level").exists());
+    let cache = match level {
+        Some(_) => folders.find(|folder| line(&folder.join("level")).as_deref() == level)?,
+        None => folders.last()?,
+    };
+    let kib: usize = line(&cache.join("size"))?.strip_suffix('K')?.parse().ok()?;
+    let sharing = cpu_list(&cache.join("shared_cpu_list")).len();
     let online = cpu_list(&system.join("cpu/online")).len().max(1);
     let processes = (process_count as usize * sharing).div_ceil(online).max(1);
     kib.checked_mul(1024).map(|bytes| bytes / processes)
@@ -150,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_cache_is_shared_by_those_who_are_near_it() {
+    fn a_cache_is_shared_by_those_who_are_near_it() {
         let folder = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
             let path = folder.path().join(path);
@@ -158,14 +169,18 @@ mod tests {
             fs::write(path, format!("{text}\n")).unwrap();
         };
         write("cpu/online", "0-7");
-        for (index, level, size, shared) in [(0, "1", "32K", "5"), (1, "3", "32768K", "4-7")] {
+        for (index, level, size, shared) in [(0, "1", "32K", "5"), (1, "2", "2048K", "4-5"), (2, "3", "32768K", "4-7")]
+        {
             write(&format!("cpu/cpu5/cache/index{index}/level"), level);
             write(&format!("cpu/cpu5/cache/index{index}/size"), size);
             write(&format!("cpu/cpu5/cache/index{index}/shared_cpu_list"), shared);
         }
-        let share = |processes| cache_share(folder.path(), 5, processes);
+        let share = |processes| cache_share(folder.path(), 5, None, processes);
         assert_eq!([1, 2, 4, 8, 64].map(share), [32, 32, 16, 8, 1].map(|mib| Some(mib << 20)));
-        assert_eq!(cache_share(folder.path(), 0, 2), None, "nothing is told of this one");
+        let near = |processes| cache_share(folder.path(), 5, Some("2"), processes);
+        assert_eq!([1, 4, 8, 16].map(near), [2048, 2048, 1024, 512].map(|kib| Some(kib << 10)));
+        assert_eq!(cache_share(folder.path(), 5, Some("4"), 1), None);
+        assert_eq!(cache_share(folder.path(), 0, None, 2), None, "nothing is told of this one");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use mpi_core::environment::Predefined;
 use mpi_core::{ProcessManager, ThreadLevel, World};
 use protocol::fastpath::Geometry;
 
-use crate::hardware::cache_share_bytes;
+use crate::hardware::{cache_share_bytes, near_cache_share_bytes};
 use crate::manager::Manager;
 use crate::{BootError, connected, segment, ways};
 
@@ -117,7 +117,8 @@ fn start_engine(manager: &Manager, config: &Config) -> Result<Engine, BootError>
     let beside = manager.hosts().ranks_beside(rank);
     let policy = wait_policy(beside, config);
     let channel_memory_bytes = config.channel_memory_bytes.or_else(|| channel_memory(beside));
-    let config = &Config { channel_memory_bytes, ..config.clone() };
+    let near_cache_bytes = near_cache_share_bytes(beside);
+    let config = &Config { channel_memory_bytes, near_cache_bytes, ..config.clone() };
     let device = ways::device(config.device, manager.hosts(), rank)?;
     manager.use_device(device);
     // A process alone sends to nobody but itself.

@@ -16,6 +16,7 @@ use protocol::{RendezvousOffer, SourceLayout, Thresholds};
 use crate::EngineError;
 use crate::arrivals::Inbox;
 use crate::channels::announced_places;
+use crate::coming::Kept;
 use crate::deliver::Unexpected;
 use crate::inbound::{Inbound, Turn};
 use crate::layouts::{Layouts, PortLayouts};
@@ -71,6 +72,8 @@ pub(crate) struct Core {
     pub(crate) idle_looks_max: u32,
     /// Bytes that senders of channels keep for themselves.
     pub(crate) held_bytes: u64,
+    /// The record that came last was the end of a long message.
+    pub(crate) is_long_over: bool,
     /// What peers said of their channels in this turn.
     pub(crate) turned: Vec<(PeerId, Turn)>,
     pub(crate) thresholds: Thresholds,
@@ -78,6 +81,8 @@ pub(crate) struct Core {
     pub(crate) posted: PostedQueue<SlabKey>,
     pub(crate) unexpected: UnexpectedQueue<Unexpected>,
     pub(crate) matched: Slab<Unexpected>,
+    /// Messages that came, or come, in pieces before their receives.
+    pub(crate) kept: Slab<Kept>,
     pub(crate) peers: Vec<Option<Box<Peer>>>,
     /// Peers with records that wait for room.
     pub(crate) crowded: VecDeque<PeerId>,
@@ -199,6 +204,8 @@ impl Engine {
             posted: PostedQueue::new(),
             unexpected: UnexpectedQueue::new(),
             matched: Slab::new(),
+            is_long_over: false,
+            kept: Slab::new(),
             peers: (0..size).map(|_| None).collect(),
             crowded: VecDeque::new(),
             streams: VecDeque::new(),

@@ -23,12 +23,14 @@ use crate::watch::EventKind;
 /// A message that came before its receive.
 pub(crate) struct Unexpected {
     pub(crate) envelope: Envelope,
-    content: Content,
+    pub(crate) content: Content,
 }
 
-enum Content {
+pub(crate) enum Content {
     /// Its bytes, stored at exact size; with the sender's request if it waits for the match.
     Eager { data: Box<[u8]>, acknowledge: Option<u64> },
+    /// It comes, or came, in pieces.
+    Coming { kept: SlabKey },
     /// It waits at the sender.
     Rendezvous { send: u64, offer: RendezvousOffer },
     /// It waits in a request of this process.
@@ -60,7 +62,7 @@ impl Content {
             Content::Eager { acknowledge, .. } => *acknowledge == Some(wanted),
             Content::Rendezvous { send, .. } => *send == wanted,
             // What the device holds is not taken back so.
-            Content::Announced { .. } | Content::Fetched { .. } | Content::Lost => false,
+            Content::Coming { .. } | Content::Announced { .. } | Content::Fetched { .. } | Content::Lost => false,
             Content::Own { send } => send.to_bits() == wanted,
         }
     }
@@ -68,16 +70,29 @@ impl Content {
 
 /// User data as it lies in a channel.
 #[derive(Clone, Copy)]
-struct Written<'a> {
+pub(crate) struct Written<'a> {
     bytes: &'a [u8],
     /// See [`Record::streamed`].
     streamed: bool,
 }
 
 impl Written<'_> {
+    pub(crate) fn len_bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// The first `most` bytes of it.
+    pub(crate) fn up_to(self, most: u64) -> Self {
+        Self { bytes: &self.bytes[..self.bytes.len().min(most as usize)], ..self }
+    }
+
+    pub(crate) fn append_to(self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(self.bytes);
+    }
+
     /// Puts it into `buf` from the packed byte `offset` on, or as much of it as there is room for.
     #[inline]
-    fn read_into(self, buf: &mut RecvBuf, offset: u64) {
+    pub(crate) fn read_into(self, buf: &mut RecvBuf, offset: u64) {
         if self.streamed && self.bytes.len() >= base::copy::DOWNWARDS_MIN_BYTES {
             buf.unpack_downwards_at(offset, self.bytes);
         } else if let Some(space) = buf.contiguous_mut() {
@@ -106,6 +121,8 @@ impl Core {
                 self.arrive_clear(peer, send, receive, took_ahead, whole);
             }
             Some(Message::Ahead { send, offset, data }) => self.arrive_ahead(peer, send, offset, written(data)),
+            Some(Message::First { key, len_bytes, data }) => self.arrive_first(peer, key, len_bytes, written(data)),
+            Some(Message::More { offset, data }) => self.arrive_more(peer, offset, written(data)),
             Some(Message::ClearShared { send, receive, copy }) => self.arrive_clear_shared(peer, send, receive, copy),
             Some(Message::ClearWrite { send, number, target, packed }) => {
                 self.arrive_clear_write(peer, send, number, target, (None, packed));
@@ -217,8 +234,8 @@ impl Core {
 
     /// Keeps a message until it is asked for.
     pub(crate) fn store(&mut self, context: ContextId, message: Unexpected) {
-        if let Content::Eager { data, .. } = &message.content {
-            self.unexpected_bytes += data.len();
+        if let Content::Eager { .. } | Content::Coming { .. } = &message.content {
+            self.unexpected_bytes += message.envelope.len_bytes as usize;
             self.stats.unexpected_peak_bytes = self.stats.unexpected_peak_bytes.max(self.unexpected_bytes as u64);
             self.recent_peak_bytes = self.recent_peak_bytes.max(self.unexpected_bytes);
         }
@@ -251,6 +268,7 @@ impl Core {
                     self.send_control(envelope.peer, Message::Acknowledge { send });
                 }
             }
+            Content::Coming { kept } => return self.receive_kept(kept, buf, envelope),
             Content::Rendezvous { send, offer } => {
                 let envelope_done = self.completed(envelope);
                 self.start_incoming(envelope_done.0, Incoming::new(buf, envelope, send, false), offer);
@@ -365,6 +383,7 @@ impl Core {
                 if *received >= total {
                     Self::unpack_arrived(incoming, total);
                     self.stats.staged_received += 1;
+                    self.is_long_over = true;
                     self.finish_incoming(key, Outcome::Done);
                 }
             }
@@ -528,13 +547,13 @@ pub(crate) fn split(key: u64) -> (ContextId, Tag) {
 }
 
 #[inline]
-fn outcome(sent_bytes: u64, capacity_bytes: u64) -> Outcome {
+pub(crate) fn outcome(sent_bytes: u64, capacity_bytes: u64) -> Outcome {
     if sent_bytes > capacity_bytes { Outcome::Truncated { sent_bytes, capacity_bytes } } else { Outcome::Done }
 }
 
 /// Puts `data`, or as much of it as there is room for, into `buf`.
 #[inline]
-fn read_all(buf: &mut RecvBuf, data: &[u8]) {
+pub(crate) fn read_all(buf: &mut RecvBuf, data: &[u8]) {
     match buf.contiguous_mut() {
         Some(space) => {
             let len = data.len().min(space.len());

@@ -8,6 +8,7 @@ use protocol::wire;
 
 use crate::core::{Core, match_key, pack_all, write_all};
 use crate::peer::Peer;
+use crate::progress::{pieces_of, push_piece};
 use crate::request::{ContextId, PeerId, Tag};
 
 impl Core {
@@ -47,27 +48,54 @@ impl Core {
         self.try_eager_by_detour(to, record, buf)
     }
 
-    /// Sends a longer message as if it were a short one, to a peer that has given leave to.
+    /// Sends a longer message without a request, to a peer that has given leave to: as if it were a short one, or in pieces, of
+    /// which the receiver copies one while the next is written. Where one waits for the other's processor it does not; and
+    /// what is not much longer than a piece takes less time in one where it goes both ways at once.
     #[inline(never)]
     fn try_whole(&mut self, to: PeerId, context: ContextId, tag: Tag, buf: &SendBuf) -> bool {
-        let len_bytes = buf.len_bytes();
+        let (key, len_bytes) = (match_key(context, tag), buf.len_bytes());
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
         let Peer { link, whole, .. } = &mut **peer;
-        let len = len_bytes as usize;
-        if !whole.permits(len_bytes)
-            || buf.as_contiguous().is_none()
-            || len > link.present_payload_max_bytes()
-            || link.holds_back_eager()
+        if !whole.permits(len_bytes) || buf.as_contiguous().is_none() || link.holds_back_eager() {
+            return false;
+        }
+        let is_gone = match len_bytes <= self.thresholds.whole_record_max_bytes() {
+            true => self.push_whole(to, key, buf),
+            false => self.push_pieces(to, key, buf),
+        };
+        if let Some(Some(peer)) = self.peers.get_mut(to as usize)
+            && is_gone
         {
+            peer.whole.spend();
+            self.stats.whole_sent += 1;
+            self.eager_left(to, len_bytes);
+        }
+        is_gone
+    }
+
+    /// Sends a longer message in one record.
+    fn push_whole(&mut self, to: PeerId, key: u64, buf: &SendBuf) -> bool {
+        let len = buf.len_bytes() as usize;
+        let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
+        len <= peer.link.present_payload_max_bytes()
+            && peer.link.try_push(wire::eager(key, None), len, |space, stores| write_all(buf, 0, space, stores))
+    }
+
+    /// Sends a longer message in pieces, if there is room for all of them.
+    fn push_pieces(&mut self, to: PeerId, key: u64, buf: &SendBuf) -> bool {
+        let len_bytes = buf.len_bytes();
+        let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
+        let pieces = pieces_of(&peer.link, len_bytes);
+        if !peer.link.reserve(pieces.iter().map(|(_, len)| *len as usize)) {
             return false;
         }
-        let record = wire::eager(match_key(context, tag), None);
-        if !link.try_push(record, len, |space, stores| write_all(buf, 0, space, stores)) {
-            return false;
+        for (offset, len) in pieces {
+            let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
+            let record = if offset == 0 { wire::first(key, len_bytes) } else { wire::more(offset) };
+            let pushed = push_piece(&mut peer.link, record, buf, offset, len);
+            assert!(pushed, "there is room for it");
+            self.announce_record(to);
         }
-        whole.spend();
-        self.stats.whole_sent += 1;
-        self.eager_left(to, len_bytes);
         true
     }
 

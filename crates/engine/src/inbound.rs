@@ -181,6 +181,11 @@ impl<R: RecordReceiver> Polled<R> {
             if self.channel.credits_due() {
                 core.return_credits(peer, &mut self.channel);
             }
+            if core.is_long_over {
+                // Who waited for it goes on first: the next may be for the receive that is posted then.
+                core.is_long_over = false;
+                break;
+            }
         }
         count > 0
     }

@@ -18,6 +18,7 @@ mod arrivals;
 mod blocks;
 mod board;
 mod channels;
+mod coming;
 mod core;
 mod deliver;
 mod descriptor;

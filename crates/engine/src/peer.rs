@@ -12,6 +12,7 @@ use protocol::Link;
 use protocol::rendezvous::Reach;
 
 use crate::channels::announced_places;
+use crate::coming::Coming;
 use crate::request::PeerId;
 use crate::stats::PeerStats;
 use crate::ways::Ways;
@@ -26,6 +27,8 @@ pub(crate) struct Peer {
     pub(crate) takes_ahead: bool,
     /// Long messages that may go to it whole, without a request.
     pub(crate) whole: Whole,
+    /// Where the pieces go of a message that comes from it whole.
+    pub(crate) coming: Option<Coming>,
     /// The receive that takes what comes from it ahead of our answer.
     pub(crate) ahead_into: Option<SlabKey>,
     /// It stands in the list of peers whose records wait for room.
@@ -52,7 +55,8 @@ impl Peer {
     fn new(link: Link, reach: Reach) -> Self {
         let traffic = PeerStats::default();
         let whole = Whole::default();
-        Self { link, reach, ways: None, takes_ahead: false, whole, ahead_into: None, listed: false, traffic }
+        let (coming, ahead_into) = (None, None);
+        Self { link, reach, ways: None, takes_ahead: false, whole, coming, ahead_into, listed: false, traffic }
     }
 }
 

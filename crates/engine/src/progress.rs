@@ -9,6 +9,7 @@ use lockfree::{CACHE_LINE_BYTES, ClaimCell, Record};
 use protocol::rendezvous::{Chunks, Reach};
 use protocol::wire::{self, Message};
 use protocol::{Link, Outgoing};
+use smallvec::SmallVec;
 
 use crate::core::{Core, Engine, pack_all, write_all};
 use crate::request::{Completion, Fault, IncomingWay, Outcome, PeerId, Request, State};
@@ -489,6 +490,19 @@ fn next_piece_bytes(link: &Link, len_bytes: u64, left_bytes: u64) -> u64 {
     staged_piece_bytes(len_bytes, left_bytes).next_multiple_of(LINE).min(most / LINE * LINE)
 }
 
+/// Offset and length of each piece of a message of `len_bytes`.
+pub(crate) fn pieces_of(link: &Link, len_bytes: u64) -> SmallVec<[(u64, u64); 16]> {
+    let mut offset = 0;
+    std::iter::from_fn(|| {
+        let left = len_bytes - offset;
+        let len = next_piece_bytes(link, len_bytes, left).min(left);
+        let piece = (left > 0).then_some((offset, len));
+        offset += len;
+        piece
+    })
+    .collect()
+}
+
 /// Bytes of the next piece of a message of which so many are left: a quarter of all, or half of the rest.
 fn staged_piece_bytes(len_bytes: u64, left_bytes: u64) -> u64 {
     let (least, most) = (*PIECE_BYTES.start(), *PIECE_BYTES.end());
@@ -497,7 +511,7 @@ fn staged_piece_bytes(len_bytes: u64, left_bytes: u64) -> u64 {
 }
 
 /// Pushes `len` bytes of a message from `offset` on to a mapped peer, if there is room.
-fn push_piece(link: &mut Link, record: Record, buf: &SendBuf, offset: u64, len: u64) -> bool {
+pub(crate) fn push_piece(link: &mut Link, record: Record, buf: &SendBuf, offset: u64, len: u64) -> bool {
     link.try_push(record, len as usize, |space, stores| write_all(buf, offset, space, stores))
 }
 

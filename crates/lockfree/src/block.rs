@@ -308,6 +308,17 @@ impl BlockSender {
         pushed
     }
 
+    /// True if records with payloads of these lengths can be pushed now one after the other, and none will be refused. All
+    /// together they may take what one record may, as long as the block is.
+    pub fn reserve(&mut self, payloads: impl Iterator<Item = usize>) -> bool {
+        let count = payloads.map(lines_of).sum();
+        if self.traffic.asked_lines > 0 && !self.take_up_resize() || count > record_lines_max(self.lines) {
+            return false;
+        }
+        let fits = self.position + count <= self.lines && self.has_room(count + 1);
+        fits || self.make_room(count)
+    }
+
     /// What the receiver asked of this sender (see [`BlockReceiver::set_hint`]).
     #[inline]
     pub fn hint(&self) -> u64 {

@@ -28,12 +28,17 @@ const LENGTH_MASK: u64 = (1 << DESIGN_SHIFT) - 1;
 /// Blocks are multiples of this.
 const BLOCK_STEP_BYTES: usize = 4 * CACHE_LINE_BYTES;
 
+/// Length of blocks for long records, at least and at most, in bytes.
+const LONG_BYTES: (usize, usize) = (512 << 10, 2 << 20);
+
 /// The design of all channels of a job, and how long they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
     design: FastPath,
     block_bytes: usize,
     bounds: Bounds,
+    /// The longest block of any process.
+    longest_bytes: usize,
 }
 
 /// The sending end of a channel, but for a block in mapped memory.
@@ -65,6 +70,15 @@ pub enum Receiver {
     Other(OtherReceiver),
 }
 
+/// How long a block for long records is where nothing is set. A line is written the fastest when the cache next to the reader's
+/// core has lost it, and so has the writer's: in less than twice that cache it is still there, and much more has left the
+/// next cache, too, or needs more of the processor's list of pages. Measured on an AMD EPYC of the third generation, 512 KiB
+/// next to a core, a stream of 32 KiB each: in blocks of a quarter, one, two and four times that 2.7, 1.9, 1.3 and 1.5 us.
+fn long_bytes(near_cache_bytes: Option<usize>) -> usize {
+    let (least, most) = LONG_BYTES;
+    near_cache_bytes.map_or(most, |bytes| bytes.saturating_mul(2).clamp(least, most) & !(BLOCK_STEP_BYTES - 1))
+}
+
 impl Geometry {
     /// The geometry over mapped memory, as configured.
     pub fn new(config: &Config) -> Self {
@@ -72,13 +86,15 @@ impl Geometry {
         let bounds = Bounds {
             min_bytes: config.channel_min_bytes,
             max_bytes: config.channel_max_bytes,
-            long_bytes: config.channel_long_bytes,
+            long_bytes: config.channel_long_bytes.unwrap_or_else(|| long_bytes(config.near_cache_bytes)),
         };
+        let long_bytes_max = config.channel_long_bytes.unwrap_or(LONG_BYTES.1);
+        let longest_bytes = long_bytes_max.max(bounds.max_bytes).max(block_bytes);
         let design = match config.fastpath {
             FastPath::Auto => FastPath::Veloblock,
             design => design,
         };
-        Self { design, block_bytes, bounds }
+        Self { design, block_bytes, bounds, longest_bytes }
     }
 
     /// The geometry of channels that are written by RDMA over a device of this kind, if there are any. A block that is to
@@ -176,7 +192,7 @@ impl Geometry {
     pub fn reserved_bytes(&self) -> usize {
         match (self.design, self.slots()) {
             (_, Some((_, count))) => count * fixed::SLOT_BYTES,
-            (FastPath::Veloblock, None) => self.bounds.max_bytes.max(self.bounds.long_bytes).max(self.block_bytes),
+            (FastPath::Veloblock, None) => self.longest_bytes,
             _ => self.block_bytes,
         }
     }

@@ -183,6 +183,18 @@ impl Link {
         }
     }
 
+    /// True if records with payloads of these lengths can be written to a block now one after the other, and none will be
+    /// refused. Nothing waits then, and nothing else may be pushed between them.
+    pub fn reserve(&mut self, payloads: impl Iterator<Item = usize>) -> bool {
+        // They go along with the first.
+        let credits = if self.credits.is_some() { wire::CREDITS_BYTES } else { 0 };
+        let payloads = payloads.enumerate().map(|(at, len)| if at == 0 { len + credits } else { len });
+        match &mut self.way {
+            Way::Block(block) if self.waiting.is_empty() => block.reserve(payloads),
+            _ => false,
+        }
+    }
+
     /// Writes a record to a mapped peer now if nothing waits before it and there is room; `fill` writes the payload with
     /// the stores it is told.
     #[inline]

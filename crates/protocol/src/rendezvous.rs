@@ -21,6 +21,10 @@ use crate::experience::{CopyWay, CopyWays};
 /// taking the pages of both one by one than a second copy costs.
 const STAGED_CROWDED_MAX_BYTES: u64 = 128 << 10;
 
+/// Longest message that comes without a request, whatever is configured, in bytes: it may come before its receive, and is kept
+/// then.
+pub const WHOLE_MAX_BYTES: u64 = 256 << 10;
+
 /// The sizes at which protocols change, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Thresholds {
@@ -154,8 +158,13 @@ impl Thresholds {
         match self.ahead_bytes {
             0 => 0,
             _ if self.is_crowded => STAGED_CROWDED_MAX_BYTES,
-            ahead_bytes => ahead_bytes,
+            _ => WHOLE_MAX_BYTES.min(self.staged_near_max_bytes),
         }
+    }
+
+    /// Longest of these that goes in one record; longer ones go in pieces.
+    pub fn whole_record_max_bytes(&self) -> u64 {
+        if self.is_crowded { STAGED_CROWDED_MAX_BYTES } else { self.ahead_bytes }
     }
 
     fn is_staged_where_crowded(&self, len_bytes: u64) -> bool {

@@ -7,6 +7,9 @@
 //!   request        match key, send id         length, address, rkey, kind of layout [, scattered]
 //!                                                                                "request to send"
 //!   ahead          send id, offset            data                               follows the request of that message
+//!   first          match key, length          data                               a message that comes whole, in pieces:
+//!                                                                                nothing else comes between them
+//!   more           offset, 0                  data                               the next of its pieces
 //!   clear          send id, receive id        —                                  send it through the channel;
 //!                                                                                short bit 0: what went ahead was taken
 //!   clear-shared   send id, receive id        address, rkey, cell, generation, chunk length [, scattered]
@@ -47,6 +50,8 @@ const CLEAR_WRITE: u8 = 11;
 const CLEAR_SEGMENT: u8 = 12;
 const CLEAR_BLOCKS: u8 = 13;
 const AHEAD: u8 = 14;
+const FIRST: u8 = 15;
+const MORE: u8 = 16;
 const OPEN: u8 = 48;
 const CLOSE: u8 = 49;
 const WANT: u8 = 50;
@@ -175,6 +180,22 @@ pub enum Message<'a> {
         /// Where in the message the piece begins, in bytes.
         offset: u64,
         /// Its bytes.
+        data: &'a [u8],
+    },
+    /// The first piece of a message that comes whole, without a request.
+    First {
+        /// Match key.
+        key: u64,
+        /// Length of the message in bytes.
+        len_bytes: u64,
+        /// The piece.
+        data: &'a [u8],
+    },
+    /// Another piece of it; they come in order.
+    More {
+        /// Where in the message it belongs, in bytes.
+        offset: u64,
+        /// The piece.
         data: &'a [u8],
     },
     /// Clear to send: both sides copy.
@@ -329,6 +350,16 @@ pub fn ahead(send: u64, offset: u64) -> Record {
     record(AHEAD, send, offset)
 }
 
+/// The record before the first piece of a message of `len_bytes` that comes whole; its data is the payload.
+pub fn first(key: u64, len_bytes: u64) -> Record {
+    record(FIRST, key, len_bytes)
+}
+
+/// The record before another piece of it; its data is the payload.
+pub fn more(offset: u64) -> Record {
+    record(MORE, offset, 0)
+}
+
 /// The record whose payload is longer by [`CREDITS_BYTES`], in which credits go along. [`parse`] does not know such
 /// records.
 pub fn with_credits(record: Record) -> Record {
@@ -413,6 +444,8 @@ pub fn control(message: Message<'_>) -> Control {
         | Message::EagerSync { .. }
         | Message::Data { .. }
         | Message::Ahead { .. }
+        | Message::First { .. }
+        | Message::More { .. }
         | Message::ClearBlocks { .. } => unreachable!("user data and lists of blocks are not control records"),
     };
     Control { record, payload, len: len as u8 }
@@ -444,6 +477,8 @@ pub fn parse<'a>(record: Record, payload: &'a [u8]) -> Option<Message<'a>> {
             Message::Clear { send: first, receive: second, took_ahead: record.short & 1 != 0, whole }
         }
         AHEAD => Message::Ahead { send: first, offset: second, data: payload },
+        FIRST => Message::First { key: first, len_bytes: second, data: payload },
+        MORE => Message::More { offset: first, data: payload },
         CLEAR_SHARED => {
             let copy = SharedCopy {
                 target: RemoteMemory { address: word(payload, 0)?, rkey: Rkey(half(payload, 8)?) },
@@ -589,6 +624,8 @@ mod tests {
         let piece = Message::Data { receive: 9, offset: 10, last: true, data: b"yz" };
         assert_eq!(parse(data(9, 10, true), b"yz"), Some(piece));
         assert_eq!(parse(ahead(9, 10), b"yz"), Some(Message::Ahead { send: 9, offset: 10, data: b"yz" }));
+        assert_eq!(parse(first(9, 10), b"yz"), Some(Message::First { key: 9, len_bytes: 10, data: b"yz" }));
+        assert_eq!(parse(more(9), b"yz"), Some(Message::More { offset: 9, data: b"yz" }));
     }
 
     #[test]
@@ -609,6 +646,8 @@ mod tests {
                     | Message::EagerSync { .. }
                     | Message::Data { .. }
                     | Message::Ahead { .. }
+                    | Message::First { .. }
+                    | Message::More { .. }
                     | Message::ClearBlocks { .. },
                 ) => {}
                 Some(message) => {
@@ -621,7 +660,7 @@ mod tests {
 
     #[test]
     fn unknown_and_short_records_are_refused() {
-        for kind in [0, 15, 200] {
+        for kind in [0, 17, 200] {
             assert_eq!(parse(Record { kind, ..Record::default() }, &[0; 64]), None);
         }
         for len in 0..21 {

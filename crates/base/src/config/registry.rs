@@ -235,14 +235,19 @@ pub const VARIABLES: &[Variable] = &[
         8 << 10..=1 << 20,
         "A Veloblock whose sender often finds no room does not grow beyond this, nor beyond its first size."
     ),
-    size!(
-        "FERROVIA_CHANNEL_LONG",
-        channel_long_bytes,
-        "bytes, 8K to 4M",
-        8 << 10..=4 << 20,
-        "Size of a Veloblock whose records are mostly of 2 KiB and more: beyond the caches next to a core, which \
-         makes ordinary stores worth a trial. No longer than FERROVIA_CHANNEL: none."
-    ),
+    Variable {
+        name: "FERROVIA_CHANNEL_LONG",
+        values: "auto or bytes, 8K to 4M",
+        help: "Size of a Veloblock whose records are mostly of 2 KiB and more: beyond the cache next to a core, which makes ordinary stores worth a trial. By itself twice the process's share of that cache, 512K to 2M. No longer than FERROVIA_CHANNEL: none.",
+        set: |config, text| {
+            config.channel_long_bytes = match text {
+                "auto" => None,
+                text => Some(bytes(text).filter(|bytes| (8 << 10..=4 << 20).contains(bytes))?),
+            };
+            Some(())
+        },
+        show: |config| config.channel_long_bytes.map_or("auto".into(), |bytes| bytes.to_string()),
+    },
     Variable {
         name: "FERROVIA_CHANNEL_MEMORY",
         values: "auto or bytes",
@@ -305,7 +310,7 @@ pub const VARIABLES: &[Variable] = &[
         ahead_bytes,
         "bytes",
         0..,
-        "Bytes of a long message that follow its request through the channel before it is answered, where no other send is under way and the receiver was ready for the last one and took it that way. Where that is the way to stay, a receiver gives leave for seven messages of this length at most (96 KiB where ranks outnumber cores) without a request. 0: neither."
+        "Bytes of a long message that follow its request through the channel before it is answered, where no other send is under way and the receiver was ready for the last one and took it that way. Where that is the way to stay, a receiver gives leave for seven messages without a request: of this length at most in one record, of 256 KiB in pieces (where ranks outnumber cores, of 128 KiB in one record). 0: neither."
     ),
     size!(
         "FERROVIA_SHARED_COPY_MIN",
