@@ -429,6 +429,25 @@ mod tests {
         assert_eq!(ours.asked(u64::MAX), None);
     }
 
+    /// Processes on cores of two kinds lay out the memory they share in the same way.
+    #[test]
+    fn blocks_for_long_records_follow_the_cache_and_their_place_does_not() {
+        let geometry = |near_cache_bytes| Geometry::new(&Config { near_cache_bytes, ..Config::default() });
+        for (near_kib, long_kib) in
+            [(None, 2048), (Some(64), 512), (Some(512), 1024), (Some(1280), 2048), (Some(1 << 40), 2048)]
+        {
+            let geometry = geometry(near_kib.map(|kib| kib << 10));
+            assert_eq!(
+                (geometry.bounds.long_bytes, geometry.reserved_bytes()),
+                (long_kib << 10, 2 << 20),
+                "{near_kib:?}"
+            );
+        }
+        let config = Config { channel_long_bytes: Some(4 << 20), near_cache_bytes: Some(1 << 20), ..Config::default() };
+        let asked = Geometry::new(&config);
+        assert_eq!((asked.bounds.long_bytes, asked.reserved_bytes()), (4 << 20, 4 << 20), "what is set holds");
+    }
+
     #[test]
     fn a_channel_is_idle_after_looks_without_a_record() {
         let mut idleness = Idleness::default();
