@@ -18,14 +18,12 @@ pub fn hardware() -> Hardware {
 /// What each of `process_count` processes spread over this machine has of the last cache, in bytes; `None` if the kernel
 /// does not tell.
 pub(crate) fn cache_share_bytes(process_count: u32) -> Option<usize> {
-    let cpu = *allowed().first()?;
-    cache_share(Path::new("/sys/devices/system"), cpu, None, process_count)
+    cache_share(Path::new("/sys/devices/system"), *allowed().first()?, None, process_count)
 }
 
 /// The same of the cache next to a core, or to a few of them.
 pub(crate) fn near_cache_share_bytes(process_count: u32) -> Option<usize> {
-    let cpu = *allowed().first()?;
-    cache_share(Path::new("/sys/devices/system"), cpu, Some("2"), process_count)
+    cache_share(Path::new("/sys/devices/system"), *allowed().first()?, Some("2"), process_count)
 }
 
 /// Of the first cache of a level, or of the last of all.

@@ -90,6 +90,47 @@ fn messages_are_whole_whenever_their_receive_is_posted() {
     assert_eq!(receiver.stats().refused_records + sender.refused_records, 0);
 }
 
+/// Messages of both ways, each side's before it takes the other's; the first asks, and leave holds for those that are like it
+/// and no longer than any may come whole.
+#[test]
+fn messages_come_whole_both_ways_and_longer_ones_ask() {
+    let config = Config { large_copy: LargeCopy::Staged, channel_bytes: 1 << 20, ..Config::default() };
+    let mut engines = local_engines(2, &config).expect("a segment");
+    let lens = |round: u64| if round % 5 == 4 { (256 << 10) + 1000 } else { 256 << 10 };
+    for round in 0..100 {
+        let len = lens(round);
+        let mut bufs = [0, 1].map(|_| RecvBuf::from_owned(vec![0; len].into()));
+        let mut requests = Vec::new();
+        for (me, buf) in bufs.iter_mut().enumerate() {
+            requests.push((me, receive(&mut engines[me], buf)));
+        }
+        for (me, engine) in engines.iter_mut().enumerate() {
+            let data = SendBuf::from_owned(payload(round + me as u64, len).into());
+            let send = engine.send(SendMode::Standard, 1 - me as u32, CONTEXT, TAG, data).expect("a peer");
+            requests.push((me, send));
+        }
+        for turn in 0.. {
+            engines.iter_mut().for_each(|engine| _ = engine.progress());
+            if requests.iter().all(|(me, request)| engines[*me].is_complete(*request)) {
+                break;
+            }
+            assert!(turn < 10_000, "round {round}: {len} bytes never come");
+        }
+        for (me, request) in requests {
+            assert_eq!(engines[me].take(request).expect("complete").outcome, Outcome::Done, "round {round}");
+        }
+        for (me, buf) in bufs.iter_mut().enumerate() {
+            let sent = payload(round + 1 - me as u64, len);
+            assert!(buf.contiguous_mut().is_some_and(|space| *space == sent), "round {round}");
+        }
+    }
+    for stats in engines.iter().map(Engine::stats) {
+        assert!((40..80).contains(&stats.whole_sent), "all but those that are too long, and those that ask: {stats:?}");
+        assert!(stats.credits_carried > 0, "the first piece takes them along: {stats:?}");
+        assert_eq!((stats.refused_records, stats.unexpected), (0, 0));
+    }
+}
+
 /// An engine, and the channel by which process 0, which is none, says what it likes.
 fn with_a_stranger() -> (Engine, BlockSender) {
     let config = Config::default();

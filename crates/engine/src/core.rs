@@ -72,7 +72,7 @@ pub(crate) struct Core {
     pub(crate) idle_looks_max: u32,
     /// Bytes that senders of channels keep for themselves.
     pub(crate) held_bytes: u64,
-    /// The record that came last was the end of a long message.
+    /// A long message has come to its end, and no turn of a channel has been ended for that yet.
     pub(crate) is_long_over: bool,
     /// What peers said of their channels in this turn.
     pub(crate) turned: Vec<(PeerId, Turn)>,

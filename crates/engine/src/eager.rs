@@ -55,8 +55,9 @@ impl Core {
     fn try_whole(&mut self, to: PeerId, context: ContextId, tag: Tag, buf: &SendBuf) -> bool {
         let (key, len_bytes) = (match_key(context, tag), buf.len_bytes());
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
-        let Peer { link, whole, .. } = &mut **peer;
-        if !whole.permits(len_bytes) || buf.as_contiguous().is_none() || link.holds_back_eager() {
+        // Like those that leave was given for are some that are longer than any may be.
+        let may = peer.whole.permits(len_bytes) && len_bytes <= self.thresholds.whole_max_bytes();
+        if !may || buf.as_contiguous().is_none() || peer.link.holds_back_eager() {
             return false;
         }
         let is_gone = match len_bytes <= self.thresholds.whole_record_max_bytes() {
@@ -90,11 +91,14 @@ impl Core {
             return false;
         }
         for (offset, len) in pieces {
+            if offset > 0 {
+                // The one before; the last is announced with the message.
+                self.announce_record(to);
+            }
             let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
             let record = if offset == 0 { wire::first(key, len_bytes) } else { wire::more(offset) };
             let pushed = push_piece(&mut peer.link, record, buf, offset, len);
             assert!(pushed, "there is room for it");
-            self.announce_record(to);
         }
         true
     }

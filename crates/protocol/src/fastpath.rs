@@ -70,10 +70,9 @@ pub enum Receiver {
     Other(OtherReceiver),
 }
 
-/// How long a block for long records is where nothing is set. A line is written the fastest when the cache next to the reader's
-/// core has lost it, and so has the writer's: in less than twice that cache it is still there, and much more has left the
-/// next cache, too, or needs more of the processor's list of pages. Measured on an AMD EPYC of the third generation, 512 KiB
-/// next to a core, a stream of 32 KiB each: in blocks of a quarter, one, two and four times that 2.7, 1.9, 1.3 and 1.5 us.
+/// How long a block for long records is where nothing is set: so long that the caches next to both cores have lost a line before
+/// it is written again, and not longer. Measured on an AMD EPYC of the third generation, 512 KiB next to a core, a stream of
+/// 32 KiB each through a bare ring of a quarter, one, two and four times that: 2.7, 1.9, 1.3 and 1.5 us.
 fn long_bytes(near_cache_bytes: Option<usize>) -> usize {
     let (least, most) = LONG_BYTES;
     near_cache_bytes.map_or(most, |bytes| bytes.saturating_mul(2).clamp(least, most) & !(BLOCK_STEP_BYTES - 1))

@@ -85,6 +85,25 @@ macro_rules! number {
     };
 }
 
+/// A number of bytes in a range, or that the library decides.
+macro_rules! automatic_size {
+    ($name:literal, $($field:ident).+, $values:literal, $range:expr, $help:literal) => {
+        Variable {
+            name: $name,
+            values: $values,
+            help: $help,
+            set: |config, text| {
+                config.$($field).+ = match text {
+                    "auto" => None,
+                    text => Some(bytes(text).filter(|count| ($range).contains(count))?),
+                };
+                Some(())
+            },
+            show: |config| config.$($field).+.map_or("auto".into(), |count| count.to_string()),
+        }
+    };
+}
+
 /// A number, or that the library decides.
 macro_rules! automatic {
     ($name:literal, $($field:ident).+, $values:literal, $help:literal) => {
@@ -235,32 +254,20 @@ pub const VARIABLES: &[Variable] = &[
         8 << 10..=1 << 20,
         "A Veloblock whose sender often finds no room does not grow beyond this, nor beyond its first size."
     ),
-    Variable {
-        name: "FERROVIA_CHANNEL_LONG",
-        values: "auto or bytes, 8K to 4M",
-        help: "Size of a Veloblock whose records are mostly of 2 KiB and more: beyond the cache next to a core, which makes ordinary stores worth a trial. By itself twice the process's share of that cache, 512K to 2M. No longer than FERROVIA_CHANNEL: none.",
-        set: |config, text| {
-            config.channel_long_bytes = match text {
-                "auto" => None,
-                text => Some(bytes(text).filter(|bytes| (8 << 10..=4 << 20).contains(bytes))?),
-            };
-            Some(())
-        },
-        show: |config| config.channel_long_bytes.map_or("auto".into(), |bytes| bytes.to_string()),
-    },
-    Variable {
-        name: "FERROVIA_CHANNEL_MEMORY",
-        values: "auto or bytes",
-        help: "How much longer than FERROVIA_CHANNEL the Veloblocks into a process may be, all together. An eighth of what is left stays for others. By itself half of the process's share of the last cache, at most 16 MiB.",
-        set: |config, text| {
-            config.channel_memory_bytes = match text {
-                "auto" => None,
-                text => Some(bytes(text)?),
-            };
-            Some(())
-        },
-        show: |config| config.channel_memory_bytes.map_or("auto".into(), |bytes| bytes.to_string()),
-    },
+    automatic_size!(
+        "FERROVIA_CHANNEL_LONG",
+        channel_long_bytes,
+        "auto or bytes, 8K to 4M",
+        8 << 10..=4 << 20,
+        "Size of a Veloblock whose records are mostly of 2 KiB and more: beyond the cache next to a core, which makes ordinary stores worth a trial. By itself twice the process's share of that cache, 512K to 2M. No longer than FERROVIA_CHANNEL: none."
+    ),
+    automatic_size!(
+        "FERROVIA_CHANNEL_MEMORY",
+        channel_memory_bytes,
+        "auto or bytes",
+        0..,
+        "How much longer than FERROVIA_CHANNEL the Veloblocks into a process may be, all together. An eighth of what is left stays for others. By itself half of the process's share of the last cache, at most 16 MiB."
+    ),
     Variable {
         name: "FERROVIA_CHANNEL",
         values: "bytes, 8K to 1M, a power of two",
@@ -310,7 +317,7 @@ pub const VARIABLES: &[Variable] = &[
         ahead_bytes,
         "bytes",
         0..,
-        "Bytes of a long message that follow its request through the channel before it is answered, where no other send is under way and the receiver was ready for the last one and took it that way. Where that is the way to stay, a receiver gives leave for seven messages without a request: of this length at most in one record, of 256 KiB in pieces (where ranks outnumber cores, of 128 KiB in one record). 0: neither."
+        "Bytes of a long message that follow its request through the channel before it is answered, where no other send is under way and the receiver was ready for the last one and took it that way. Where that is the way to stay, a receiver gives leave for seven messages without a request: of this length at most in one record, of 256 KiB in pieces (where ranks outnumber cores, of 128 KiB in one record), and of three eighths of the channel. 0: neither."
     ),
     size!(
         "FERROVIA_SHARED_COPY_MIN",

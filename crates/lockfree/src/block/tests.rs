@@ -55,6 +55,43 @@ fn records_arrive_whole_in_order_and_nothing_else_does() {
     }
 }
 
+/// Records whose room was found before them are pushed, wherever in a lap, and while the block follows its traffic.
+#[test]
+fn what_is_reserved_has_room() {
+    for seed in 0..times(200, 2) {
+        let (first_bytes, long_bytes) = (2048, 16 << 10);
+        let memory = SharedMemory::private(BlockSender::footprint(long_bytes));
+        let bounds = Bounds { min_bytes: 1024, max_bytes: 8192, long_bytes };
+        let mut sender = BlockSender::resizable(memory.clone(), first_bytes, bounds);
+        let mut receiver = BlockReceiver::new(memory, first_bytes);
+        let mut random = Random(seed);
+        let (mut reserved, mut refused) = (0, 0);
+        for _ in 0..times(2000, 300) {
+            if random.below(3) == 0 {
+                receiver.pop(|_, payload| assert!(payload.iter().all(|byte| *byte == 0xff), "seed {seed}"));
+                receiver.return_credits(false);
+                continue;
+            }
+            let most = random.below(sender.block_bytes() / 2);
+            let lens: Vec<usize> = (0..1 + random.below(4)).map(|_| random.below(most + 1)).collect();
+            if !sender.reserve(lens.iter().copied()) {
+                refused += 1;
+                continue;
+            }
+            reserved += 1;
+            for len in lens {
+                let record = Record { kind: 1, ..Record::default() };
+                let pushed = match len < MEDIUM_MIN_BYTES {
+                    true => sender.push(record, len, |space| space.fill(0xff)),
+                    false => sender.push_long(record, len, |space, _| space.fill(0xff)),
+                };
+                assert!(pushed, "seed {seed}: {len} bytes");
+            }
+        }
+        assert!(reserved > times(50, 10) && refused > 0, "seed {seed}: {reserved} and {refused}");
+    }
+}
+
 #[test]
 fn a_full_block_says_so_and_recovers() {
     let (mut sender, mut receiver) = pair(1024);
