@@ -77,6 +77,60 @@ static void exchanges(void) {
     }
 }
 
+/* Messages of several lengths one after the other, as faces of a block are: an operation goes through all. */
+enum { LENGTHS = 4 };
+
+static long length(int index) {
+    static const int parts[LENGTHS] = {1, 2, 1, 8};
+    return bytes / parts[index];
+}
+
+static void ping_pong_mixed(long count) {
+    if (rank > 1) return;
+    for (long i = 0; i < count; i++)
+        for (int l = 0; l < LENGTHS; l++) {
+            if (rank == 0) MPI_Send(out, length(l), MPI_BYTE, 1, l, MPI_COMM_WORLD);
+            MPI_Recv(in, length(l), MPI_BYTE, 1 - rank, l, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            if (rank == 1) MPI_Send(out, length(l), MPI_BYTE, 0, l, MPI_COMM_WORLD);
+        }
+}
+
+static void exchange_mixed(long count) {
+    if (rank > 1) return;
+    for (long i = 0; i < count; i++)
+        for (int l = 0; l < LENGTHS; l++)
+            MPI_Sendrecv(out, length(l), MPI_BYTE, 1 - rank, l, in, length(l), MPI_BYTE, 1 - rank, l, MPI_COMM_WORLD,
+                         MPI_STATUS_IGNORE);
+}
+
+static void check_mixed(operation *run) {
+    fill(out, bytes, rank, 0);
+    memset(in, 0, bytes);
+    run(1);
+    if (rank < 2) expect(in, bytes, 1 - rank, 0, "messages of several lengths");
+}
+
+static void mixed(void) {
+    static const struct {
+        const char *name, *parameters;
+        operation *run;
+        double each;
+    } ways[] = {{"ping-pong", "\"way\":\"ping-pong\"", ping_pong_mixed, 0.5},
+                {"exchange", "\"way\":\"exchange\"", exchange_mixed, 1}};
+    const char *wanted = parameter_text("way", "ping-pong,exchange");
+    need_ranks(2);
+    for (int s = 0; s < options.size_count; s++)
+        for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
+            if (!strstr(wanted, ways[w].name)) continue;
+            bytes = options.sizes[s];
+            buffers(bytes);
+            check_mixed(ways[w].run);
+            struct samples samples = measure(ways[w].run, ALL, 0);
+            check_mixed(ways[w].run);
+            record("mixed", bytes, ways[w].parameters, "us", ways[w].each, 0, samples);
+        }
+}
+
 /* Windows from each rank of the first half to its partner in the second, each window acknowledged. */
 static void windows(long count) {
     char done = 0;
@@ -270,6 +324,7 @@ static void overlap(void) {
 const struct test point_to_point_tests[] = {
     {"latency", latency, 0},
     {"exchange", exchanges, 0},
+    {"mixed", mixed, 0},
     {"bandwidth", bandwidth, 0},
     {"bidirectional", bidirectional, 0},
     {"rate", rate, 0},

@@ -12,7 +12,12 @@
 //! stores, and those of the next lap to the same place timed; while ordinary stores are in use, the first few of every lap.
 //! Trials that fail become rarer. Memory that a block has just been given says little, so a lap passes before it is asked.
 //! Only copies of like lengths are compared, for by the KiB short ones take longer whatever the stores (from 8 KiB on, no
-//! more): when the lengths change, some streaming ones are timed anew.
+//! more): where lengths come up that no streaming copies are known of, some are timed. Traffic of several lengths at once
+//! is judged by all it is known of.
+
+use std::ops::RangeInclusive;
+
+use smallvec::SmallVec;
 
 use crate::Stores;
 
@@ -23,10 +28,18 @@ const NEAR_MAX: u32 = 11 * 1024 / crate::CACHE_LINE_BYTES as u32;
 const ORDINARY_MAX: u32 = 2;
 /// Copies timed in a lap.
 const SAMPLES: usize = 9;
-/// Copies of other lengths after which the reference is one of theirs.
+/// Streaming copies of like lengths that have to be timed to know what they take.
+const KNOWN_MIN: usize = 3;
+/// Copies of unknown lengths, beyond those of known ones, after which some of theirs are timed.
 const OTHERS: usize = 4;
-/// Copies of so many bits and of more are alike.
-const LEN_BITS_MAX: u32 = 13;
+/// Copies whose lengths have so many bits or fewer are alike, and such as have so many or more.
+const LEN_BITS: RangeInclusive<u32> = 10..=13;
+/// Kinds of lengths that are told apart.
+const KINDS: usize = (*LEN_BITS.end() - *LEN_BITS.start() + 1) as usize;
+// Some kind is known after as many samples as are taken.
+const _: () = assert!((KNOWN_MIN - 1) * KINDS < SAMPLES);
+/// A sample of ordinary stores that takes just as long as it may.
+const LIMIT: u32 = 1 << 10;
 /// Copies written anew, before those to the same place are timed.
 const CHANGED: usize = 12;
 /// Laps before the first trial: memory that is touched for the first time costs more than any store.
@@ -56,12 +69,12 @@ pub struct Pace {
     /// Laps to rest after the next trial that fails, and at most.
     rest_laps: u32,
     rest_laps_max: u32,
-    /// What copies with streaming stores took, in ns per KiB.
-    reference: u32,
-    /// The lengths it holds for: those of as many bits.
-    len_bits: u32,
-    samples: [u32; SAMPLES],
-    /// Copies of other lengths in this phase and lap.
+    /// What copies of each kind of lengths took with streaming stores, in ns per KiB.
+    references: [Option<u32>; KINDS],
+    /// Kind and time of each copy noted in this phase and lap: of streaming ones in ns per KiB, of ordinary ones in parts
+    /// of what they may take, [`LIMIT`] for all of it.
+    samples: [(usize, u32); SAMPLES],
+    /// Copies of unknown lengths in this phase and lap.
     others: usize,
     /// Copies noted in this phase and lap.
     noted: usize,
@@ -78,9 +91,8 @@ impl Default for Pace {
             phase,
             rest_laps: REST_LAPS,
             rest_laps_max: REST_LAPS_MAX,
-            reference: 0,
-            len_bits: 0,
-            samples: [0; SAMPLES],
+            references: [None; KINDS],
+            samples: [(0, 0); SAMPLES],
             others: 0,
             noted: 0,
             is_near: false,
@@ -128,21 +140,24 @@ impl Pace {
 
     /// A copy of `len_bytes`, which are not 0, took `ns`.
     pub fn note(&mut self, len_bytes: usize, ns: u64) {
-        let len_bits = len_bytes.ilog2().min(LEN_BITS_MAX);
-        if matches!(self.phase, Phase::Reference { .. }) && self.noted == 0 {
-            self.len_bits = len_bits;
-        }
-        if self.phase != Phase::Change && len_bits != self.len_bits {
-            self.others += 1;
-            if self.others == OTHERS {
-                let ready = matches!(self.phase, Phase::Ordinary(_) | Phase::Reference { ready: true });
-                self.begin(Phase::Reference { ready });
+        let kind = kind_of(len_bytes);
+        let ns_per_kib = (ns << 10) / len_bytes as u64;
+        let sample = match (self.phase, self.references[kind]) {
+            (Phase::Ordinary(_), None) => {
+                self.others += 1;
+                if self.others == self.noted + OTHERS {
+                    self.begin(Phase::Reference { ready: true });
+                }
+                return;
             }
-            return;
-        }
-        let per_kib = u32::try_from((ns << 10) / len_bytes as u64).unwrap_or(u32::MAX);
-        if let Some(sample) = self.samples.get_mut(self.noted) {
-            *sample = per_kib;
+            (Phase::Ordinary(_), Some(reference)) => {
+                let limit = reference.saturating_mul(ORDINARY_MAX).max(NEAR_MAX);
+                ns_per_kib * u64::from(LIMIT) / u64::from(limit)
+            }
+            _ => ns_per_kib,
+        };
+        if let Some(place) = self.samples.get_mut(self.noted) {
+            *place = (kind, u32::try_from(sample).unwrap_or(u32::MAX));
         }
         self.noted += 1;
         if self.noted < SAMPLES {
@@ -150,11 +165,11 @@ impl Pace {
         }
         match self.phase {
             Phase::Reference { ready: true } => {
-                self.reference = self.least();
+                self.settle_references();
                 self.begin(Phase::Ordinary(ORDINARY_LAPS));
             }
             Phase::Ordinary(_) => {
-                self.is_near = self.median() <= self.reference.saturating_mul(ORDINARY_MAX).max(NEAR_MAX);
+                self.is_near = self.median() <= LIMIT;
                 self.is_known = true;
                 if self.is_near {
                     self.rest_laps = REST_LAPS;
@@ -187,7 +202,7 @@ impl Pace {
             // Too little was copied to tell: another lap.
             Phase::Reference { .. } | Phase::Ordinary(_) if self.noted < SAMPLES => return,
             Phase::Reference { .. } => {
-                self.reference = self.least();
+                self.settle_references();
                 Phase::Change
             }
             Phase::Change => Phase::Ordinary(ORDINARY_LAPS),
@@ -197,19 +212,27 @@ impl Pace {
         self.begin(next);
     }
 
+    /// What streaming copies take is what those took that nothing disturbed; of kinds that hardly came up it stays what it
+    /// was.
+    fn settle_references(&mut self) {
+        for (kind, reference) in self.references.iter_mut().enumerate() {
+            let mut those: SmallVec<[u32; SAMPLES]> =
+                self.samples.iter().filter(|sample| sample.0 == kind).map(|sample| sample.1).collect();
+            if those.len() >= KNOWN_MIN {
+                *reference = Some(*those.select_nth_unstable(1).1);
+            }
+        }
+    }
+
     fn median(&self) -> u32 {
-        self.ranked(SAMPLES / 2)
+        let mut samples = self.samples.map(|(_, sample)| sample);
+        *samples.select_nth_unstable(SAMPLES / 2).1
     }
+}
 
-    /// What the copies take that nothing disturbs.
-    fn least(&self) -> u32 {
-        self.ranked(1)
-    }
-
-    fn ranked(&self, place: usize) -> u32 {
-        let mut samples = self.samples;
-        *samples.select_nth_unstable(place).1
-    }
+/// The kind of lengths that `len_bytes` is of.
+fn kind_of(len_bytes: usize) -> usize {
+    (len_bytes.ilog2().clamp(*LEN_BITS.start(), *LEN_BITS.end()) - LEN_BITS.start()) as usize
 }
 
 #[cfg(all(test, not(loom), not(miri)))]
@@ -292,6 +315,32 @@ mod tests {
             }
         }
         assert!(ordinary > 300, "{ordinary} of 400");
+    }
+
+    /// As faces of a block are, one after the other in a few lengths.
+    #[test]
+    fn copies_of_several_lengths_are_judged_each_by_its_like() {
+        let mut pace = Pace::default();
+        let mut ordinary_copies_of_mixed = |cost: fn(Stores, u32) -> u64| {
+            let mut ordinary = 0;
+            for copy in 0..4000 {
+                let len_bytes = [4096, 8192, 2048, 8192, 4096, 16384, 2048, 20480][copy % 8];
+                let stores = pace.stores();
+                ordinary += u32::from(stores == Stores::Ordinary);
+                if pace.wants_sample() {
+                    // Short ones take longer by the KiB.
+                    pace.note(len_bytes, cost(stores, 0) * (len_bytes as u64 + 2048) / 4096);
+                }
+                if copy % 20 == 19 {
+                    pace.turn();
+                }
+            }
+            ordinary
+        };
+        let used = ordinary_copies_of_mixed(near);
+        assert!(used > 3900, "{used} of 4000");
+        let tried = ordinary_copies_of_mixed(far);
+        assert!((1..400).contains(&tried), "{tried} of 4000");
     }
 
     #[test]

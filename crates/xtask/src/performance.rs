@@ -8,8 +8,10 @@ use anyhow::{Result, bail};
 use std::path::PathBuf;
 
 /// The tests over all libraries, in short.
-const TESTS: [&str; 19] = [
+const TESTS: [&str; 21] = [
     "latency",
+    "exchange",
+    "mixed",
     "bandwidth",
     "bidirectional",
     "rate",
