@@ -16,34 +16,44 @@ static void need_ranks(int wanted) {
     MPI_Abort(MPI_COMM_WORLD, 2);
 }
 
+/* Of how much memory messages are parts in turn, so that no cache holds what is sent, nor where it goes; 0: always the
+ * same part. And where the present one lies. */
+static long span, place;
+
 static void ping_pong(long count) {
     for (long i = 0; i < count; i++) {
         if (rank == 0) {
-            MPI_Send(out, bytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
-            MPI_Recv(in, bytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(out + place, bytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
+            MPI_Recv(in + place, bytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         } else if (rank == 1) {
-            MPI_Recv(in, bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            MPI_Send(out, bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+            MPI_Recv(in + place, bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(out + place, bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
         }
+        if (span) place = (place + bytes + 4096) % span;
     }
 }
 
 static void check_ping_pong(void) {
-    fill(out, bytes, rank, 0);
-    memset(in, 0, bytes);
+    long here = place;
+    fill(out + here, bytes, rank, 0);
+    memset(in + here, 0, bytes);
     ping_pong(1);
-    if (rank < 2) expect(in, bytes, 1 - rank, 0, "ping-pong");
+    if (rank < 2) expect(in + here, bytes, 1 - rank, 0, "ping-pong");
 }
 
 static void latency(void) {
+    char text[32];
     need_ranks(2);
+    span = parameter("span", 0);
+    snprintf(text, sizeof text, "\"span\":%ld", span);
     for (int s = 0; s < options.size_count; s++) {
         bytes = options.sizes[s];
-        buffers(bytes);
+        buffers(span + bytes);
+        place = 0;
         check_ping_pong();
         struct samples samples = measure(ping_pong, ROOT, 0);
         check_ping_pong();
-        record("latency", bytes, NULL, "us", 0.5, 0, samples);
+        record("latency", bytes, span ? text : NULL, "us", 0.5, 0, samples);
     }
 }
 
