@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! rank     0        1        2        3
-//!          a>1 2 3  b>2 3 0  c>3 0 1  d>0 1 2    then a (b (c d)) on every rank
+//!          a>1 2 3  b>2 3 0  c>3 0 1  d>0 1 2    then the value on every rank
 //! ```
 //!
 //! One step however many ranks, and no rank has to run between two others: for few ranks and few
@@ -33,7 +33,7 @@ pub(crate) const ALGORITHM: Algorithm<Allreduce> = Algorithm {
 fn build(b: &mut Builder, call: &Allreduce) {
     let input = if call.in_place { BufferId::Recv } else { BufferId::Send };
     let own = element_range(&call.data, input, 0, call.data.count());
-    let inputs = Inputs::post(b, &call.data, call.in_place);
+    let inputs = Inputs::post(b, &call.data, call.in_place, call.commutative);
     for distance in 1..b.size() {
         let after = b.after(distance);
         b.send(after, own);

@@ -27,7 +27,7 @@ pub(crate) const ALGORITHM: Algorithm<Allreduce> = Algorithm {
     cost: "(p - 1) (2 a + 2 n b + n g)",
     fits: |place, call| inputs::fit(place, &call.data, Collective::Allreduce),
     build: |b, call| {
-        reduce::linear::append(b, 0, &call.data, call.in_place);
+        reduce::linear::append(b, 0, &call.data, call.in_place, call.commutative);
         // In place, the result comes where the input was sent from.
         b.wait_all();
         b.phase();

@@ -1,7 +1,9 @@
 //! All inputs of a reduction on one rank, folded in rank order.
 //!
 //! The fold goes from the last rank to the first, `a (b (c d))`, as each step writes its right
-//! operand. Inputs are received in that order, so one is reduced while others come.
+//! operand. If the operation commutes it goes from the first to the last, `((a b) c) d`: a sum of
+//! floating-point numbers is what a loop over them gives. Inputs are received in that order, so one
+//! is reduced while others come.
 
 use crate::algorithms::common::accumulator::element_range;
 use crate::builder::{Builder, Posted};
@@ -13,18 +15,19 @@ pub(crate) struct Inputs {
     place: Place,
     data: Data,
     in_place: bool,
+    commutative: bool,
     room: BufferId,
-    /// From the last rank to the first, without this one.
+    /// In the order of the fold, without this one.
     coming: Vec<(u32, Posted)>,
 }
 
 impl Inputs {
     /// Posts a receive from every other rank.
-    pub(crate) fn post(b: &mut Builder, data: &Data, in_place: bool) -> Inputs {
+    pub(crate) fn post(b: &mut Builder, data: &Data, in_place: bool, commutative: bool) -> Inputs {
         let place = b.place();
         let room = b.temp_elements(data.count() * u64::from(place.size));
-        let mut inputs = Inputs { place, data: *data, in_place, room, coming: Vec::new() };
-        for peer in (0..place.size).rev().filter(|&peer| peer != place.rank) {
+        let mut inputs = Inputs { place, data: *data, in_place, commutative, room, coming: Vec::new() };
+        for peer in inputs.order().filter(|&peer| peer != place.rank) {
             let arriving = b.recv(peer, inputs.input(peer));
             inputs.coming.push((peer, arriving));
         }
@@ -33,22 +36,22 @@ impl Inputs {
 
     /// Folds all inputs into the receive buffer. Messages from this rank's input may be under way.
     pub(crate) fn fold(self, b: &mut Builder) {
-        let last = self.place.size - 1;
+        let first = self.first();
         let result = self.range(BufferId::Recv, 0);
-        let value = if self.place.rank == last { result } else { self.input(last) };
+        let value = if self.place.rank == first { result } else { self.input(first) };
         if self.in_place {
             // The result goes where our input is sent from.
             b.wait_all();
         }
         let mut coming = self.coming.iter();
-        for peer in (0..=last).rev() {
+        for peer in self.order() {
             if peer != self.place.rank
                 && let Some((_, arriving)) = coming.next()
             {
                 b.wait(*arriving);
             }
-            if peer == last {
-                b.copy(self.input(last), value);
+            if peer == first {
+                b.copy(self.input(first), value);
             } else {
                 b.reduce(self.input(peer), value);
             }
@@ -56,12 +59,23 @@ impl Inputs {
         b.copy(value, result);
     }
 
-    /// Where the input of a rank stands. The last becomes the value: it comes where the result goes,
-    /// unless our input is there.
+    /// The ranks in the order of the fold.
+    fn order(&self) -> impl Iterator<Item = u32> + use<> {
+        let (size, commutative) = (self.place.size, self.commutative);
+        (0..size).map(move |index| if commutative { index } else { size - 1 - index })
+    }
+
+    /// The rank that the fold begins with.
+    fn first(&self) -> u32 {
+        if self.commutative { 0 } else { self.place.size - 1 }
+    }
+
+    /// Where the input of a rank stands. That of the first becomes the value: it comes where the result
+    /// goes, unless our input is there.
     fn input(&self, peer: u32) -> Region {
         match peer {
             _ if peer == self.place.rank => self.range(if self.in_place { BufferId::Recv } else { BufferId::Send }, 0),
-            _ if peer == self.place.size - 1 && !self.in_place => self.range(BufferId::Recv, 0),
+            _ if peer == self.first() && !self.in_place => self.range(BufferId::Recv, 0),
             _ => self.range(self.room, u64::from(peer)),
         }
     }

@@ -3,7 +3,7 @@
 //! ```text
 //!   1  2  3 ...
 //!    \ | /
-//!      0        a (b (c d)), the last first, while others come
+//!      0        a (b (c d)), the last first, while others come; ((a b) c) d if that is the same
 //! ```
 //!
 //! Every other rank sends and is done. Any associative operation is served.
@@ -28,14 +28,14 @@ pub(crate) const ALGORITHM: Algorithm<Reduce> = Algorithm {
     fits: |place, call| inputs::fit(place, &call.data, Collective::Reduce),
     build: |b, call| {
         let in_place = call.in_place && b.rank() == call.root;
-        append(b, call.root, &call.data, in_place);
+        append(b, call.root, &call.data, in_place, call.commutative);
     },
 };
 
 /// `in_place` says that this rank's input stands in its receive buffer.
-pub(crate) fn append(b: &mut Builder, root: u32, data: &Data, in_place: bool) {
+pub(crate) fn append(b: &mut Builder, root: u32, data: &Data, in_place: bool, commutative: bool) {
     if b.rank() == root {
-        Inputs::post(b, data, in_place).fold(b);
+        Inputs::post(b, data, in_place, commutative).fold(b);
         return;
     }
     let input = if in_place { BufferId::Recv } else { BufferId::Send };

@@ -202,7 +202,9 @@ impl Table<'_> {
         outcome.map(Some)
     }
 
-    /// Reduces what `operands` names; of what a member shows, it begins `before(rank)` elements in. Our own is read where
+    /// Reduces what `operands` names, from the last on, as each step writes its right operand; or from the first on if the
+    /// operation commutes, so that a sum is what a loop over all of it gives. Of what a member shows, it begins
+    /// `before(rank)` elements in. Our own is read where
     /// it lies, as `input`, for what was written for others is no longer near; or, if the value comes there, from the board,
     /// or a copy.
     fn fold(
@@ -242,7 +244,8 @@ impl Table<'_> {
                 self.read(rank, *step, ((before(rank) + done) * size) as usize, (count * size) as usize, take)
             };
             let mut is_first = true;
-            for rank in ranks.clone().rev() {
+            for index in 0..ranks.len() {
+                let rank = if data.op.commutes() { ranks.start + index } else { ranks.end - 1 - index };
                 match (own.as_ref().filter(|_| rank == me), &way) {
                     (Some(own), _) if is_first => {
                         value.copy_from(own);
