@@ -36,6 +36,9 @@ pub fn entry(function: &Function, chapter: Option<&str>) -> String {
     line(&mut text, 1, &call);
     let gateless = GATELESS.contains(&function.name.as_str());
     let enter = match (any_time, needs_no_others(&function.name)) {
+        _ if function.name == "MPI_Abort" => {
+            "let face = match Face::enter_to_end(&CALL) { Ok(face) => face, Err(code) => return code };"
+        }
         _ if gateless => "let face = Face::enter_gateless(&CALL);",
         (true, _) => "let face = Face::enter_any_time(&CALL);",
         (false, true) => "let face = match Face::enter_local(&CALL) { Ok(face) => face, Err(code) => return code };",

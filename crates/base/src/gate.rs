@@ -4,6 +4,7 @@
 //! MPI again; released wholly while its holder waits, so that the other threads of the process go on.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::RawMutex;
 use parking_lot::lock_api::RawMutex as _;
@@ -62,6 +63,27 @@ impl Gate {
         self.depth.store(1, Ordering::Relaxed);
     }
 
+    /// As [`Gate::enter`], but without waiting much longer than `patience`: the handler of a signal may ask while its own
+    /// thread is taking the lock.
+    pub fn enter_within(&self, patience: Duration) -> Option<GateGuard<'_>> {
+        let me = thread_mark();
+        if !self.enabled || self.owner.load(Ordering::Relaxed) == me {
+            return Some(self.enter());
+        }
+        let step = Duration::from_millis(1);
+        let mut waited = Duration::ZERO;
+        while !self.lock.try_lock() {
+            if waited >= patience {
+                return None;
+            }
+            std::thread::sleep(step);
+            waited += step;
+        }
+        self.owner.store(me, Ordering::Relaxed);
+        self.depth.store(1, Ordering::Relaxed);
+        Some(GateGuard { gate: self })
+    }
+
     /// Gives the gate up, however often it was entered, for the length of a pause.
     #[inline]
     pub fn release_all(&self) -> Released {
@@ -107,7 +129,7 @@ impl Drop for GateGuard<'_> {
 }
 
 /// A number unique to the calling thread while it lives, never 0: the address of a thread-local.
-fn thread_mark() -> usize {
+pub(crate) fn thread_mark() -> usize {
     thread_local!(static MARK: u8 = const { 0 });
     MARK.with(|mark| std::ptr::from_ref(mark) as usize)
 }
@@ -149,6 +171,20 @@ mod tests {
             thread.join().expect("no thread panics");
         }
         assert_eq!(shared.1.get(), 8 * repeats);
+    }
+
+    #[test]
+    fn who_asks_while_it_takes_the_lock_does_not_wait_for_itself() {
+        let gate = Gate::new(true);
+        // As far as a thread has come that a signal interrupts there: locked, and nobody says by whom.
+        gate.lock.lock();
+        assert!(gate.enter_within(Duration::from_millis(3)).is_none());
+        // SAFETY: locked above, by this thread.
+        unsafe { gate.lock.unlock() };
+        let outer = gate.enter_within(Duration::ZERO).expect("nobody has it");
+        drop(gate.enter_within(Duration::ZERO).expect("it is ours"));
+        drop(outer);
+        assert_eq!(gate.owner.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What every floor stands on: configuration, limits, long copies, the gate round an engine,
-//! slabs with generations, the synchronisation shim, log lines, a watch over the memory map, and threads without
-//! signals.
+//! slabs with generations, the synchronisation shim, log lines, a watch over the memory map, threads without
+//! signals, and the end of a process.
 //!
 //! Floor: ground. Uses no other crate of the workspace.
 //!
@@ -11,7 +11,7 @@
 //! - A [`Gate`] is free for the asking when threads are not used, and wholly released while its holder waits.
 //! - An [`address_watch::AddressWatch`] misses no change whose end the program has seen.
 //!
-//! Deliberately absent: global state, allocation pools, a time source.
+//! Deliberately absent: global state (but for who ends the process), allocation pools, a time source.
 //!
 //! ```
 //! use base::{Slab, SlabKey};
@@ -25,6 +25,7 @@ pub mod address_watch;
 pub mod config;
 pub mod copy;
 pub mod descriptor;
+pub mod ending;
 pub mod gate;
 pub mod log;
 pub mod memory;

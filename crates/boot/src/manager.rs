@@ -1,9 +1,11 @@
 //! The process manager behind a world, as `mpi-core` sees it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use base::Config;
 use base::config::DeviceChoice;
+use base::ending;
 use mpi_core::environment::Hardware;
 use mpi_core::{ProcessManager, RankReport};
 use pmi::{Client, PmiError, Timeouts};
@@ -14,7 +16,7 @@ use crate::{BootError, ways};
 /// Whoever started this process, or nobody.
 pub(crate) struct Manager {
     /// Gone once the launcher has been told of the end.
-    client: RefCell<Option<Client>>,
+    client: Mutex<Option<Client>>,
     world: Option<pmi::World>,
     hosts: Hosts,
     /// What carries messages, once that is known.
@@ -33,7 +35,7 @@ impl Manager {
         let nodes = world.as_ref().map_or(vec![0], |world| world.nodes().unwrap_or(vec![0; world.size as usize]));
         let hosts = Hosts::new(nodes, config.host_ranks_max);
         let device = Cell::new(config.device);
-        Ok(Self { client: RefCell::new(client), world, hosts, device, stats: config.stats })
+        Ok(Self { client: Mutex::new(client), world, hosts, device, stats: config.stats })
     }
 
     pub(crate) fn rank(&self) -> u32 {
@@ -75,9 +77,12 @@ impl Manager {
         self.ask(|client| client.get_all(keys))
     }
 
+    fn client(&self) -> MutexGuard<'_, Option<Client>> {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn ask<T>(&self, question: impl FnOnce(&mut Client) -> Result<T, PmiError>) -> Result<T, BootError> {
-        let mut client = self.client.borrow_mut();
-        Ok(question(client.as_mut().expect("only a job of several processes has questions"))?)
+        Ok(question(self.client().as_mut().expect("only a job of several processes has questions"))?)
     }
 }
 
@@ -85,27 +90,26 @@ impl Drop for Manager {
     fn drop(&mut self) {
         // For a launcher the end of the connection is the death of the process, and of the job with it. One that could not
         // start has yet to say why; what is not over lasts as long as the process.
-        std::mem::forget(self.client.take());
+        std::mem::forget(self.client().take());
     }
 }
 
 impl ProcessManager for Manager {
     fn abort(&self, code: i32, message: &str) -> ! {
         if !message.is_empty() {
-            // One write: whoever is killed meanwhile has said all of it or nothing.
-            eprint!("{}", message.to_owned() + "\n");
+            ending::say(message);
         }
         // An error while the launcher is being asked something: the wire is busy, but our end tells it enough.
-        if let Ok(mut client) = self.client.try_borrow_mut()
+        if let Ok(mut client) = self.client.try_lock()
             && let Some(client) = client.as_mut()
         {
             let _ = client.abort(code, message);
         }
-        std::process::exit(code)
+        ending::exit(code)
     }
 
     fn finalize(&self) -> Result<(), String> {
-        match self.client.take() {
+        match self.client().take() {
             Some(client) => client.finalize().map_err(|error| error.to_string()),
             None => Ok(()),
         }

@@ -12,6 +12,7 @@
 //!   │ finalize ──────────────────────────▶ │
 //! ```
 
+use std::io::Write;
 use std::net::TcpStream;
 use std::os::fd::{OwnedFd, RawFd};
 use std::time::Duration;
@@ -231,9 +232,18 @@ impl Client {
             character if character.is_control() => ' ',
             character => character,
         };
-        let text: String = message.chars().take(400).map(plain).collect();
-        self.queued.push_str(&format!("cmd=abort exitcode={code} message={text}\n"));
-        self.flush("aborting")
+        self.flush("aborting")?;
+        // No memory from the heap: this may be the handler of a signal that came in the middle of `malloc`.
+        let mut line = [0; 2048];
+        let mut rest = &mut line[..];
+        let mut written = write!(rest, "cmd=abort exitcode={code} message=");
+        for character in message.chars().take(400).map(plain) {
+            written = written.and_then(|()| write!(rest, "{character}"));
+        }
+        written.and_then(|()| rest.write_all(b"\n")).expect("400 characters take 1600 bytes at most");
+        let left_bytes = rest.len();
+        let len_bytes = line.len() - left_bytes;
+        self.wire.send(&line[..len_bytes], self.timeouts.reply, "aborting")
     }
 
     /// Says goodbye; the process may now end without alarming anyone.

@@ -5,6 +5,7 @@
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
+use base::ending::Words;
 use mpi_core::{Comm, ErrorClass, Result, ThreadLevel};
 
 use crate::constants::{MPI_THREAD_FUNNELED, MPI_THREAD_MULTIPLE, MPI_THREAD_SERIALIZED, MPI_THREAD_SINGLE};
@@ -81,6 +82,7 @@ pub(crate) fn finalize(face: &Face) -> Result<()> {
 
 pub(crate) fn abort(face: &Face, comm: &Arc<Comm>, errorcode: i32) -> Result<()> {
     let world = face.world();
-    let message = format!("rank {} of MPI_COMM_WORLD called MPI_Abort({comm}, {errorcode})", world.peer());
-    world.abort(errorcode, &message)
+    let rank = world.peer();
+    let message = Words::of(format_args!("rank {rank} of MPI_COMM_WORLD called MPI_Abort({comm}, {errorcode})"));
+    world.abort(errorcode, message.as_str())
 }

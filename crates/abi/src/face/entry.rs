@@ -7,9 +7,10 @@ use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Once};
+use std::time::Duration;
 
-use base::GateGuard;
 use base::config::InitialErrors;
+use base::{GateGuard, ending};
 use mpi_core::environment::{ErrorHandler, ObjectKind, Predefined, Subject, Verdict, processor_name};
 use mpi_core::{Comm, Error, ErrorClass, Result, Session, World};
 
@@ -144,6 +145,27 @@ impl Face {
     fn enter_session(process: &'static Process, call: &'static Call) -> std::result::Result<GateGuard<'static>, c_int> {
         let gate = Face::lock_any(process);
         if process.running().is_some() || process.has_sessions() { Ok(gate) } else { Err(not_running(process, call)) }
+    }
+
+    /// Enters the call that ends the process. Handlers of signals make it, too: while the process is ending already, which
+    /// it goes on to do then, and while their thread is taking the gate, for which nobody would wait in vain.
+    ///
+    /// # Errors
+    /// As [`Face::enter`].
+    #[cold]
+    pub(crate) fn enter_to_end(call: &'static Call) -> std::result::Result<Face, c_int> {
+        /// As long as another thread may have the gate at a time, and much longer.
+        const PATIENCE: Duration = Duration::from_secs(1);
+        if ending::is_under_way() {
+            ending::exit(1);
+        }
+        let process = Process::this();
+        let world = match process.running() {
+            Some(world) => world,
+            None => Face::enter_first(process, call)?,
+        };
+        let gate = if process.is_shared_by_threads() { world.enter_within(PATIENCE) } else { None };
+        Ok(Face::within(process, Some(world), call, gate))
     }
 
     /// Enters a call that is legal at any time, from any thread.

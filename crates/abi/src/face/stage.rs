@@ -12,6 +12,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use base::ending;
 use boot::Job;
 use mpi_core::{Error, ErrorClass, Result, ThreadLevel, World};
 
@@ -158,9 +159,8 @@ impl Process {
         if let Some(job) = &*self.stage.job() {
             job.process_manager().abort(code, message)
         }
-        // One write: whoever is killed meanwhile has said all of it or nothing.
-        eprint!("{}", message.to_owned() + "\n");
-        std::process::exit(code)
+        ending::say(message);
+        ending::exit(code)
     }
 
     fn start(&'static self, level: ThreadLevel) -> Result<()> {

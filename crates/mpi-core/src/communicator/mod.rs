@@ -496,11 +496,10 @@ impl Drop for Comm {
 
 impl fmt::Display for Comm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.name();
-        match (name.is_empty(), self.id()) {
-            (false, _) => f.write_str(&name),
-            (true, Some(id)) => write!(f, "communicator {}", id.0),
-            (true, None) => f.write_str("communicator under construction"),
+        match (self.details().name.as_deref(), self.id()) {
+            (Some(name), _) if !name.is_empty() => f.write_str(name),
+            (_, Some(id)) => write!(f, "communicator {}", id.0),
+            (_, None) => f.write_str("communicator under construction"),
         }
     }
 }

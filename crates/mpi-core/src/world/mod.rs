@@ -18,6 +18,7 @@ pub use report::RankReport;
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::{Gate, GateGuard};
 use collectives::Selection;
@@ -145,6 +146,11 @@ impl World {
     #[inline]
     pub fn enter(&self) -> GateGuard<'_> {
         self.gate.enter()
+    }
+
+    /// As [`World::enter`], without waiting much longer than `patience`.
+    pub fn enter_within(&self, patience: Duration) -> Option<GateGuard<'_>> {
+        self.gate.enter_within(patience)
     }
 
     /// Chooses the error handler that the predefined communicators begin with.
