@@ -27,12 +27,12 @@ pub fn exit(code: i32) -> ! {
     if is_under_way() {
         // SAFETY: the locks of all streams may be taken again by the thread that has them.
         unsafe { libc::fflush(std::ptr::null_mut()) };
-        // SAFETY: always.
+        // SAFETY: it needs nothing of the process.
         unsafe { libc::_exit(CODE.load(Ordering::Relaxed)) }
     }
-    if THREAD.compare_exchange(0, thread_mark(), Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-        CODE.store(code, Ordering::Relaxed);
-    }
+    CODE.store(code, Ordering::Relaxed);
+    // Release: the handler of a signal that sees the mark sees the code.
+    let _ = THREAD.compare_exchange(0, thread_mark(), Ordering::Release, Ordering::Relaxed);
     // Another thread that does this at the same time stops there.
     std::process::exit(code)
 }

@@ -362,8 +362,9 @@ impl Client {
     }
 
     fn flush(&mut self, doing: &str) -> Result<(), PmiError> {
-        let queued = std::mem::take(&mut self.queued);
-        self.wire.send(queued.as_bytes(), self.timeouts.reply, doing)
+        let sent = self.wire.send(self.queued.as_bytes(), self.timeouts.reply, doing);
+        self.queued.clear();
+        sent
     }
 }
 

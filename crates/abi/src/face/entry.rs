@@ -147,8 +147,8 @@ impl Face {
         if process.running().is_some() || process.has_sessions() { Ok(gate) } else { Err(not_running(process, call)) }
     }
 
-    /// Enters the call that ends the process. Handlers of signals make it, too: while the process is ending already, which
-    /// it goes on to do then, and while their thread is taking the gate, for which nobody would wait in vain.
+    /// Enters the call that ends the process. Handlers of signals make it, too: while the process is ending already, which is
+    /// over then; and while their own thread is taking the gate, for which they would wait in vain.
     ///
     /// # Errors
     /// As [`Face::enter`].
