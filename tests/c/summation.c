@@ -1,5 +1,6 @@
 /* Where all ranks share a host, a blocking call sums floating-point numbers as a loop over the ranks does, from the
- * first to the last, to the bit; so does a short one that does not block. */
+ * first to the last, to the bit; so does a short one that does not block. Long ones do once their communicator has
+ * boards, which short ones before them see to here. */
 #include "check.h"
 
 enum { longest = 40000 };

@@ -1,8 +1,8 @@
 //! How a process ends before its time, wherever it is then.
 //!
 //! Programs call `MPI_Abort` in handlers of signals: in the middle of a call of ours, or of `malloc`, and once more while the
-//! process is ending already, for a launcher sends a signal to all who live. So nothing on that way takes memory from the
-//! heap, nor waits for ever for a lock.
+//! process is ending already, for a launcher sends a signal to all who live. So nothing takes memory from the heap, or waits
+//! for ever for a lock, until the launcher has been told; what the program wants done at the end comes after that.
 
 use std::fmt;
 use std::io::IoSlice;
@@ -14,22 +14,21 @@ use crate::gate::thread_mark;
 static THREAD: AtomicUsize = AtomicUsize::new(0);
 static CODE: AtomicI32 = AtomicI32::new(0);
 
-/// True if this thread is ending the process, and is asked to once more: by the handler of a signal, or by what the program
-/// wants done at the end.
-pub fn is_under_way() -> bool {
+/// If this thread is ending the process and is asked to once more, by the handler of a signal or by what the program wants
+/// done at the end: is through with it. What C's streams still hold is written, and the code is the first one.
+pub fn go_on() {
     // Relaxed: only this thread ever stores its own mark.
-    THREAD.load(Ordering::Relaxed) == thread_mark()
-}
-
-/// As [`std::process::exit`]. Where it is under way, nothing more is done at the end but to write what C's streams still hold,
-/// and `code` is the first one.
-pub fn exit(code: i32) -> ! {
-    if is_under_way() {
+    if THREAD.load(Ordering::Relaxed) == thread_mark() {
         // SAFETY: the locks of all streams may be taken again by the thread that has them.
         unsafe { libc::fflush(std::ptr::null_mut()) };
         // SAFETY: it needs nothing of the process.
         unsafe { libc::_exit(CODE.load(Ordering::Relaxed)) }
     }
+}
+
+/// As [`std::process::exit`], or, where that is under way, as [`go_on`].
+pub fn exit(code: i32) -> ! {
+    go_on();
     CODE.store(code, Ordering::Relaxed);
     // Release: the handler of a signal that sees the mark sees the code.
     let _ = THREAD.compare_exchange(0, thread_mark(), Ordering::Release, Ordering::Relaxed);

@@ -12,7 +12,7 @@
 //!   │ finalize ──────────────────────────▶ │
 //! ```
 
-use std::io::Write;
+use std::io::{Cursor, Write};
 use std::net::TcpStream;
 use std::os::fd::{OwnedFd, RawFd};
 use std::time::Duration;
@@ -234,16 +234,14 @@ impl Client {
         };
         self.flush("aborting")?;
         // No memory from the heap: this may be the handler of a signal that came in the middle of `malloc`.
-        let mut line = [0; 2048];
-        let mut rest = &mut line[..];
-        let mut written = write!(rest, "cmd=abort exitcode={code} message=");
+        let mut line = Cursor::new([0; 2048]);
+        let mut written = write!(line, "cmd=abort exitcode={code} message=");
         for character in message.chars().take(400).map(plain) {
-            written = written.and_then(|()| write!(rest, "{character}"));
+            written = written.and_then(|()| write!(line, "{character}"));
         }
-        written.and_then(|()| rest.write_all(b"\n")).expect("400 characters take 1600 bytes at most");
-        let left_bytes = rest.len();
-        let len_bytes = line.len() - left_bytes;
-        self.wire.send(&line[..len_bytes], self.timeouts.reply, "aborting")
+        written.and_then(|()| writeln!(line)).expect("400 characters take 1600 bytes at most");
+        let len_bytes = line.position() as usize;
+        self.wire.send(&line.get_ref()[..len_bytes], self.timeouts.reply, "aborting")
     }
 
     /// Says goodbye; the process may now end without alarming anyone.

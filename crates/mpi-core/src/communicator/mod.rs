@@ -29,7 +29,7 @@ pub use split::SplitType;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use collectives::{Collective, Place, TAG_OFFSETS_MAX};
 use datatype::Datatype;
@@ -496,7 +496,13 @@ impl Drop for Comm {
 
 impl fmt::Display for Comm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.details().name.as_deref(), self.id()) {
+        // The handler of a signal may ask, of a thread that has the lock; other threads are kept apart by the gate.
+        let details = match self.details.try_lock() {
+            Ok(details) => Some(details),
+            Err(TryLockError::Poisoned(details)) => Some(details.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        match (details.as_ref().and_then(|details| details.name.as_deref()), self.id()) {
             (Some(name), _) if !name.is_empty() => f.write_str(name),
             (_, Some(id)) => write!(f, "communicator {}", id.0),
             (_, None) => f.write_str("communicator under construction"),

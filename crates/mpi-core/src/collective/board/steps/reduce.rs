@@ -204,9 +204,8 @@ impl Table<'_> {
 
     /// Reduces what `operands` names, from the last on, as each step writes its right operand; or from the first on if the
     /// operation commutes, so that a sum is what a loop over all of it gives. Of what a member shows, it begins
-    /// `before(rank)` elements in. Our own is read where
-    /// it lies, as `input`, for what was written for others is no longer near; or, if the value comes there, from the board,
-    /// or a copy.
+    /// `before(rank)` elements in. Our own is read where it lies, as `input`, for what was written for others is no longer
+    /// near; or, if the value comes there, from the board, or a copy.
     fn fold(
         self,
         data: &Reduction,
