@@ -179,6 +179,7 @@ impl Ring {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use crate::times;
     use std::collections::VecDeque;
 
     use super::*;
@@ -193,7 +194,7 @@ mod tests {
         for mut places in [Places::in_turns(), Places::in_a_ring(0), Places::in_a_ring(13)] {
             let mut shown = VecDeque::new();
             let mut state = 1u32;
-            for step in 0..20_000 {
+            for step in 0..times(20_000, 500) {
                 state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 // Mostly the longest, so that a ring goes round as soon as it can.
                 let len = lengths[(state >> 24) as usize % lengths.len()];
