@@ -18,13 +18,13 @@ const LEN: usize = 320 << 10;
 /// Messages of [`LEN`] to a receive that `waits` for them or comes later, the first of them, which says that the receiver
 /// is ready, included; what both sides counted.
 fn send_ahead(config: &Config, count: u64, waits: bool) -> (Stats, Stats) {
-    send_one_by_one(local_engines(2, config).expect("a segment"), LEN, count, waits)
+    send_one_by_one(local_engines(2, config).expect("a segment"), &[LEN], count, waits)
 }
 
-/// Messages of `len` bytes, each over before the next, as `send_ahead` sends them.
-fn send_one_by_one(mut engines: Vec<Engine>, len: usize, count: u64, waits: bool) -> (Stats, Stats) {
+/// Messages of these lengths in turns, each over before the next, as `send_ahead` sends them.
+fn send_one_by_one(mut engines: Vec<Engine>, lens: &[usize], count: u64, waits: bool) -> (Stats, Stats) {
     let (mut receiver, mut sender) = (engines.pop().expect("two"), engines.pop().expect("two"));
-    for number in 0..count {
+    for (number, &len) in (0..count).zip(lens.iter().cycle()) {
         let data = payload(number, len);
         let mut buf = RecvBuf::from_owned(vec![0; len].into());
         let mut receive = waits.then(|| {
@@ -77,13 +77,14 @@ fn the_first_part_of_a_message_goes_ahead_where_the_last_one_was_waited_for() {
 fn long_messages_come_whole_where_their_receiver_gives_leave() {
     let channel_bytes = 256 << 10;
     let config = Config { large_copy: LargeCopy::Staged, channel_bytes, ..Config::default() };
-    let send = |config: &Config, is_crowded: bool, len: usize, waits: bool| {
+    let send_mixed = |config: &Config, is_crowded: bool, lens: &[usize], waits: bool| {
         let mut engines = local_engines(2, config).expect("a segment");
         engines.iter_mut().for_each(|engine| engine.set_crowded(is_crowded));
-        let (sender, receiver) = send_one_by_one(engines, len, 80, waits);
+        let (sender, receiver) = send_one_by_one(engines, lens, 80, waits);
         assert_eq!(receiver.refused_records, 0);
         (sender.whole_sent, receiver.unexpected)
     };
+    let send = |config: &Config, is_crowded, len, waits| send_mixed(config, is_crowded, &[len], waits);
     // Those that meet a block about to change its length ask once more.
     let most = 66..=70;
     let (whole, unexpected) = send(&config, false, 30_000, true);
@@ -92,6 +93,10 @@ fn long_messages_come_whole_where_their_receiver_gives_leave() {
     let (whole, unexpected) = send(&config, false, 90_000, true);
     assert!(most.contains(&whole) && unexpected == 0, "in pieces: {whole}, {unexpected}");
     assert_eq!(send(&config, false, 300_000, true), (0, 0), "longer than any that comes whole");
+    let (whole, unexpected) = send_mixed(&config, false, &[90_000, 30_000, 90_000, 200_000], true);
+    assert!((64..=70).contains(&whole) && unexpected == 0, "each kind of length has its own: {whole}, {unexpected}");
+    let (whole, _) = send_mixed(&config, false, &[200_000, 300_000], true);
+    assert!((30..=35).contains(&whole), "those that are too long take nothing from others: {whole}");
     let (whole, unexpected) = send(&config, true, 90_000, false);
     assert!(most.contains(&whole) && unexpected == 80, "{whole}, {unexpected}");
     assert_eq!(send(&Config { ahead_bytes: 0, ..config.clone() }, true, 30_000, true), (0, 0), "switched off");

@@ -11,7 +11,6 @@ use protocol::{RendezvousOffer, SharedCopy, SourceLayout};
 
 use crate::core::{Core, match_key};
 use crate::inbound::Turn;
-use crate::peer::Whole;
 use crate::progress::{Helping, Stream};
 use crate::request::{
     Completion, ContextId, Envelope, Incoming, IncomingWay, Outcome, OutgoingSend, PeerId, Request, RequestId, State,
@@ -411,7 +410,7 @@ impl Core {
         let next = if took_ahead { send.ahead_bytes } else { 0 };
         if let Some(Some(peer)) = self.peers.get_mut(peer as usize) {
             peer.takes_ahead = took_ahead;
-            peer.whole = Whole::like(end, whole);
+            peer.whole.give(end, whole);
         }
         self.other_takes(peer, true);
         self.streams.push_back(Stream { to: peer, send: key, receive, next, end, chunk_bytes: end, whole: true });

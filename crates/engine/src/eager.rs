@@ -67,7 +67,7 @@ impl Core {
         if let Some(Some(peer)) = self.peers.get_mut(to as usize)
             && is_gone
         {
-            peer.whole.spend();
+            peer.whole.spend(len_bytes);
             self.stats.whole_sent += 1;
             self.eager_left(to, len_bytes);
         }

@@ -9,7 +9,7 @@ use fabric::{
 };
 use lockfree::Announcements;
 use protocol::Link;
-use protocol::rendezvous::Reach;
+use protocol::rendezvous::{Reach, WHOLE_MAX_BYTES};
 
 use crate::channels::announced_places;
 use crate::coming::Coming;
@@ -60,32 +60,42 @@ impl Peer {
     }
 }
 
-/// A receiver's leave to send messages of one length, or one like it, without asking: so many, then it is asked again.
+/// A receiver's leave to send messages without asking: so many of each kind of length, then it is asked again.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Whole {
-    left: u8,
-    len_bits: u8,
+    left: [u8; Self::KINDS],
 }
 
 impl Whole {
-    /// Leave for `count` messages that are about as long as one of `len_bytes`.
-    pub(crate) fn like(len_bytes: u64, count: u8) -> Self {
-        Self { left: count, len_bits: bits(len_bytes) }
+    /// Lengths of one kind differ by less than two times, but for the shortest: all below 16 KiB are one.
+    const KINDS: usize = (WHOLE_MAX_BYTES.ilog2() - Self::FIRST_BITS) as usize + 1;
+    const FIRST_BITS: u32 = 13;
+
+    /// Leave for `count` messages that are about as long as one of `len_bytes`, whatever was left for such.
+    pub(crate) fn give(&mut self, len_bytes: u64, count: u8) {
+        if let Some(left) = self.left_of(len_bytes) {
+            *left = count;
+        }
     }
 
     /// True if a message of `len_bytes` may go.
-    pub(crate) fn permits(self, len_bytes: u64) -> bool {
-        self.left > 0 && self.len_bits == bits(len_bytes)
+    pub(crate) fn permits(mut self, len_bytes: u64) -> bool {
+        self.left_of(len_bytes).is_some_and(|left| *left > 0)
     }
 
-    /// A message has gone.
-    pub(crate) fn spend(&mut self) {
-        self.left -= 1;
+    /// A message of `len_bytes` has gone.
+    pub(crate) fn spend(&mut self, len_bytes: u64) {
+        if let Some(left) = self.left_of(len_bytes) {
+            *left -= 1;
+        }
     }
-}
 
-fn bits(len_bytes: u64) -> u8 {
-    len_bytes.max(1).ilog2() as u8
+    /// None for lengths that never go without a request.
+    fn left_of(&mut self, len_bytes: u64) -> Option<&mut u8> {
+        let bits = len_bytes.checked_ilog2().unwrap_or(0);
+        let left = self.left.get_mut(bits.saturating_sub(Self::FIRST_BITS) as usize);
+        left.filter(|_| len_bytes <= WHOLE_MAX_BYTES)
+    }
 }
 
 /// What stands for mapped peers where there are none.
