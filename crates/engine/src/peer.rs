@@ -67,34 +67,33 @@ pub(crate) struct Whole {
 }
 
 impl Whole {
-    /// Lengths of one kind differ by less than two times, but for the shortest: all below 16 KiB are one.
-    const KINDS: usize = (WHOLE_MAX_BYTES.ilog2() - Self::FIRST_BITS) as usize + 1;
     const FIRST_BITS: u32 = 13;
+    const KINDS: usize = (WHOLE_MAX_BYTES.ilog2() - Self::FIRST_BITS) as usize + 1;
+
+    /// Lengths of one kind differ by less than two times, but for the shortest: all below 16 KiB are one. None is the kind
+    /// of those that never go without a request.
+    fn kind_of(len_bytes: u64) -> Option<usize> {
+        let bits = len_bytes.checked_ilog2().unwrap_or(0);
+        (len_bytes <= WHOLE_MAX_BYTES).then(|| bits.saturating_sub(Self::FIRST_BITS) as usize)
+    }
 
     /// Leave for `count` messages that are about as long as one of `len_bytes`, whatever was left for such.
     pub(crate) fn give(&mut self, len_bytes: u64, count: u8) {
-        if let Some(left) = self.left_of(len_bytes) {
-            *left = count;
+        if let Some(kind) = Self::kind_of(len_bytes) {
+            self.left[kind] = count;
         }
     }
 
     /// True if a message of `len_bytes` may go.
-    pub(crate) fn permits(mut self, len_bytes: u64) -> bool {
-        self.left_of(len_bytes).is_some_and(|left| *left > 0)
+    pub(crate) fn permits(&self, len_bytes: u64) -> bool {
+        Self::kind_of(len_bytes).is_some_and(|kind| self.left[kind] > 0)
     }
 
     /// A message of `len_bytes` has gone.
     pub(crate) fn spend(&mut self, len_bytes: u64) {
-        if let Some(left) = self.left_of(len_bytes) {
-            *left -= 1;
+        if let Some(kind) = Self::kind_of(len_bytes) {
+            self.left[kind] -= 1;
         }
-    }
-
-    /// None for lengths that never go without a request.
-    fn left_of(&mut self, len_bytes: u64) -> Option<&mut u8> {
-        let bits = len_bytes.checked_ilog2().unwrap_or(0);
-        let left = self.left.get_mut(bits.saturating_sub(Self::FIRST_BITS) as usize);
-        left.filter(|_| len_bytes <= WHOLE_MAX_BYTES)
     }
 }
 

@@ -179,10 +179,10 @@ impl Ring {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use crate::times;
     use std::collections::VecDeque;
 
     use super::*;
+    use crate::times;
 
     fn range(place: &Place) -> Range<usize> {
         place.offset..place.offset + place.len_bytes
