@@ -33,9 +33,12 @@ impl TypeShape {
     }
 
     /// True if so many elements in a row can be addressed.
+    #[inline]
     pub fn can_span(&self, elements: u128) -> bool {
-        let reach = u128::from(self.size_bytes.max(self.extent_bytes.unsigned_abs()).max(1));
-        elements.saturating_mul(reach) < REACH_MAX
+        let reach = self.size_bytes.max(self.extent_bytes.unsigned_abs()).max(1);
+        // Each call asks this: of two words it would take several times as long.
+        let bytes = u64::try_from(elements).ok().and_then(|elements| elements.checked_mul(reach));
+        bytes.is_some_and(|bytes| u128::from(bytes) < REACH_MAX)
     }
 
     /// True if blocks of so many elements at these displacements, in elements, can be addressed.

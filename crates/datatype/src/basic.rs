@@ -205,6 +205,9 @@ struct Row {
 }
 
 impl Basic {
+    /// How many there are.
+    pub(crate) const KINDS: usize = 70;
+
     /// Every predefined datatype, in the order of handle values.
     pub fn all() -> impl ExactSizeIterator<Item = Basic> {
         TABLE.iter().map(|row| row.basic)
@@ -342,7 +345,7 @@ const fn row(
 
 /// Ordered by handle value, and therefore by variant.
 #[rustfmt::skip]
-static TABLE: [Row; 70] = [
+static TABLE: [Row; Basic::KINDS] = [
     row(Basic::Aint, "MPI_AINT", 0x201, 8, 8, Class::MultiLanguage, Scalar::Signed),
     row(Basic::Count, "MPI_COUNT", 0x202, 8, 8, Class::MultiLanguage, Scalar::Signed),
     row(Basic::Offset, "MPI_OFFSET", 0x203, 8, 8, Class::MultiLanguage, Scalar::Signed),

@@ -441,8 +441,14 @@ impl View {
     }
 
     #[inline]
-    fn with_owner(mut self, owner: Option<Arc<Block>>) -> View {
-        let Some(owner) = owner else { return self };
+    fn with_owner(self, owner: Option<Arc<Block>>) -> View {
+        match owner {
+            Some(owner) => self.kept_by(owner),
+            None => self,
+        }
+    }
+
+    fn kept_by(mut self, owner: Arc<Block>) -> View {
         self.more = match self.scattered() {
             Some(scattered) => More::Part(Box::new(Part { owner: Some(owner), ..scattered.to_part() })),
             None => More::Kept(owner),

@@ -44,8 +44,8 @@ const HEADER_BYTES: usize = 24;
 /// How far ahead of itself a sender asks for the line it will write: a line that the receiver has read has to be taken
 /// back from it, and the next messages should not wait for that one after the other.
 const OWN_AHEAD_LINES: usize = 4;
-/// It asks for as many as the last record took, for the next may be as long. Longer ones are written line after line, mostly
-/// by stores that ask for none: the processor sees what comes by itself.
+/// It asks for as many as the last record took, for the next may be as long. After longer ones it asks for none: they are
+/// written line after line, mostly by stores that ask for none.
 const OWN_LINES_MAX: usize = (STREAMING_MIN_BYTES + HEADER_BYTES).div_ceil(CACHE_LINE_BYTES);
 /// In the control line: how often the block was resized << 32 | lines it has now.
 const RESIZED: usize = 16;
@@ -256,18 +256,28 @@ impl BlockSender {
         self.memory.word(top + 56).store(flag, Ordering::Release);
         self.position += count;
         self.produced += count as u64;
+        if count > OWN_LINES_MAX {
+            // The next may be as long: its lines are not to be in this cache when they are written past it.
+            self.cleared_ahead = false;
+        } else {
+            self.own_ahead(count);
+        }
+        true
+    }
+
+    /// A short record of `count` lines is out: readies the lines of the next ones.
+    #[inline]
+    fn own_ahead(&mut self, count: usize) {
         self.cleared_ahead = self.position < self.lines && self.has_room(2);
         if self.cleared_ahead {
             self.clear(self.position + 1);
         }
         let ahead = self.position + OWN_AHEAD_LINES;
-        let own = if count <= OWN_LINES_MAX { count } else { 1 };
         // Lines that are not known to be free may be unread.
         let free_end = self.position + (self.consumed + self.lines as u64 - self.produced) as usize;
-        for line in ahead..(ahead + own).min(self.lines).min(free_end) {
+        for line in ahead..(ahead + count).min(self.lines).min(free_end) {
             self.memory.prefetch_to_write(line_offset(self.lines, line));
         }
-        true
     }
 
     /// As [`BlockSender::push`], for a record of at least [`MEDIUM_MIN_BYTES`], of which a block may be better off longer;

@@ -6,6 +6,8 @@
 mod long_double;
 mod number;
 
+use std::sync::LazyLock;
+
 use bytemuck::Pod;
 use num_complex::Complex;
 
@@ -22,12 +24,26 @@ const PIECE_BYTES: usize = 64 * 60 * 2;
 #[derive(Clone, Copy)]
 pub(crate) struct Kernel(fn(&[u8], &mut [u8]));
 
-/// The kernel of an operation for a type, if the standard defines one.
+/// The kernel of an operation for a type, if the standard defines one. A reduction asks several times, so all are found once.
 ///
 /// `MPI_CHAR` counts as an integer here: the standard leaves it out, programs use it.
 ///
 /// MPI: §6.9.2
+#[inline]
 pub(crate) fn kernel(op: PredefinedOp, basic: Basic) -> Option<Kernel> {
+    const FIRST: usize = PredefinedOp::ALL[0] as usize;
+    const ROWS: usize = PredefinedOp::ALL[PredefinedOp::ALL.len() - 1] as usize - FIRST + 1;
+    static KERNELS: LazyLock<[[Option<Kernel>; Basic::KINDS]; ROWS]> = LazyLock::new(|| {
+        let mut kernels = [[None; Basic::KINDS]; ROWS];
+        for op in PredefinedOp::ALL {
+            Basic::all().for_each(|basic| kernels[op as usize - FIRST][basic as usize] = find_kernel(op, basic));
+        }
+        kernels
+    });
+    KERNELS[op as usize - FIRST][basic as usize]
+}
+
+fn find_kernel(op: PredefinedOp, basic: Basic) -> Option<Kernel> {
     match op {
         PredefinedOp::Replace => return Some(Kernel(|input, inout| base::copy::copy(inout, input))),
         PredefinedOp::NoOp => return Some(Kernel(|_, _| ())),

@@ -14,11 +14,14 @@
 use engine::Pause;
 
 use super::{World, engine_error};
+use crate::error::Result;
 use crate::tool::ticks;
 use crate::{Comm, Error};
 
 /// Polls in a row that may find nothing before what is waited for is looked at all the same.
 const UNASKED_MAX: u32 = 8;
+/// Looks at what is quickly asked before the first poll: together they take about as long as two polls.
+const CLOSE_LOOKS_MAX: u32 = 32;
 /// Polls that found something, but not what is waited for, between two looks after peers: who is kept busy by some never
 /// sleeps, and the one it waits for may be stopped.
 const BUSY_MAX: u32 = 1024;
@@ -87,13 +90,19 @@ impl World {
         }
     }
 
-    /// As [`World::wait_until`], for what becomes true without anything moving in the engine and is quickly asked.
+    /// As [`World::wait_until`], until `is_reached`, which becomes true without anything moving in the engine and is quickly
+    /// asked, or until there is an error. Where ranks have cores of their own it is asked several times before the first poll.
     #[inline]
-    pub(crate) fn wait_closely<T>(&self, mut ready: impl FnMut(&World) -> Option<T>) -> T {
-        match ready(self) {
-            Some(value) => value,
-            None => self.wait_loop(&mut ready, 1),
+    pub(crate) fn wait_closely(
+        &self,
+        mut is_reached: impl FnMut() -> bool,
+        error: impl Fn(&World) -> Option<Error>,
+    ) -> Result<()> {
+        let looks = 1 + self.waiter.policy().close_count.min(CLOSE_LOOKS_MAX);
+        if (0..looks).any(|_| is_reached()) {
+            return Ok(());
         }
+        self.wait_loop(&mut |world| if is_reached() { Some(Ok(())) } else { error(world).map(Err) }, 1)
     }
 
     /// `unasked_max`: polls in a row that may find nothing before what is waited for is looked at all the same.

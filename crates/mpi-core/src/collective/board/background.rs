@@ -129,7 +129,7 @@ impl Caller<'_> {
         host::scratch(count, datatype)
     }
 
-    fn keep(self, _: Option<Scratch>) {}
+    fn keep(self, _: Scratch) {}
 }
 
 /// What waits may be long: it is kept apart.

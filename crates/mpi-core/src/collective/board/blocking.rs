@@ -26,13 +26,8 @@ impl Caller<'_> {
     }
 
     #[inline]
-    fn wait(self, comm: &Comm, mut is_reached: impl FnMut() -> bool) -> Result<()> {
-        self.0.wait_closely(|world| {
-            if is_reached() {
-                return Some(Ok(()));
-            }
-            world.lost_among(comm).map(Err)
-        })
+    fn wait(self, comm: &Comm, is_reached: impl FnMut() -> bool) -> Result<()> {
+        self.0.wait_closely(is_reached, |world| world.lost_among(comm))
     }
 
     /// Wakes other members that wait, or `only` one.
@@ -45,8 +40,8 @@ impl Caller<'_> {
         self.0.temporary(count, datatype)
     }
 
-    fn keep(self, room: Option<Scratch>) {
-        self.0.keep_temporaries(room.into_iter());
+    fn keep(self, room: Scratch) {
+        self.0.keep_temporaries(std::iter::once(room));
     }
 }
 

@@ -45,7 +45,7 @@ impl Table<'_> {
                 break;
             }
         }
-        self.caller.keep(room);
+        room.into_iter().for_each(|room| self.caller.keep(room));
         outcome
     }
 
@@ -252,7 +252,10 @@ impl Table<'_> {
                     (None, _) if is_first => operand(rank, &mut |bytes| {
                         value.unpack_at(0, bytes);
                     })?,
-                    (Some(own), _) => self.combine(data, own, &mut value)?,
+                    (Some(own), way) => match (way, own.as_contiguous()) {
+                        (Way::Packed(op), Some(bytes)) => op.reduce(bytes, &mut value),
+                        _ => self.combine(data, own, &mut value)?,
+                    },
                     (None, Way::Packed(op)) => operand(rank, &mut |bytes| op.reduce(bytes, &mut value))?,
                     (None, Way::LaidOut(room)) => {
                         let mut elements = room.memory().recv(0, count, &data.datatype);
@@ -267,9 +270,9 @@ impl Table<'_> {
             done += count;
         }
         if let Way::LaidOut(room) = way {
-            self.caller.keep(Some(room));
+            self.caller.keep(room);
         }
-        self.caller.keep(own_room);
+        own_room.into_iter().for_each(|room| self.caller.keep(room));
         Ok(())
     }
 
