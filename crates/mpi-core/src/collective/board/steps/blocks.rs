@@ -185,7 +185,7 @@ impl Table<'_> {
         contents: &[SendBuf],
         expected_bytes: impl Fn(usize) -> u64,
     ) -> Result<(u64, bool, Result<()>)> {
-        let told = [brought.own_bytes, brought.longest_bytes].map(u64::to_ne_bytes);
+        let told = brought.told().map(u64::to_ne_bytes);
         let step = self.group.next_step();
         self.show(step, contents, told.as_flattened()).await?;
         if let Some(root) = brought.root {
@@ -238,7 +238,9 @@ impl Table<'_> {
     /// Compares what a member tells in the first of several steps with what this one means: whether it counts the same
     /// steps, and what is wrong.
     fn compare(self, brought: &Brought, rank: usize, step: u64, expected_bytes: u64) -> (bool, Result<()>) {
-        let Some([own, longest]) = self.told::<LENGTHS>(rank, step) else {
+        // What this member has just written may still be on its way to its board: reading it there would wait for that.
+        let told = if rank == self.me() { Some(brought.told()) } else { self.told(rank, step) };
+        let Some([own, longest]) = told else {
             // It counts one step.
             return (false, Err(self.shorter(rank, self.group.len_bytes(rank, step))));
         };
@@ -260,4 +262,11 @@ pub(super) struct Brought {
     /// Bytes of a block that it brings, and of the longest one that it knows of.
     pub own_bytes: u64,
     pub longest_bytes: u64,
+}
+
+impl Brought {
+    /// What a member tells of it.
+    fn told(&self) -> [u64; LENGTHS] {
+        [self.own_bytes, self.longest_bytes]
+    }
 }
