@@ -208,9 +208,8 @@ impl SendBuf {
         SendBuf(self.0.slice(offset_bytes, len_bytes))
     }
 
-    #[inline]
-    pub(crate) fn with_owner(self, owner: Option<Arc<Block>>) -> Self {
-        SendBuf(self.0.with_owner(owner))
+    pub(crate) fn kept_by(self, owner: Arc<Block>) -> Self {
+        SendBuf(self.0.kept_by(owner))
     }
 
     pub(crate) fn elements(&self, datatype: &Datatype) -> Option<Elements> {
@@ -354,9 +353,8 @@ impl RecvBuf {
         }
     }
 
-    #[inline]
-    pub(crate) fn with_owner(self, owner: Option<Arc<Block>>) -> Self {
-        RecvBuf(self.0.with_owner(owner))
+    pub(crate) fn kept_by(self, owner: Arc<Block>) -> Self {
+        RecvBuf(self.0.kept_by(owner))
     }
 
     pub(crate) fn elements(&self, datatype: &Datatype) -> Option<Elements> {
@@ -440,14 +438,7 @@ impl View {
         View { start, len_bytes, more: More::Nothing }
     }
 
-    #[inline]
-    fn with_owner(self, owner: Option<Arc<Block>>) -> View {
-        match owner {
-            Some(owner) => self.kept_by(owner),
-            None => self,
-        }
-    }
-
+    /// The same in memory that is not the user's.
     fn kept_by(mut self, owner: Arc<Block>) -> View {
         self.more = match self.scattered() {
             Some(scattered) => More::Part(Box::new(Part { owner: Some(owner), ..scattered.to_part() })),

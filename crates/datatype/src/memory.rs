@@ -80,8 +80,13 @@ impl UserMemory {
     #[inline]
     pub fn send(&self, displacement_bytes: i64, count: u64, datatype: &Arc<Datatype>) -> SendBuf {
         let at = place(self.base, self.owner.as_deref(), displacement_bytes, count, datatype);
-        // SAFETY: within the memory that the maker of this value vouched for, or checked to lie in our own block.
-        unsafe { SendBuf::new(at, count, datatype) }.with_owner(self.owner.clone())
+        // Two makings, so that the frequent one is made where it is to be.
+        let Some(owner) = &self.owner else {
+            // SAFETY: within the memory that the maker of this value vouched for.
+            return unsafe { SendBuf::new(at, count, datatype) };
+        };
+        // SAFETY: checked to lie in our own block.
+        unsafe { SendBuf::new(at, count, datatype) }.kept_by(Arc::clone(owner))
     }
 }
 
@@ -113,8 +118,13 @@ impl UserMemoryMut {
     #[inline]
     pub fn recv(&self, displacement_bytes: i64, count: u64, datatype: &Arc<Datatype>) -> RecvBuf {
         let at = place(self.base, self.owner.as_deref(), displacement_bytes, count, datatype);
-        // SAFETY: within the memory that the maker of this value vouched for, or checked to lie in our own block.
-        unsafe { RecvBuf::new(at, count, datatype) }.with_owner(self.owner.clone())
+        // As for sending.
+        let Some(owner) = &self.owner else {
+            // SAFETY: within the memory that the maker of this value vouched for.
+            return unsafe { RecvBuf::new(at, count, datatype) };
+        };
+        // SAFETY: checked to lie in our own block.
+        unsafe { RecvBuf::new(at, count, datatype) }.kept_by(Arc::clone(owner))
     }
 
     /// The same memory, to read only.
