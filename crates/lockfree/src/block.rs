@@ -13,7 +13,8 @@
 //! A record's last 24 bytes are its header; the flag word, written last, carries kind and length and is never 0.
 //! Before a record is published the word at the *next* arrival position is set to 0 (the paper's "extra zero
 //! byte"): stale payload there must not look like a flag. For one-line records this was done right after the
-//! record before was published, so that the critical path of a small message is one cache line.
+//! record before was published, unless that was a long one, so that the critical path of a small message is one cache
+//! line.
 //!
 //! The receiver never writes to the block. It returns credits, in lines, by a count of how many it has consumed: with
 //! a record that goes the other way, or in the control line (see [`crate::fastpath`]).
