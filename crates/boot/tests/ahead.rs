@@ -72,7 +72,8 @@ fn the_first_part_of_a_message_goes_ahead_where_the_last_one_was_waited_for() {
 }
 
 /// A receiver that waits for long messages and wants them through the channel lets seven of eight come without a request,
-/// of each kind of length; where processes outnumber processors it need not wait. A block that is too short for one whole is asked.
+/// of each kind of length; where processes outnumber processors it need not wait. A block that is too short for one whole
+/// is asked.
 #[test]
 fn long_messages_come_whole_where_their_receiver_gives_leave() {
     let channel_bytes = 256 << 10;

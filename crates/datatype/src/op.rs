@@ -235,6 +235,12 @@ impl PackedOp {
     pub fn reduce(self, input: &[u8], inout: &mut RecvBuf) {
         crate::reduce::apply_packed(self.0, input, inout, 0);
     }
+
+    /// The same of elements that need not stand packed; both sides are equally many bytes.
+    #[inline]
+    pub fn reduce_from(self, input: &SendBuf, inout: &mut RecvBuf) {
+        crate::reduce::apply(self.0, input, inout);
+    }
 }
 
 impl std::fmt::Debug for Op {

@@ -6,7 +6,7 @@
 mod long_double;
 mod number;
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use bytemuck::Pod;
 use num_complex::Complex;
@@ -24,7 +24,8 @@ const PIECE_BYTES: usize = 64 * 60 * 2;
 #[derive(Clone, Copy)]
 pub(crate) struct Kernel(fn(&[u8], &mut [u8]));
 
-/// The kernel of an operation for a type, if the standard defines one. A reduction asks several times, so all are found once.
+/// The kernel of an operation for a type, if the standard defines one. Each reduction asks for it, so those of an operation
+/// are found at its first use.
 ///
 /// `MPI_CHAR` counts as an integer here: the standard leaves it out, programs use it.
 ///
@@ -33,14 +34,13 @@ pub(crate) struct Kernel(fn(&[u8], &mut [u8]));
 pub(crate) fn kernel(op: PredefinedOp, basic: Basic) -> Option<Kernel> {
     const FIRST: usize = PredefinedOp::ALL[0] as usize;
     const ROWS: usize = PredefinedOp::ALL[PredefinedOp::ALL.len() - 1] as usize - FIRST + 1;
-    static KERNELS: LazyLock<[[Option<Kernel>; Basic::KINDS]; ROWS]> = LazyLock::new(|| {
-        let mut kernels = [[None; Basic::KINDS]; ROWS];
-        for op in PredefinedOp::ALL {
-            Basic::all().for_each(|basic| kernels[op as usize - FIRST][basic as usize] = find_kernel(op, basic));
-        }
+    static KERNELS: [OnceLock<[Option<Kernel>; Basic::KINDS]>; ROWS] = [const { OnceLock::new() }; ROWS];
+    let of_op = KERNELS[op as usize - FIRST].get_or_init(|| {
+        let mut kernels = [None; Basic::KINDS];
+        Basic::all().for_each(|basic| kernels[basic as usize] = find_kernel(op, basic));
         kernels
     });
-    KERNELS[op as usize - FIRST][basic as usize]
+    of_op[basic as usize]
 }
 
 fn find_kernel(op: PredefinedOp, basic: Basic) -> Option<Kernel> {

@@ -20,7 +20,7 @@ use crate::{Comm, Error};
 
 /// Polls in a row that may find nothing before what is waited for is looked at all the same.
 const UNASKED_MAX: u32 = 8;
-/// Looks at what is quickly asked before the first poll: together they take about as long as two polls.
+/// Looks, at most, at what is quickly asked before the first poll, which takes longer than several of them.
 const CLOSE_LOOKS_MAX: u32 = 32;
 /// Polls that found something, but not what is waited for, between two looks after peers: who is kept busy by some never
 /// sleeps, and the one it waits for may be stopped.
@@ -90,8 +90,8 @@ impl World {
         }
     }
 
-    /// As [`World::wait_until`], until `is_reached`, which becomes true without anything moving in the engine and is quickly
-    /// asked, or until there is an error. Where ranks have cores of their own it is asked several times before the first poll.
+    /// Waits until `is_reached`, which becomes true without anything moving in the engine and is quickly asked, or until
+    /// there is an error. Where ranks have cores of their own it is asked several times before the first poll.
     #[inline]
     pub(crate) fn wait_closely(
         &self,

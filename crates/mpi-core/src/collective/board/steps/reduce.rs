@@ -252,10 +252,8 @@ impl Table<'_> {
                     (None, _) if is_first => operand(rank, &mut |bytes| {
                         value.unpack_at(0, bytes);
                     })?,
-                    (Some(own), way) => match (way, own.as_contiguous()) {
-                        (Way::Packed(op), Some(bytes)) => op.reduce(bytes, &mut value),
-                        _ => self.combine(data, own, &mut value)?,
-                    },
+                    (Some(own), Way::Packed(op)) => op.reduce_from(own, &mut value),
+                    (Some(own), Way::LaidOut(_)) => self.combine(data, own, &mut value)?,
                     (None, Way::Packed(op)) => operand(rank, &mut |bytes| op.reduce(bytes, &mut value))?,
                     (None, Way::LaidOut(room)) => {
                         let mut elements = room.memory().recv(0, count, &data.datatype);
