@@ -72,6 +72,16 @@ impl<'a> LentSendBuf<'a> {
         let view = View::general(ptr.cast_mut(), count, datatype, lend);
         LentSendBuf { buf: ManuallyDrop::new(SendBuf(view)), datatype: PhantomData }
     }
+
+    /// As [`SendBuf::bytes`]: nothing is lent then, nor looked at when it goes.
+    ///
+    /// # Safety
+    /// As [`SendBuf::new`].
+    #[inline]
+    pub unsafe fn bytes(ptr: *const u8, len_bytes: u64) -> Self {
+        let view = View::bytes(ptr.cast_mut(), len_bytes);
+        LentSendBuf { buf: ManuallyDrop::new(SendBuf(view)), datatype: PhantomData }
+    }
 }
 
 impl Deref for LentSendBuf<'_> {
@@ -236,6 +246,12 @@ impl RecvBuf {
     pub unsafe fn bytes(ptr: *mut u8, len_bytes: u64) -> Self {
         // SAFETY: promised by the caller.
         unsafe { RecvBytes::new(ptr, len_bytes) }.into()
+    }
+
+    /// True if it is consecutive memory of the user's, for which nothing is to be done when it goes.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        matches!(self.0.more, More::Nothing)
     }
 
     /// Room for no data at all.

@@ -212,9 +212,14 @@ impl Core {
             let outcome = outcome(envelope.len_bytes, capacity_bytes);
             return self.complete(receive, Completion { envelope, outcome });
         }
-        // As `complete` does it. The buffer goes first: what is made after the last call is made where it belongs.
-        *buf = RecvBuf::empty();
-        request.state = State::Complete(Completion { envelope, outcome: Outcome::Done });
+        // As `complete` does it.
+        let over = State::Complete(Completion { envelope, outcome: Outcome::Done });
+        if buf.is_plain() {
+            // Nothing is left of it: it is not even looked at, which is a call.
+            std::mem::forget(std::mem::replace(&mut request.state, over));
+        } else {
+            request.state = over;
+        }
     }
 
     /// Takes the buffer out of a posted receive that has matched; the request stays.

@@ -434,11 +434,12 @@ impl<T> UnexpectedQueue<T> {
     }
 
     /// Takes it out.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(&mut self, pattern: Pattern) -> Option<T> {
-        if self.queue.line.is_empty() && self.queue.lists.nodes.is_empty() {
-            return None;
-        }
+        if self.queue.line.is_empty() && self.queue.lists.nodes.is_empty() { None } else { self.take_found(pattern) }
+    }
+
+    fn take_found(&mut self, pattern: Pattern) -> Option<T> {
         match self.find(pattern)? {
             Place::InLine(at) => self.queue.take_from_line(at),
             Place::Listed(key) => self.queue.lists.remove(key),

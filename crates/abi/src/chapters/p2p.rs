@@ -91,6 +91,7 @@ pub(crate) unsafe fn bsend(
 
 /// # Safety
 /// `buf` holds `count` elements of `datatype` until the request has completed.
+#[inline(always)]
 pub(crate) unsafe fn isend(
     face: &Face,
     buf: *const u8,
@@ -101,19 +102,39 @@ pub(crate) unsafe fn isend(
     comm: &Arc<Comm>,
     request: OutHandle<Request>,
 ) -> Result<()> {
-    // As in `send`; what is gone at once needs no request.
-    let is_gone = if datatype.is_contiguous() && !buf.is_null() {
+    if datatype.is_contiguous() && !buf.is_null() {
+        // As in `send`; what is gone at once needs no request.
         // SAFETY: the caller's buffer, which stays until the request has completed.
-        let bytes = unsafe { SendBuf::bytes(buf, (count as u64).saturating_mul(datatype.size())) };
-        face.world().try_send(comm, dest, tag, &bytes)?
-    } else {
-        // SAFETY: as above.
+        let bytes = unsafe { LentSendBuf::bytes(buf, (count as u64).saturating_mul(datatype.size())) };
+        if face.world().try_send(comm, dest, tag, &bytes)? {
+            request.set_finished_send();
+            return Ok(());
+        }
+    }
+    // SAFETY: promised by the caller.
+    unsafe { isend_of_any_kind(face, buf, count, datatype, dest, tag, comm, request) }
+}
+
+/// # Safety
+/// As [`isend`].
+#[inline(never)]
+unsafe fn isend_of_any_kind(
+    face: &Face,
+    buf: *const u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    dest: i32,
+    tag: i32,
+    comm: &Arc<Comm>,
+    request: OutHandle<Request>,
+) -> Result<()> {
+    if !datatype.is_contiguous() {
+        // SAFETY: the caller's buffer, which stays until the request has completed.
         let lent = unsafe { LentSendBuf::new(buf, count as u64, datatype) };
-        face.world().try_send(comm, dest, tag, &lent)?
-    };
-    if is_gone {
-        request.set_finished_send();
-        return Ok(());
+        if face.world().try_send(comm, dest, tag, &lent)? {
+            request.set_finished_send();
+            return Ok(());
+        }
     }
     // SAFETY: as above.
     let buf = unsafe { SendBuf::new(buf, count as u64, datatype) };
@@ -269,6 +290,7 @@ pub(crate) unsafe fn recv(
 
 /// # Safety
 /// `buf` has room for `count` elements of `datatype` until the request has completed.
+#[inline(always)]
 pub(crate) unsafe fn irecv(
     face: &Face,
     buf: *mut u8,
@@ -286,10 +308,26 @@ pub(crate) unsafe fn irecv(
         let id = face.world().post_receive(comm, source, tag, bytes)?;
         return request.set_new(face, || Request::of_receive(id, comm, source));
     }
-    // SAFETY: as above.
+    // SAFETY: promised by the caller.
+    unsafe { irecv_of_any_kind(face, buf, count, datatype, source, tag, comm, request) }
+}
+
+/// # Safety
+/// As [`irecv`].
+#[inline(never)]
+unsafe fn irecv_of_any_kind(
+    face: &Face,
+    buf: *mut u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    source: i32,
+    tag: i32,
+    comm: &Arc<Comm>,
+    request: OutHandle<Request>,
+) -> Result<()> {
+    // SAFETY: the caller's buffer, which stays until the request has completed.
     let buf = unsafe { RecvBuf::new(buf, count as u64, datatype) };
-    let id = face.world().post_receive(comm, source, tag, buf)?;
-    request.set_new(face, || Request::of_receive(id, comm, source))
+    request.set(face, face.world().irecv(comm, source, tag, buf)?)
 }
 
 /// # Safety

@@ -14,11 +14,11 @@ use std::marker::PhantomData;
 
 /// Handles up to this value are predefined by the standard ABI.
 pub const PREDEFINED_MAX: usize = 0xFFF;
-const SLOT_BITS: u32 = 22;
+/// Bits of a slot's number.
+pub const SLOT_BITS: u32 = 22;
 const GENERATION_LOW_BITS: u32 = 5;
 const KIND_SHIFT: u32 = SLOT_BITS + GENERATION_LOW_BITS;
-/// Number of objects of one kind that can exist at a time.
-pub const SLOTS_MAX: usize = 1 << SLOT_BITS;
+const SLOTS_MAX: usize = 1 << SLOT_BITS;
 
 /// What kind of object a handle stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,9 +130,23 @@ impl Parts {
         let low = (value >> SLOT_BITS) as u64 & ((1 << GENERATION_LOW_BITS) - 1);
         Parts {
             kind: (value >> KIND_SHIFT) as u8 & 0x1F,
-            slot: value & (SLOTS_MAX - 1),
+            slot: Parts::slot_of(value),
             generation: (value as u64 >> 32) << GENERATION_LOW_BITS | low,
         }
+    }
+
+    /// The slot alone.
+    #[inline]
+    pub const fn slot_of(value: usize) -> usize {
+        value & (SLOTS_MAX - 1)
+    }
+
+    /// The handle of the next generation in the same slot.
+    #[inline]
+    pub const fn next_generation(value: usize) -> usize {
+        // The kind stands between the two parts of the generation: ones in its place hand the carry on.
+        const KIND_MASK: usize = 0x1F << KIND_SHIFT;
+        ((value | KIND_MASK).wrapping_add(1 << SLOT_BITS) & !KIND_MASK) | (value & KIND_MASK)
     }
 
     /// The kind, if it is one of ours.
@@ -152,12 +166,16 @@ mod tests {
 
     #[test]
     fn parts_survive_encoding() {
-        for (kind, slot, generation) in [(1, 0, 0), (8, SLOTS_MAX - 1, 31), (3, 77, 32), (5, 1, u64::from(u32::MAX))] {
+        for (kind, slot, generation) in
+            [(1, 0, 0), (8, SLOTS_MAX - 1, 31), (3, 77, 32), (5, 1, u64::from(u32::MAX)), (2, 4, (1 << 37) - 1)]
+        {
             let parts = Parts { kind, slot, generation };
             let value = parts.encode();
             assert_eq!(Parts::decode(value), parts);
             assert!(value > PREDEFINED_MAX);
             assert!(to_int(value) > 0, "positive as a Fortran integer");
+            let next = Parts::decode(Parts::next_generation(value));
+            assert_eq!(next, Parts { generation: (generation + 1) % (1 << 37), ..parts });
         }
     }
 

@@ -4,16 +4,20 @@
 //! - A slot never moves and is never given back to the system: tables live as long as the process.
 //! - An object is dropped once its handle has been released *and* nobody holds it ([`Held`]).
 //! - An object that is still being made has a handle that leads nowhere until it is awoken.
-//! - A generation is used for one object; a handle of another generation is stale.
+//! - A handle is given out for one object: the next one in its slot has another generation, and the handle of one that
+//!   has gone is stale.
 //! - Everything here happens inside the gate: cells need no locks.
 
-use std::cell::{Cell, RefCell, RefMut};
+use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::ops::Deref;
 
-use super::handle::{Kind, PREDEFINED_MAX, Parts, SLOTS_MAX};
+use super::handle::{Kind, PREDEFINED_MAX, Parts, SLOT_BITS};
 
-/// Slots are made this many at a time.
-const CHUNK_SLOTS: usize = 1 << 8;
+/// The first chunk has so many slots, each further one twice as many as the one before.
+const FIRST_CHUNK_SLOTS: usize = 1 << FIRST_CHUNK_BITS;
+const FIRST_CHUNK_BITS: u32 = 8;
+/// As many as fit below the greatest index of a slot: half of all is in the last one.
+const CHUNKS_MAX: usize = (SLOT_BITS - FIRST_CHUNK_BITS) as usize;
 
 /// All objects of one kind.
 pub(crate) struct Table<T: 'static> {
@@ -21,12 +25,14 @@ pub(crate) struct Table<T: 'static> {
     /// Handle of the first predefined object.
     first_predefined: usize,
     predefined: &'static [Slot<T>],
-    chunks: RefCell<Vec<&'static [Slot<T>]>>,
-    free: RefCell<Vec<u32>>,
+    /// Those that exist come first.
+    chunks: [OnceCell<&'static [Slot<T>]>; CHUNKS_MAX],
+    first_free: Cell<Option<&'static Slot<T>>>,
 }
 
-pub(crate) struct Slot<T> {
-    generation: Cell<u64>,
+pub(crate) struct Slot<T: 'static> {
+    /// The handle of its object or, while it is free, of the next one.
+    handle: Cell<usize>,
     /// How many handles were given out for the object; 0 once it is released.
     references: Cell<u32>,
     /// How many calls are looking at the object.
@@ -34,16 +40,19 @@ pub(crate) struct Slot<T> {
     /// The object is still being made: no handle leads to it, and nobody has let go of one.
     dormant: Cell<bool>,
     value: RefCell<Option<T>>,
+    /// While it is free.
+    next_free: Cell<Option<&'static Slot<T>>>,
 }
 
 impl<T> Slot<T> {
-    fn empty() -> Self {
+    fn empty(handle: usize) -> Self {
         Slot {
-            generation: Cell::new(0),
+            handle: Cell::new(handle),
             references: Cell::new(0),
             holders: Cell::new(0),
             dormant: Cell::new(false),
             value: RefCell::new(None),
+            next_free: Cell::new(None),
         }
     }
 }
@@ -69,9 +78,9 @@ impl<T: 'static> Table<T> {
         Table {
             kind,
             first_predefined,
-            predefined: Box::leak((0..predefined_count).map(|_| Slot::empty()).collect()),
-            chunks: RefCell::default(),
-            free: RefCell::default(),
+            predefined: Box::leak((0..predefined_count).map(|at| Slot::empty(first_predefined + at)).collect()),
+            chunks: [const { OnceCell::new() }; CHUNKS_MAX],
+            first_free: Cell::new(None),
         }
     }
 
@@ -96,9 +105,12 @@ impl<T: 'static> Table<T> {
     /// As [`Table::insert`], of what is made in its place.
     #[inline(always)]
     pub fn insert_with(&self, make: impl FnOnce() -> T, tell: impl FnOnce(&T, usize)) -> Option<usize> {
-        let index = self.free_slot()?;
-        let slot = self.slot_at(index).expect("free slots exist");
-        let handle = Parts { kind: self.kind as u8, slot: index, generation: slot.generation.get() }.encode();
+        let slot = match self.first_free.get() {
+            Some(slot) => slot,
+            None => self.grow()?,
+        };
+        self.first_free.set(slot.next_free.get());
+        let handle = slot.handle.get();
         slot.references.set(1);
         tell(slot.value.borrow_mut().get_or_insert_with(make), handle);
         Some(handle)
@@ -131,13 +143,12 @@ impl<T: 'static> Table<T> {
     pub fn hold_dormant(&'static self, handle: usize) -> Result<Held<T>, Lookup> {
         let Some(slot) = self.dormant_slot(handle) else { return self.hold(handle) };
         slot.holders.set(slot.holders.get() + 1);
-        Ok(Held { table: self, slot, handle })
+        Ok(Held { table: self, slot })
     }
 
     fn dormant_slot(&self, handle: usize) -> Option<&'static Slot<T>> {
-        let parts = Parts::decode(handle);
-        let slot = self.slot_at(parts.slot).filter(|_| parts.kind == self.kind as u8 && handle > PREDEFINED_MAX)?;
-        (slot.generation.get() == parts.generation && slot.dormant.get()).then_some(slot)
+        let slot = self.slot_at(handle).filter(|_| handle > PREDEFINED_MAX)?;
+        (slot.handle.get() == handle && slot.dormant.get()).then_some(slot)
     }
 
     /// One more handle for an object that has one already; false if that one is not live.
@@ -158,7 +169,7 @@ impl<T: 'static> Table<T> {
     pub fn hold(&'static self, handle: usize) -> Result<Held<T>, Lookup> {
         let slot = self.slot(handle)?;
         slot.holders.set(slot.holders.get() + 1);
-        Ok(Held { table: self, slot, handle })
+        Ok(Held { table: self, slot })
     }
 
     /// True if the handle leads to an object.
@@ -216,17 +227,15 @@ impl<T: 'static> Table<T> {
         if low <= PREDEFINED_MAX {
             return Some(low);
         }
-        let parts = Parts::decode(low);
-        let slot = self.slot_at(parts.slot).filter(|_| parts.kind == self.kind as u8)?;
-        let full = Parts { generation: slot.generation.get(), ..parts }.encode();
+        let full = self.slot_at(low)?.handle.get();
         (full as u32 == low as u32).then_some(full)
     }
 
     /// Number of objects that were not released, predefined ones aside.
     #[cfg(test)]
     pub fn live_count(&self) -> usize {
-        let chunks = self.chunks.borrow();
-        chunks.iter().flat_map(|chunk| chunk.iter()).filter(|slot| slot.references.get() > 0).count()
+        let chunks = self.chunks.iter().filter_map(OnceCell::get);
+        chunks.flat_map(|chunk| chunk.iter()).filter(|slot| slot.references.get() > 0).count()
     }
 
     #[inline(always)]
@@ -235,56 +244,57 @@ impl<T: 'static> Table<T> {
             let slot = self.predefined.get(handle.wrapping_sub(self.first_predefined));
             return slot.filter(|slot| slot.references.get() > 0).ok_or(Lookup::NotPredefined);
         }
-        let parts = Parts::decode(handle);
-        if let Some(slot) = self.slot_at(parts.slot)
-            && parts.kind == self.kind as u8
-            && slot.generation.get() == parts.generation
+        if let Some(slot) = self.slot_at(handle)
+            && slot.handle.get() == handle
             && slot.references.get() > 0
         {
             return Ok(slot);
         }
-        Err(self.why_not(parts))
+        Err(self.why_not(handle))
     }
 
     #[cold]
-    fn why_not(&self, parts: Parts) -> Lookup {
+    fn why_not(&self, handle: usize) -> Lookup {
+        let parts = Parts::decode(handle);
         if parts.kind != self.kind as u8 {
             return parts.known_kind().map_or(Lookup::Unknown, Lookup::OtherKind);
         }
-        match self.slot_at(parts.slot) {
-            Some(slot) if parts.generation == slot.generation.get() && slot.dormant.get() => Lookup::Dormant,
-            Some(slot) if parts.generation <= slot.generation.get() => Lookup::Freed,
+        match self.slot_at(handle) {
+            Some(slot) if slot.handle.get() == handle && slot.dormant.get() => Lookup::Dormant,
+            Some(slot) if parts.generation <= Parts::decode(slot.handle.get()).generation => Lookup::Freed,
             _ => Lookup::Unknown,
         }
     }
 
-    #[inline]
-    fn slot_at(&self, index: usize) -> Option<&'static Slot<T>> {
-        let chunk: &'static [Slot<T>] = self.chunks.borrow().get(index / CHUNK_SLOTS).copied()?;
-        chunk.get(index % CHUNK_SLOTS)
+    /// The slot of which a handle speaks, whatever else it says.
+    #[inline(always)]
+    fn slot_at(&self, handle: usize) -> Option<&'static Slot<T>> {
+        let place = Parts::slot_of(handle) + FIRST_CHUNK_SLOTS;
+        let chunk = (place.ilog2() - FIRST_CHUNK_BITS) as usize;
+        self.chunks.get(chunk)?.get()?.get(place - (FIRST_CHUNK_SLOTS << chunk))
     }
 
-    #[inline]
-    fn free_slot(&self) -> Option<usize> {
-        if let Some(index) = self.free.borrow_mut().pop() {
-            return Some(index as usize);
+    /// Makes another chunk of slots, and returns the first of them.
+    #[cold]
+    fn grow(&self) -> Option<&'static Slot<T>> {
+        let chunk = self.chunks.iter().position(|chunk| chunk.get().is_none())?;
+        let len = FIRST_CHUNK_SLOTS << chunk;
+        let first = len - FIRST_CHUNK_SLOTS;
+        let handle = |slot| Parts { kind: self.kind as u8, slot, generation: 0 }.encode();
+        let slots: &'static [Slot<T>] = Box::leak((first..first + len).map(|at| Slot::empty(handle(at))).collect());
+        for (slot, next) in slots.iter().zip(&slots[1..]) {
+            slot.next_free.set(Some(next));
         }
-        let mut chunks = self.chunks.borrow_mut();
-        let first = chunks.len() * CHUNK_SLOTS;
-        if first + CHUNK_SLOTS > SLOTS_MAX {
-            return None;
-        }
-        chunks.push(Box::leak((0..CHUNK_SLOTS).map(|_| Slot::empty()).collect()));
-        self.free.borrow_mut().extend((first + 1..first + CHUNK_SLOTS).rev().map(|index| index as u32));
-        Some(first)
+        self.chunks[chunk].set(slots).ok()?;
+        slots.first()
     }
 
-    /// A slot whose object has gone is used again, under the next generation.
+    /// A slot whose object has gone is used again, for another handle.
     #[inline]
-    fn recycle(&self, slot: &Slot<T>, handle: usize) {
+    fn recycle(&self, slot: &'static Slot<T>, handle: usize) {
         if handle > PREDEFINED_MAX {
-            slot.generation.set(slot.generation.get() + 1);
-            self.free.borrow_mut().push(Parts::decode(handle).slot as u32);
+            slot.handle.set(Parts::next_generation(handle));
+            slot.next_free.set(self.first_free.replace(Some(slot)));
         }
     }
 }
@@ -293,13 +303,12 @@ impl<T: 'static> Table<T> {
 pub struct Held<T: 'static> {
     table: &'static Table<T>,
     slot: &'static Slot<T>,
-    handle: usize,
 }
 
 impl<T> Held<T> {
     /// The handle by which it was found.
     pub(crate) fn handle(&self) -> usize {
-        self.handle
+        self.slot.handle.get()
     }
 }
 
@@ -334,7 +343,7 @@ impl<T> Held<T> {
             return;
         }
         let value = self.slot.value.take();
-        self.table.recycle(self.slot, self.handle);
+        self.table.recycle(self.slot, self.handle());
         drop(value);
     }
 }

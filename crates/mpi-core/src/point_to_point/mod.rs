@@ -44,7 +44,7 @@ pub(crate) fn tag_pattern(tag: i32) -> Result<TagPattern> {
 }
 
 /// The process a receive or probe asks for; `None` for `PROC_NULL`.
-#[inline]
+#[inline(always)]
 pub(crate) fn source_pattern(comm: &Comm, source: i32) -> Result<Option<Source>> {
     if (0..comm.peer_count() as i32).contains(&source) {
         Ok(Some(Source::Peer(comm.peer_of(source as u32))))

@@ -77,23 +77,21 @@ impl World {
     /// inactive if it is persistent.
     pub(crate) fn take(&self, request: &mut Request) -> Option<Taken> {
         if let State::Message(message) = &request.state {
-            let mut result = None;
-            self.take_message(message, request.call, &mut |finish| result = Some(finish));
-            let finish = result?;
+            let finish = self.take_message(message, request.call)?;
             request.state = State::Spent;
             return Some(Taken::Finish(finish));
         }
         self.take_other(request)
     }
 
-    /// Gives `put` the result of a message if it is over; the engine forgets it then.
+    /// The result of a message if it is over; the engine forgets it then.
     #[inline(always)]
-    pub(crate) fn take_message(&self, message: &InFlight, call: &'static str, put: &mut impl FnMut(Finish)) -> bool {
+    pub(crate) fn take_message(&self, message: &InFlight, call: &'static str) -> Option<Finish> {
         let look = |completion: &Completion| match completion.outcome {
-            Outcome::Done | Outcome::Cancelled => put(Ok(status_of(message, completion))),
-            Outcome::Truncated { .. } | Outcome::Failed(_) => put(Err(failure_of(message, completion, call))),
+            Outcome::Done | Outcome::Cancelled => Ok(status_of(message, completion)),
+            Outcome::Truncated { .. } | Outcome::Failed(_) => Err(failure_of(message, completion, call)),
         };
-        self.engine.borrow_mut().take_with(message.id, look).is_some()
+        self.engine.borrow_mut().take_with(message.id, look)
     }
 
     #[inline(never)]

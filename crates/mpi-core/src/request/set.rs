@@ -69,11 +69,7 @@ impl World {
     /// MPI: §3.7.3 `MPI_Wait`
     #[inline]
     pub fn wait(&self, set: &impl RequestSet) -> Finish {
-        let mut result = None;
-        if self.try_message_at(set, 0, &mut |finish| result = Some(finish)) {
-            return result.expect("it was put there");
-        }
-        self.wait_at(set, 0)
+        self.try_message_at(set, 0).unwrap_or_else(|| self.wait_at(set, 0))
     }
 
     /// Fetches the result of request 0 of `set` if it is complete.
@@ -107,13 +103,9 @@ impl World {
     pub fn wait_all(&self, set: &impl RequestSet, mut report: impl FnMut(usize, Finish)) -> bool {
         let mut all_well = true;
         for index in 0..set.len() {
-            let mut put = |finish: Finish| {
-                all_well &= finish.is_ok();
-                report(index, finish);
-            };
-            if !self.try_message_at(set, index, &mut put) {
-                put(self.wait_at(set, index));
-            }
+            let finish = self.try_message_at(set, index).unwrap_or_else(|| self.wait_at(set, index));
+            all_well &= finish.is_ok();
+            report(index, finish);
         }
         all_well
     }
@@ -275,22 +267,20 @@ impl World {
         self.wait_until(|world| world.try_at(set, index))
     }
 
-    /// The common case on its own: gives `put` the result of a request that is a message, if it is complete. Results
-    /// of other kinds go through memory as enums within enums; this one stays in registers.
+    /// The common case on its own: the result of a request that is a message, if it is complete. Results of other kinds
+    /// go through memory as enums within enums; this one stays in registers.
     #[inline(always)]
-    fn try_message_at(&self, set: &impl RequestSet, index: usize, put: &mut impl FnMut(Finish)) -> bool {
+    fn try_message_at(&self, set: &impl RequestSet, index: usize) -> Option<Finish> {
         if set.is_null(index) || set.take_finished_send(index) {
-            put(Ok(Status::EMPTY));
-            return true;
+            return Some(Ok(Status::EMPTY));
         }
-        let look = |request: &mut Request| match &request.state {
-            State::Message(message) => {
-                let done = self.take_message(message, request.call, &mut *put);
-                (done, done)
-            }
-            _ => (false, false),
+        let look = |request: &mut Request| {
+            let State::Message(message) = &request.state else { return (None, false) };
+            let finish = self.take_message(message, request.call);
+            let is_over = finish.is_some();
+            (finish, is_over)
         };
-        set.with_and_remove(index, look).unwrap_or(false)
+        set.with_and_remove(index, look).flatten()
     }
 
     /// The result of one request if it is complete, null or inactive.
