@@ -305,8 +305,16 @@ impl<T: Copy> PostedQueue<T> {
     }
 
     /// Takes out the receive that the message matches: the one posted first.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn arrive(&mut self, context: ContextId, peer: PeerId, tag: Tag) -> Option<T> {
+        match self.queue.line.front() {
+            Some(front) if front.pattern.accepts(context, peer, tag) => self.queue.take_from_line(0),
+            _ => self.arrive_behind(context, peer, tag),
+        }
+    }
+
+    /// As `arrive`, where the first in line is not the one.
+    fn arrive_behind(&mut self, context: ContextId, peer: PeerId, tag: Tag) -> Option<T> {
         if let Some(at) = self.queue.walk(|pattern| pattern.accepts(context, peer, tag)) {
             return self.queue.take_from_line(at);
         }

@@ -451,6 +451,12 @@ pub fn control(message: Message<'_>) -> Control {
     Control { record, payload, len: len as u8 }
 }
 
+/// The key of a [`Message::Eager`], whose data is all that it brings; `None` for any other.
+#[inline]
+pub fn parse_eager(record: Record) -> Option<u64> {
+    (record.kind == EAGER).then_some(record.long as u64)
+}
+
 /// Understands a record, or refuses it.
 #[inline]
 pub fn parse<'a>(record: Record, payload: &'a [u8]) -> Option<Message<'a>> {

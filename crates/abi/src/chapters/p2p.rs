@@ -306,7 +306,7 @@ pub(crate) unsafe fn irecv(
         // SAFETY: the caller's buffer, which stays until the request has completed.
         let bytes = unsafe { RecvBytes::new(buf, (count as u64).saturating_mul(datatype.size())) };
         let id = face.world().post_receive(comm, source, tag, bytes)?;
-        return request.set_new(face, || Request::of_receive(id, comm, source));
+        return request.set_new(face, || face.world().receive_request(id, comm, source));
     }
     // SAFETY: promised by the caller.
     unsafe { irecv_of_any_kind(face, buf, count, datatype, source, tag, comm, request) }

@@ -81,7 +81,7 @@ impl RequestSet for Requests<'_> {
             return None;
         }
         assert_ne!(value, FINISHED_SEND, "finished sends are taken before they are looked at");
-        let (result, is_spent) = self.face.process().requests.with_and_take(value, look).ok()?;
+        let (result, is_spent) = self.face.process().requests.with_and_forget(value, look).ok()?;
         if is_spent {
             self.forget(index);
         }

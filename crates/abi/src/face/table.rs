@@ -186,14 +186,19 @@ impl<T: 'static> Table<T> {
         Ok(look(&mut value))
     }
 
-    /// As [`Table::with`]; where `look` says so, takes the object out, too. Only for kinds that are never held.
+    /// As [`Table::with`]; where `look` says that nothing is left of the object, forgets it, too: to drop it would be a
+    /// call. Only for kinds that are never held.
     #[inline(always)]
-    pub fn with_and_take<R>(&self, handle: usize, look: impl FnOnce(&mut T) -> (R, bool)) -> Result<(R, bool), Lookup> {
+    pub fn with_and_forget<R>(
+        &self,
+        handle: usize,
+        look: impl FnOnce(&mut T) -> (R, bool),
+    ) -> Result<(R, bool), Lookup> {
         let slot = self.slot(handle)?;
         let mut value = slot.value.borrow_mut();
         let (result, is_over) = look(value.as_mut().ok_or(Lookup::Freed)?);
         if is_over {
-            *value = None;
+            std::mem::forget(value.take());
             slot.references.set(0);
             self.recycle(slot, handle);
         }

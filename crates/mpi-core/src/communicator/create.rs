@@ -174,6 +174,7 @@ impl World {
         }
         comm.attributes.delete_all(comm)?;
         self.orphan_buffered(comm);
+        self.spare_holds.clear();
         Ok(())
     }
 

@@ -41,10 +41,22 @@ impl World {
     #[inline]
     pub fn irecv(&self, comm: &Arc<Comm>, source: i32, tag: i32, buf: RecvBuf) -> Result<Request> {
         let id = self.post_receive(comm, source, tag, buf)?;
-        Ok(Request::of_receive(id, comm, source))
+        Ok(self.receive_request(id, comm, source))
     }
 
-    /// As [`World::irecv`], but returns only what [`Request::of_receive`] needs: for faces that have a place for the
+    /// The request of a receive that [`World::post_receive`] has posted; `None` stands for one from `PROC_NULL`.
+    #[inline(always)]
+    pub fn receive_request(&self, id: Option<RequestId>, comm: &Arc<Comm>, source: i32) -> Request {
+        match id {
+            Some(id) => {
+                let direction = Direction::Receive { from: source };
+                Request::message(InFlight { id, comm: self.spare_holds.hold(comm), direction }, "MPI_Irecv")
+            }
+            None => Request::finished(Status::PROC_NULL, "MPI_Irecv"),
+        }
+    }
+
+    /// As [`World::irecv`], but returns only what [`World::receive_request`] needs: for faces that have a place for the
     /// request and do not want it carried there.
     ///
     /// # Errors
@@ -74,7 +86,7 @@ impl World {
     ) -> Result<Request> {
         let id = self.engine.borrow_mut().recv(from, comm.point_to_point(), tag, buf).map_err(engine_error)?;
         let direction = Direction::Receive { from: source };
-        Ok(Request::message(InFlight { id, comm: Arc::clone(comm), direction }, call))
+        Ok(Request::message(InFlight { id, comm: self.spare_holds.hold(comm), direction }, call))
     }
 }
 

@@ -135,7 +135,7 @@ impl World {
         drop(engine);
         self.wake_sleepers();
         let direction = Direction::Send { to, tag };
-        Ok(Request::message(InFlight { id, comm: Arc::clone(comm), direction }, call))
+        Ok(Request::message(InFlight { id, comm: self.spare_holds.hold(comm), direction }, call))
     }
 
     #[inline(never)]

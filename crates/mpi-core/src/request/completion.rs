@@ -76,22 +76,26 @@ impl World {
     /// Fetches the result of an active request that is complete. The request is spent by this, or
     /// inactive if it is persistent.
     pub(crate) fn take(&self, request: &mut Request) -> Option<Taken> {
-        if let State::Message(message) = &request.state {
-            let finish = self.take_message(message, request.call)?;
-            request.state = State::Spent;
-            return Some(Taken::Finish(finish));
+        match request.state {
+            State::Message(_) => self.take_message(request).map(Taken::Finish),
+            _ => self.take_other(request),
         }
-        self.take_other(request)
     }
 
-    /// The result of a message if it is over; the engine forgets it then.
+    /// The result of a request that is a message, if that is over; nothing is left of both then.
     #[inline(always)]
-    pub(crate) fn take_message(&self, message: &InFlight, call: &'static str) -> Option<Finish> {
+    pub(crate) fn take_message(&self, request: &mut Request) -> Option<Finish> {
+        let call = request.call;
+        let State::Message(message) = &request.state else { return None };
         let look = |completion: &Completion| match completion.outcome {
             Outcome::Done | Outcome::Cancelled => Ok(status_of(message, completion)),
             Outcome::Truncated { .. } | Outcome::Failed(_) => Err(failure_of(message, completion, call)),
         };
-        self.engine.borrow_mut().take_with(message.id, look)
+        let finish = self.engine.borrow_mut().take_with(message.id, look)?;
+        if let State::Message(message) = std::mem::replace(&mut request.state, State::Spent) {
+            self.spare_holds.let_go(message.comm);
+        }
+        Some(finish)
     }
 
     #[inline(never)]

@@ -94,18 +94,6 @@ impl Request {
         Request::finished(Status::EMPTY, "MPI_Isend")
     }
 
-    /// The request of a receive that [`World::post_receive`] has posted; `None` stands for one from `PROC_NULL`.
-    #[inline(always)]
-    pub fn of_receive(id: Option<RequestId>, comm: &Arc<Comm>, source: i32) -> Request {
-        match id {
-            Some(id) => {
-                let direction = Direction::Receive { from: source };
-                Request::message(InFlight { id, comm: Arc::clone(comm), direction }, "MPI_Irecv")
-            }
-            None => Request::finished(Status::PROC_NULL, "MPI_Irecv"),
-        }
-    }
-
     #[inline(always)]
     pub(crate) fn message(in_flight: InFlight, call: &'static str) -> Request {
         Request { state: State::Message(in_flight), call }

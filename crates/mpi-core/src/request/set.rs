@@ -6,7 +6,7 @@
 //!
 //! MPI: §3.7.3, §3.7.5, §3.7.6
 
-use super::{Finish, Peeked, Request, State, Taken};
+use super::{Finish, Peeked, Request, Taken};
 use crate::error::Result;
 use crate::status::Status;
 use crate::world::World;
@@ -32,8 +32,8 @@ pub trait RequestSet {
     /// Request `index` is spent: makes it null.
     fn remove(&self, index: usize);
 
-    /// As [`RequestSet::with`]; where `look` also says that the request is spent by this, makes it null. Not asked of
-    /// requests that [`RequestSet::take_finished_send`] takes.
+    /// As [`RequestSet::with`]; where `look` also says that the request is spent by this, and has left nothing of it,
+    /// makes it null. Not asked of requests that [`RequestSet::take_finished_send`] takes.
     #[inline]
     fn with_and_remove<R>(&self, index: usize, look: impl FnOnce(&mut Request) -> (R, bool)) -> Option<R> {
         let (result, is_spent) = self.with(index, look)?;
@@ -275,8 +275,7 @@ impl World {
             return Some(Ok(Status::EMPTY));
         }
         let look = |request: &mut Request| {
-            let State::Message(message) = &request.state else { return (None, false) };
-            let finish = self.take_message(message, request.call);
+            let finish = self.take_message(request);
             let is_over = finish.is_some();
             (finish, is_over)
         };

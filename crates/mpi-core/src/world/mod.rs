@@ -7,6 +7,7 @@
 //!   ([`World::enter`]). The type is `Send` but not `Sync`: a face that shares it between threads
 //!   answers for entering the gate first.
 
+mod holds;
 mod operations;
 mod process_manager;
 mod report;
@@ -84,6 +85,7 @@ pub struct World {
     pub(crate) attached: RefCell<AttachedBuffer>,
     /// Small temporaries of collectives, kept for the next ones.
     pub(crate) spare_temps: RefCell<Vec<Scratch>>,
+    pub(crate) spare_holds: holds::SpareHolds,
     /// Receives the user has let go of.
     pub(crate) orphans: RefCell<Vec<InFlight>>,
     waiter: Arc<Waiter>,
@@ -126,6 +128,7 @@ impl World {
             operations: Operations::default(),
             attached: RefCell::default(),
             spare_temps: RefCell::default(),
+            spare_holds: holds::SpareHolds::default(),
             orphans: RefCell::default(),
             gate,
             pausing: Cell::new(0),
