@@ -104,7 +104,7 @@ struct test {
     int threads; /* needs MPI_THREAD_MULTIPLE */
 };
 extern const struct test point_to_point_tests[], datatype_tests[], thread_tests[], queue_tests[], resource_tests[],
-    call_tests[];
+    call_tests[], instruction_tests[];
 /* Runs a collective test by name; false if there is none of that name. */
 int collective(const char *name);
 /* The physical limits, without MPI: a cache line between two processes, and memcpy. */

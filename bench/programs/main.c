@@ -85,7 +85,7 @@ static void read_options(int argc, char **argv) {
 
 static const struct test *find(const char *name) {
     const struct test *tables[] = {point_to_point_tests, datatype_tests, thread_tests,
-                                   queue_tests,          resource_tests, call_tests,  kernel_tests};
+                                   queue_tests,          resource_tests, call_tests,  instruction_tests, kernel_tests};
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
         for (const struct test *test = tables[t]; test->name; test++)
             if (!strcmp(test->name, name)) return test;

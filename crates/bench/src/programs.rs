@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Most time for a compilation.
 const COMPILE_LIMIT: Duration = Duration::from_secs(120);
 
-const SOURCES: [(&str, &str); 20] = [
+const SOURCES: [(&str, &str); 21] = [
     ("bench.h", include_str!("../../../bench/programs/bench.h")),
     ("grid.h", include_str!("../../../bench/programs/grid.h")),
     ("main.c", include_str!("../../../bench/programs/main.c")),
@@ -22,6 +22,7 @@ const SOURCES: [(&str, &str); 20] = [
     ("threads.c", include_str!("../../../bench/programs/threads.c")),
     ("queues.c", include_str!("../../../bench/programs/queues.c")),
     ("calls.c", include_str!("../../../bench/programs/calls.c")),
+    ("instructions.c", include_str!("../../../bench/programs/instructions.c")),
     ("resources.c", include_str!("../../../bench/programs/resources.c")),
     ("floor.c", include_str!("../../../bench/programs/floor.c")),
     ("grid.c", include_str!("../../../bench/programs/grid.c")),

@@ -7,6 +7,7 @@ mod cargo;
 mod debian;
 mod examples;
 mod fabric;
+mod instructions;
 pub mod interoperation;
 mod launch;
 pub mod list;
@@ -218,6 +219,7 @@ fn all() -> Result<Vec<Case>> {
     cases.extend(profiling::cases());
     cases.extend(launch::cases());
     cases.extend(tool::cases());
+    cases.extend(instructions::cases());
     cases.extend(vipl::cases());
     cases.push(crate::docs::case());
     cases.extend(surroundings::cases());

@@ -170,7 +170,9 @@ impl World {
         if set.with(0, look).unwrap_or_else(null_request)? {
             return Ok(true);
         }
-        self.progress_in_passing();
+        if !self.progress_in_passing() {
+            return Ok(false);
+        }
         set.with(0, look).unwrap_or_else(null_request)
     }
 }

@@ -63,11 +63,7 @@ impl World {
         let tag = tag_pattern(tag)?;
         let Some(from) = source_pattern(comm, source)? else { return Ok(Some(Status::PROC_NULL)) };
         let context = comm.point_to_point();
-        let look = || self.engine.borrow_mut().probe(from, context, tag);
-        let envelope = look().or_else(|| {
-            self.progress_in_passing();
-            look()
-        });
+        let envelope = self.poll_twice(|world| world.engine.borrow_mut().probe(from, context, tag));
         Ok(envelope.map(|envelope| found(comm, envelope)))
     }
 
@@ -99,11 +95,7 @@ impl World {
             return Ok(Some((Message::NO_PROC, Status::PROC_NULL)));
         };
         let context = comm.point_to_point();
-        let look = || self.engine.borrow_mut().matched_probe(from, context, tag);
-        let matched = look().or_else(|| {
-            self.progress_in_passing();
-            look()
-        });
+        let matched = self.poll_twice(|world| world.engine.borrow_mut().matched_probe(from, context, tag));
         Ok(matched.map(|matched| taken_out(comm, matched)))
     }
 

@@ -6,7 +6,7 @@
 //!
 //! MPI: §3.7.3, §3.7.5, §3.7.6
 
-use super::{Finish, Peeked, Request, Taken};
+use super::{Finish, Peeked, Request, State, Taken};
 use crate::error::Result;
 use crate::status::Status;
 use crate::world::World;
@@ -69,7 +69,10 @@ impl World {
     /// MPI: §3.7.3 `MPI_Wait`
     #[inline]
     pub fn wait(&self, set: &impl RequestSet) -> Finish {
-        self.try_message_at(set, 0).unwrap_or_else(|| self.wait_at(set, 0))
+        match self.try_message_at(set, 0) {
+            Some(Some(finish)) => finish,
+            _ => self.wait_at(set, 0),
+        }
     }
 
     /// Fetches the result of request 0 of `set` if it is complete.
@@ -80,7 +83,11 @@ impl World {
     /// MPI: §3.7.3 `MPI_Test`
     #[inline]
     pub fn test(&self, set: &impl RequestSet) -> Option<Finish> {
-        self.poll_twice(|world| world.try_at(set, 0))
+        match self.try_message_at(set, 0) {
+            Some(Some(finish)) => Some(finish),
+            Some(None) => self.progress_in_passing().then(|| self.try_at(set, 0)).flatten(),
+            None => self.poll_twice(|world| world.try_at(set, 0)),
+        }
     }
 
     /// Waits until one of the active requests has finished.
@@ -103,7 +110,10 @@ impl World {
     pub fn wait_all(&self, set: &impl RequestSet, mut report: impl FnMut(usize, Finish)) -> bool {
         let mut all_well = true;
         for index in 0..set.len() {
-            let finish = self.try_message_at(set, index).unwrap_or_else(|| self.wait_at(set, index));
+            let finish = match self.try_message_at(set, index) {
+                Some(Some(finish)) => finish,
+                _ => self.wait_at(set, index),
+            };
             all_well &= finish.is_ok();
             report(index, finish);
         }
@@ -253,31 +263,23 @@ impl World {
         generalized.map_or(Ok(()), |generalized| generalized.cancel())
     }
 
-    /// Tries `look`, and once more after a poll.
-    #[inline]
-    fn poll_twice<T>(&self, mut look: impl FnMut(&World) -> Option<T>) -> Option<T> {
-        look(self).or_else(|| {
-            self.progress_in_passing();
-            look(self)
-        })
-    }
-
     #[inline(never)]
     fn wait_at(&self, set: &impl RequestSet, index: usize) -> Finish {
         self.wait_until(|world| world.try_at(set, index))
     }
 
-    /// The common case on its own: the result of a request that is a message, if it is complete. Results of other kinds
-    /// go through memory as enums within enums; this one stays in registers.
+    /// The common case on its own: the result of a request that is a message (else `None`), if it is complete. Results
+    /// of other kinds go through memory as enums within enums; this one stays in registers.
     #[inline(always)]
-    fn try_message_at(&self, set: &impl RequestSet, index: usize) -> Option<Finish> {
+    fn try_message_at(&self, set: &impl RequestSet, index: usize) -> Option<Option<Finish>> {
         if set.is_null(index) || set.take_finished_send(index) {
-            return Some(Ok(Status::EMPTY));
+            return Some(Some(Ok(Status::EMPTY)));
         }
         let look = |request: &mut Request| {
+            let State::Message(_) = request.state else { return (None, false) };
             let finish = self.take_message(request);
             let is_over = finish.is_some();
-            (finish, is_over)
+            (Some(finish), is_over)
         };
         set.with_and_remove(index, look).flatten()
     }

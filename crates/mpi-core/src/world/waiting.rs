@@ -28,6 +28,7 @@ const BUSY_MAX: u32 = 1024;
 
 impl World {
     /// Polls once: the engine, then the operations in flight. True if anything moved.
+    #[inline]
     pub fn progress(&self) -> bool {
         let mut moved = self.engine.borrow_mut().progress();
         if !self.operations.is_empty() {
@@ -44,19 +45,28 @@ impl World {
     }
 
     /// As [`World::progress`], for calls that return at once whatever they find: a program that asks again and again
-    /// lets others run, as one that waits would.
-    pub(crate) fn progress_in_passing(&self) {
+    /// lets others run, as one that waits would. False if nothing can have changed for the caller.
+    pub(crate) fn progress_in_passing(&self) -> bool {
         if self.progress() {
             self.keep_looking();
-            return self.passing.found();
+            self.passing.found();
+            return true;
         }
         // Not a sleep, even where yields are dear: many programs ask in passing and have other work to do.
-        if self.passing.is_rest_due() {
+        let is_rest_due = self.passing.is_rest_due();
+        if is_rest_due {
             let mut was_of_use = false;
             self.pause(|| was_of_use = self.waiter.rest());
             self.passing.rested(was_of_use);
             self.look_after_peers();
         }
+        is_rest_due
+    }
+
+    /// Tries `look`, and once more after a poll by which something may have changed.
+    #[inline]
+    pub(crate) fn poll_twice<T>(&self, mut look: impl FnMut(&World) -> Option<T>) -> Option<T> {
+        look(self).or_else(|| if self.progress_in_passing() { look(self) } else { None })
     }
 
     /// A poll has found something: now and then it is time to look after peers all the same.

@@ -133,17 +133,20 @@ fn bench_runs(workshop: &Workshop, level: &str, sizes: &str) -> Result<()> {
     workshop.installation()?;
     let listed = installed("ferrovia").args(["bench", "list", "--json"]).run_successfully()?;
     let suites: Value = serde_json::from_str(&listed.stdout).with_context(|| listed.report())?;
-    let finished = bench(&[level, "all", "-n", "2", "--sizes", sizes, "--json"]).run_successfully()?;
+    // Not every system lets instructions be counted: they are a test of their own.
+    let named = |test: &Value| test["name"].as_str().filter(|name| *name != "instructions").map(str::to_owned);
+    let tests: Vec<String> = suites[level]["test"].as_array().into_iter().flatten().filter_map(named).collect();
+    let finished = bench(&[level, "-n", "2", "--sizes", sizes, "--json"]).args(&tests).run_successfully()?;
     let records: Vec<Value> = finished
         .stdout
         .lines()
         .map(serde_json::from_str)
         .collect::<Result<_, _>>()
         .with_context(|| finished.report())?;
-    for test in suites[level]["test"].as_array().into_iter().flatten() {
-        let of_test = |record: &&Value| record["kind"] == "point" && record["test"] == test["name"];
+    for test in tests {
+        let of_test = |record: &&Value| record["kind"] == "point" && record["test"] == *test;
         let Some(point) = records.iter().find(of_test) else {
-            return Err(finished.complain(format!("{} left no point", test["name"])));
+            return Err(finished.complain(format!("{test} left no point")));
         };
         if !point["median"].as_f64().is_some_and(|median| median >= 0.0) {
             bail!("{point} has no median");

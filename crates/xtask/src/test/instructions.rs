@@ -1,0 +1,63 @@
+//! Calls take no more instructions than they did: what no clock of a busy machine would tell.
+
+use super::{Case, Verdict, Workshop};
+use crate::install::installed;
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::time::Duration;
+
+/// Most instructions of a call of 8 bytes whose other rank has done its part, as `ferrovia bench mpi instructions` counts
+/// them: about a tenth more than they took when this was written, since compilers and C libraries differ. Who makes a
+/// call shorter lowers its limit; who has to make one longer says why where it is raised.
+const MOST: [(&str, f64); 16] = [
+    ("send", 610.0),
+    ("recv", 1060.0),
+    ("recv_any", 1000.0),
+    ("sendrecv", 1620.0),
+    ("isend", 540.0),
+    ("isend_waitall", 590.0),
+    ("irecv", 390.0),
+    ("waitall", 615.0),
+    ("irecv_waitall", 1010.0),
+    ("test", 480.0),
+    ("barrier", 720.0),
+    ("bcast", 910.0),
+    ("reduce", 1640.0),
+    ("allreduce", 1970.0),
+    ("allgather", 2120.0),
+    ("alltoall", 2280.0),
+];
+
+/// The one test of this kind.
+pub fn cases() -> Vec<Case> {
+    vec![Case::that_may_skip("ferrovia/bench-instructions", count)]
+}
+
+fn count(workshop: &Workshop) -> Result<Verdict> {
+    workshop.installation()?;
+    let run = installed("ferrovia").args(["bench", "mpi", "instructions", "--lib", "ours", "--json"]);
+    let finished = run.args(["--repetitions", "1", "--no-floor", "--no-pace"]).limit(Duration::from_secs(120)).run()?;
+    if let Some((_, why)) = finished.said().split_once("no instructions can be counted: ") {
+        return Ok(Verdict::Skipped(format!("no instructions can be counted: {}", why.lines().next().unwrap_or("?"))));
+    }
+    let records: Vec<Value> = finished
+        .stdout
+        .lines()
+        .map(serde_json::from_str)
+        .collect::<Result<_, _>>()
+        .with_context(|| finished.report())?;
+    let mut longer = Vec::new();
+    for (call, most) in MOST {
+        let is_meant = |record: &&Value| record["kind"] == "point" && record["parameters"]["call"] == call;
+        let counted = records.iter().find(is_meant).and_then(|point| point["median"].as_f64());
+        match counted {
+            Some(counted) if counted > 0.0 && counted <= most => {}
+            Some(counted) => longer.push(format!("{call} takes {counted} instructions, and should take 1 to {most}")),
+            None => return Err(finished.complain(format!("no instructions of {call} were counted"))),
+        }
+    }
+    if !longer.is_empty() {
+        bail!("{}", longer.join("\n"));
+    }
+    Ok(Verdict::Passed)
+}
