@@ -397,10 +397,15 @@ impl Engine {
     /// As [`Engine::take`], for those who only look.
     #[inline]
     pub fn take_with<R>(&mut self, request: RequestId, look: impl FnOnce(&Completion) -> R) -> Option<R> {
-        self.core.requests.take_with(request.0, |request| match &request.state {
-            State::Complete(completion) => Some(look(completion)),
-            _ => None,
-        })
+        let requests = &mut self.core.requests;
+        let State::Complete(completion) = &requests.get(request.0)?.state else { return None };
+        let found = look(completion);
+        match completion.outcome {
+            Outcome::Failed(_) => drop(requests.remove(request.0)),
+            // Nothing is left of it: it is not even looked at, which is a call.
+            _ => requests.forget(request.0),
+        }
+        Some(found)
     }
 
     /// Nobody will ask for this request again: it frees itself when it is over. MPI: §3.7.3 (`MPI_Request_free`).

@@ -261,7 +261,7 @@ impl Inbound {
         moved |= self.blocks.take_in(core);
         if self.is_mixed {
             moved |= self.others.take_in(core);
-            moved |= self.take_mail(core);
+            moved |= self.has_mail() && self.take_mail(core);
         }
         if !core.turned.is_empty() {
             // What was announced lies in a channel that this turn has not polled.
@@ -269,6 +269,11 @@ impl Inbound {
             moved = true;
         }
         moved
+    }
+
+    #[inline]
+    fn has_mail(&self) -> bool {
+        self.mailbox.as_ref().is_some_and(|mailbox| mailbox.is_hot && !mailbox.receiver.is_empty())
     }
 
     #[inline(never)]

@@ -25,20 +25,23 @@ pub(crate) unsafe fn send(
     tag: i32,
     comm: &Arc<Comm>,
 ) -> Result<()> {
-    if datatype.is_contiguous() && !buf.is_null() {
+    let world = face.world();
+    let is_gone = if datatype.is_contiguous() && !buf.is_null() {
         // The common case on its own: here the compiler sees a buffer of two words and moves nothing else.
         // SAFETY: the caller's buffer, which stays until the send has completed.
-        let buf = unsafe { SendBuf::bytes(buf, (count as u64).saturating_mul(datatype.size())) };
-        return face.world().send(comm, dest, tag, buf);
-    }
-    // SAFETY: as above.
-    let lent = unsafe { LentSendBuf::new(buf, count as u64, datatype) };
-    if face.world().try_send(comm, dest, tag, &lent)? {
+        let bytes = unsafe { LentSendBuf::bytes(buf, (count as u64).saturating_mul(datatype.size())) };
+        world.try_send(comm, dest, tag, &bytes)?
+    } else {
+        // SAFETY: as above.
+        let lent = unsafe { LentSendBuf::new(buf, count as u64, datatype) };
+        world.try_send(comm, dest, tag, &lent)?
+    };
+    if is_gone {
         return Ok(());
     }
     // SAFETY: as above.
     let buf = unsafe { SendBuf::new(buf, count as u64, datatype) };
-    face.world().send(comm, dest, tag, buf)
+    world.send_by_request(comm, dest, tag, buf)
 }
 
 /// # Safety

@@ -38,11 +38,16 @@ impl World {
     /// MPI: §3.2.1 `MPI_Send`
     #[inline]
     pub fn send(&self, comm: &Comm, dest: i32, tag: i32, buf: SendBuf) -> Result<()> {
-        if self.try_send(comm, dest, tag, &buf)? {
-            return Ok(());
-        }
+        if self.try_send(comm, dest, tag, &buf)? { Ok(()) } else { self.send_by_request(comm, dest, tag, buf) }
+    }
+
+    /// As [`World::send`], after [`World::try_send`] has found that it can not be done at once.
+    ///
+    /// # Errors
+    /// As [`World::send`].
+    pub fn send_by_request(&self, comm: &Comm, dest: i32, tag: i32, buf: SendBuf) -> Result<()> {
         match comm.peer_argument(dest)? {
-            Some(peer) => self.send_and_wait(SendMode::Standard, comm, peer, tag, buf),
+            Some(peer) => self.send_and_wait(SendMode::Standard, comm, peer, send_tag(tag)?, buf),
             None => Ok(()),
         }
     }

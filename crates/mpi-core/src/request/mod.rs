@@ -224,11 +224,16 @@ impl World {
     }
 
     /// Forgets released receives that have completed.
+    #[inline]
     pub(crate) fn reap_orphans(&self) {
-        let mut orphans = self.orphans.borrow_mut();
-        if !orphans.is_empty() {
-            let mut engine = self.engine.borrow_mut();
-            orphans.retain(|message| engine.take(message.id).is_none());
+        if !self.orphans.borrow().is_empty() {
+            self.reap_some_orphans();
         }
+    }
+
+    #[cold]
+    fn reap_some_orphans(&self) {
+        let mut engine = self.engine.borrow_mut();
+        self.orphans.borrow_mut().retain(|message| engine.take(message.id).is_none());
     }
 }
