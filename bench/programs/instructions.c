@@ -76,7 +76,10 @@ static const char *start_helper(void) {
     prctl(PR_SET_PTRACER, helper_process);
     if (write(go[1], &byte, 1) != 1) return strerror(errno);
     close(go[1]);
-    while (!helper->traces && !helper->error) usleep(1000);
+    while (!helper->traces && !helper->error) {
+        usleep(1000);
+        if (waitpid(helper_process, NULL, WNOHANG) == helper_process && !helper->error) return "the helper was killed";
+    }
     return helper->traces ? NULL : strerror(helper->error);
 }
 

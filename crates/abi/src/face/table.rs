@@ -16,7 +16,7 @@ use super::handle::{Kind, PREDEFINED_MAX, Parts, SLOT_BITS};
 /// The first chunk has so many slots, each further one twice as many as the one before.
 const FIRST_CHUNK_SLOTS: usize = 1 << FIRST_CHUNK_BITS;
 const FIRST_CHUNK_BITS: u32 = 8;
-/// As many as fit below the greatest index of a slot: half of all is in the last one.
+/// As many as fit below the greatest index of a slot: half of all are in the last one.
 const CHUNKS_MAX: usize = (SLOT_BITS - FIRST_CHUNK_BITS) as usize;
 
 /// All objects of one kind.
