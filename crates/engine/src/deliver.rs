@@ -108,18 +108,16 @@ impl Core {
     /// One record from `peer`.
     #[inline(always)]
     pub(crate) fn arrive(&mut self, peer: PeerId, record: Record, payload: &[u8]) {
-        // The common kind on its own: what all need would be kept ready for it.
         match wire::parse_eager(record) {
             Some(key) => self.arrive_eager(peer, key, Written { bytes: payload, streamed: record.streamed }, None),
-            None => self.arrive_of_any_kind(peer, record, payload),
+            None => self.arrive_of_other_kinds(peer, record, payload),
         }
     }
 
     #[inline(never)]
-    fn arrive_of_any_kind(&mut self, peer: PeerId, record: Record, payload: &[u8]) {
+    fn arrive_of_other_kinds(&mut self, peer: PeerId, record: Record, payload: &[u8]) {
         let written = |bytes| Written { bytes, streamed: record.streamed };
         match wire::parse(record, payload) {
-            Some(Message::Eager { key, data }) => self.arrive_eager(peer, key, written(data), None),
             Some(Message::EagerSync { key, send, data }) => self.arrive_eager(peer, key, written(data), Some(send)),
             Some(Message::Request { key, send, offer }) => self.arrive_request(peer, key, send, offer),
             Some(Message::Data { receive, offset, last, data }) => {

@@ -199,6 +199,24 @@ struct Mailbox {
     used: bool,
 }
 
+impl Mailbox {
+    /// Takes in what has arrived, of which there is some.
+    #[inline(never)]
+    fn take_in(&mut self, core: &mut Core) {
+        self.used = true;
+        let mut count = 0;
+        while count < RECORDS_PER_TURN
+            && self.receiver.pop(|from, record, payload| core.arrive_in_mailbox(from, record, payload))
+        {
+            count += 1;
+            // Who opens a channel writes there at once: it is polled before the next record is, but not before this.
+            if !core.turned.is_empty() {
+                break;
+            }
+        }
+    }
+}
+
 /// Everything mapped peers write into.
 pub(crate) struct Inbound {
     geometry: Geometry,
@@ -261,7 +279,12 @@ impl Inbound {
         moved |= self.blocks.take_in(core);
         if self.is_mixed {
             moved |= self.others.take_in(core);
-            moved |= self.has_mail() && self.take_mail(core);
+            if let Some(mailbox) =
+                self.mailbox.as_mut().filter(|mailbox| mailbox.is_hot && !mailbox.receiver.is_empty())
+            {
+                mailbox.take_in(core);
+                moved = true;
+            }
         }
         if !core.turned.is_empty() {
             // What was announced lies in a channel that this turn has not polled.
@@ -269,28 +292,6 @@ impl Inbound {
             moved = true;
         }
         moved
-    }
-
-    #[inline]
-    fn has_mail(&self) -> bool {
-        self.mailbox.as_ref().is_some_and(|mailbox| mailbox.is_hot && !mailbox.receiver.is_empty())
-    }
-
-    #[inline(never)]
-    fn take_mail(&mut self, core: &mut Core) -> bool {
-        let Some(mailbox) = self.mailbox.as_mut().filter(|mailbox| mailbox.is_hot) else { return false };
-        let mut count = 0;
-        while count < RECORDS_PER_TURN
-            && mailbox.receiver.pop(|from, record, payload| core.arrive_in_mailbox(from, record, payload))
-        {
-            count += 1;
-            // Who opens a channel writes there at once: it is polled before the next record is, but not before this.
-            if !core.turned.is_empty() {
-                break;
-            }
-        }
-        mailbox.used |= count > 0;
-        count > 0
     }
 
     /// Finds channels that are used for the first time, or again.

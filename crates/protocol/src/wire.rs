@@ -137,13 +137,6 @@ pub struct SharedCopy {
 /// One record, understood.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Message<'a> {
-    /// A whole message.
-    Eager {
-        /// What it matches by.
-        key: u64,
-        /// Its bytes.
-        data: &'a [u8],
-    },
     /// A whole message whose sender waits until it is matched.
     EagerSync {
         /// What it matches by.
@@ -440,8 +433,7 @@ pub fn control(message: Message<'_>) -> Control {
         Message::Want { geometry, control } => (record(WANT, geometry, 0), put_memory(&mut payload, control)),
         Message::Grant(memory) => (record(GRANT, 0, 0), memory.map_or(0, |memory| put_memory(&mut payload, memory))),
         Message::Closed => (record(CLOSED, 0, 0), 0),
-        Message::Eager { .. }
-        | Message::EagerSync { .. }
+        Message::EagerSync { .. }
         | Message::Data { .. }
         | Message::Ahead { .. }
         | Message::First { .. }
@@ -451,18 +443,18 @@ pub fn control(message: Message<'_>) -> Control {
     Control { record, payload, len: len as u8 }
 }
 
-/// The key of a [`Message::Eager`], whose data is all that it brings; `None` for any other.
+/// What a whole message matches by whose payload is all of its bytes; `None` for records of other kinds. The most common
+/// kind, understood on its own: the others are many, and take a call.
 #[inline]
 pub fn parse_eager(record: Record) -> Option<u64> {
     (record.kind == EAGER).then_some(record.long as u64)
 }
 
-/// Understands a record, or refuses it.
+/// Understands a record of any other kind than that of [`parse_eager`], or refuses it.
 #[inline]
 pub fn parse<'a>(record: Record, payload: &'a [u8]) -> Option<Message<'a>> {
     let (first, second) = (record.long as u64, (record.long >> 64) as u64);
     Some(match record.kind {
-        EAGER => Message::Eager { key: first, data: payload },
         EAGER_SYNC => Message::EagerSync { key: first, send: second, data: payload },
         DATA => Message::Data { receive: first, offset: second, last: record.short & 1 != 0, data: payload },
         REQUEST => {
@@ -625,7 +617,8 @@ mod tests {
             assert_eq!(without_credits(carried, &payload[..CREDITS_BYTES - 1]), None);
             assert_eq!(without_credits(control.record, &payload), None);
         }
-        assert_eq!(parse(eager(4, None), b"x"), Some(Message::Eager { key: 4, data: b"x" }));
+        assert_eq!((parse_eager(eager(4, None)), parse(eager(4, None), b"x")), (Some(4), None));
+        assert_eq!(parse_eager(eager(4, Some(5))), None);
         assert_eq!(parse(eager(4, Some(5)), b""), Some(Message::EagerSync { key: 4, send: 5, data: b"" }));
         let piece = Message::Data { receive: 9, offset: 10, last: true, data: b"yz" };
         assert_eq!(parse(data(9, 10, true), b"yz"), Some(piece));
@@ -648,8 +641,7 @@ mod tests {
             match parse(record, &payload) {
                 None
                 | Some(
-                    Message::Eager { .. }
-                    | Message::EagerSync { .. }
+                    Message::EagerSync { .. }
                     | Message::Data { .. }
                     | Message::Ahead { .. }
                     | Message::First { .. }

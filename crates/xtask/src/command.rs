@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -237,6 +238,11 @@ impl Finished {
     /// Whether it ended by itself with status 0.
     pub fn success(&self) -> bool {
         self.status.is_some_and(|status| status.success())
+    }
+
+    /// The values it has printed, one a line.
+    pub fn json_lines(&self) -> Result<Vec<Value>> {
+        self.stdout.lines().map(serde_json::from_str).collect::<Result<_, _>>().with_context(|| self.report())
     }
 
     /// Whether it had to be ended at its time limit.

@@ -25,23 +25,38 @@ pub(crate) unsafe fn send(
     tag: i32,
     comm: &Arc<Comm>,
 ) -> Result<()> {
-    let world = face.world();
-    let is_gone = if datatype.is_contiguous() && !buf.is_null() {
-        // The common case on its own: here the compiler sees a buffer of two words and moves nothing else.
-        // SAFETY: the caller's buffer, which stays until the send has completed.
-        let bytes = unsafe { LentSendBuf::bytes(buf, (count as u64).saturating_mul(datatype.size())) };
-        world.try_send(comm, dest, tag, &bytes)?
-    } else {
-        // SAFETY: as above.
-        let lent = unsafe { LentSendBuf::new(buf, count as u64, datatype) };
-        world.try_send(comm, dest, tag, &lent)?
-    };
-    if is_gone {
+    // SAFETY: promised by the caller.
+    if unsafe { try_send(face, buf, count, datatype, dest, tag, comm) }? {
         return Ok(());
     }
-    // SAFETY: as above.
+    // SAFETY: the caller's buffer, which stays until the send has completed.
     let buf = unsafe { SendBuf::new(buf, count as u64, datatype) };
-    world.send_by_request(comm, dest, tag, buf)
+    face.world().send_by_request(comm, dest, tag, buf)
+}
+
+/// Sends at once if that can be; true if it is gone.
+///
+/// # Safety
+/// `buf` holds `count` elements of `datatype`.
+#[inline(always)]
+unsafe fn try_send(
+    face: &Face,
+    buf: *const u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    dest: i32,
+    tag: i32,
+    comm: &Arc<Comm>,
+) -> Result<bool> {
+    if datatype.is_contiguous() && !buf.is_null() {
+        // The common case on its own: here the compiler sees a buffer of two words and moves nothing else.
+        // SAFETY: the caller's buffer, of which nothing is kept.
+        let bytes = unsafe { LentSendBuf::bytes(buf, (count as u64).saturating_mul(datatype.size())) };
+        return face.world().try_send(comm, dest, tag, &bytes);
+    }
+    // SAFETY: as above.
+    let lent = unsafe { LentSendBuf::new(buf, count as u64, datatype) };
+    face.world().try_send(comm, dest, tag, &lent)
 }
 
 /// # Safety
@@ -105,41 +120,13 @@ pub(crate) unsafe fn isend(
     comm: &Arc<Comm>,
     request: OutHandle<Request>,
 ) -> Result<()> {
-    if datatype.is_contiguous() && !buf.is_null() {
-        // As in `send`; what is gone at once needs no request.
-        // SAFETY: the caller's buffer, which stays until the request has completed.
-        let bytes = unsafe { LentSendBuf::bytes(buf, (count as u64).saturating_mul(datatype.size())) };
-        if face.world().try_send(comm, dest, tag, &bytes)? {
-            request.set_finished_send();
-            return Ok(());
-        }
-    }
+    // What is gone at once needs no request.
     // SAFETY: promised by the caller.
-    unsafe { isend_of_any_kind(face, buf, count, datatype, dest, tag, comm, request) }
-}
-
-/// # Safety
-/// As [`isend`].
-#[inline(never)]
-unsafe fn isend_of_any_kind(
-    face: &Face,
-    buf: *const u8,
-    count: i64,
-    datatype: &Arc<Datatype>,
-    dest: i32,
-    tag: i32,
-    comm: &Arc<Comm>,
-    request: OutHandle<Request>,
-) -> Result<()> {
-    if !datatype.is_contiguous() {
-        // SAFETY: the caller's buffer, which stays until the request has completed.
-        let lent = unsafe { LentSendBuf::new(buf, count as u64, datatype) };
-        if face.world().try_send(comm, dest, tag, &lent)? {
-            request.set_finished_send();
-            return Ok(());
-        }
+    if unsafe { try_send(face, buf, count, datatype, dest, tag, comm) }? {
+        request.set_finished_send();
+        return Ok(());
     }
-    // SAFETY: as above.
+    // SAFETY: the caller's buffer, which stays until the request has completed.
     let buf = unsafe { SendBuf::new(buf, count as u64, datatype) };
     request.set(face, face.world().isend(Mode::Standard, comm, dest, tag, buf)?)
 }
@@ -281,7 +268,7 @@ pub(crate) unsafe fn recv(
     status: StatusOut,
 ) -> Result<()> {
     if datatype.is_contiguous() && !buf.is_null() {
-        // As in `send`.
+        // As in `try_send`.
         // SAFETY: the caller's buffer, which stays until the receive has completed.
         let bytes = unsafe { RecvBytes::new(buf, (count as u64).saturating_mul(datatype.size())) };
         return received(face.world().recv(comm, source, tag, bytes), &status);
@@ -305,30 +292,13 @@ pub(crate) unsafe fn irecv(
     request: OutHandle<Request>,
 ) -> Result<()> {
     if datatype.is_contiguous() && !buf.is_null() {
-        // As in `send`.
+        // As in `try_send`.
         // SAFETY: the caller's buffer, which stays until the request has completed.
         let bytes = unsafe { RecvBytes::new(buf, (count as u64).saturating_mul(datatype.size())) };
         let id = face.world().post_receive(comm, source, tag, bytes)?;
         return request.set_new(face, || face.world().receive_request(id, comm, source));
     }
-    // SAFETY: promised by the caller.
-    unsafe { irecv_of_any_kind(face, buf, count, datatype, source, tag, comm, request) }
-}
-
-/// # Safety
-/// As [`irecv`].
-#[inline(never)]
-unsafe fn irecv_of_any_kind(
-    face: &Face,
-    buf: *mut u8,
-    count: i64,
-    datatype: &Arc<Datatype>,
-    source: i32,
-    tag: i32,
-    comm: &Arc<Comm>,
-    request: OutHandle<Request>,
-) -> Result<()> {
-    // SAFETY: the caller's buffer, which stays until the request has completed.
+    // SAFETY: as above.
     let buf = unsafe { RecvBuf::new(buf, count as u64, datatype) };
     request.set(face, face.world().irecv(comm, source, tag, buf)?)
 }

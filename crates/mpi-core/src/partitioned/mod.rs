@@ -167,13 +167,11 @@ impl World {
             }
             Ok(!is_active || receive.is_none_or(|receive| lock(receive).has_arrived(self, partition as u32)))
         };
-        if set.with(0, look).unwrap_or_else(null_request)? {
-            return Ok(true);
-        }
-        if !self.progress_in_passing() {
-            return Ok(false);
-        }
-        set.with(0, look).unwrap_or_else(null_request)
+        let arrived = self.poll_twice(|_| match set.with(0, look).unwrap_or_else(null_request) {
+            Ok(false) => None,
+            told => Some(told),
+        });
+        arrived.unwrap_or(Ok(false))
     }
 }
 

@@ -234,6 +234,8 @@ impl World {
     #[cold]
     fn reap_some_orphans(&self) {
         let mut engine = self.engine.borrow_mut();
-        self.orphans.borrow_mut().retain(|message| engine.take(message.id).is_none());
+        for message in self.orphans.borrow_mut().extract_if(.., |message| engine.take(message.id).is_some()) {
+            self.spare_holds.let_go(message.comm);
+        }
     }
 }

@@ -5,8 +5,8 @@
 //!
 //! **Invariants**
 //! - All that are kept are of one communicator.
-//! - A communicator that nobody else holds is not kept, as far as this is told of it: by the last request of it, by
-//!   the call that frees it, or by a message of another one.
+//! - A communicator that nobody else holds is not kept, as far as this is told of it: by the last message of it, by
+//!   the call that frees it, or by messages of another one.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -24,7 +24,8 @@ impl SpareHolds {
     /// One more hold on `comm`.
     #[inline]
     pub fn hold(&self, comm: &Arc<Comm>) -> Arc<Comm> {
-        match self.0.borrow_mut().pop() {
+        let kept = self.0.borrow_mut().pop();
+        match kept {
             Some(kept) if Arc::ptr_eq(&kept, comm) => kept,
             other => another(comm, other),
         }
@@ -34,25 +35,19 @@ impl SpareHolds {
     #[inline]
     pub fn let_go(&self, comm: Arc<Comm>) {
         let mut kept = self.0.borrow_mut();
-        let is_alike = kept.last().is_none_or(|last| Arc::ptr_eq(last, &comm));
-        if is_alike && kept.len() < KEPT_MAX && Arc::strong_count(&comm) > kept.len() + 1 {
+        if kept.last().is_some_and(|last| !Arc::ptr_eq(last, &comm)) {
+            return;
+        }
+        if Arc::strong_count(&comm) == kept.len() + 1 {
+            kept.clear();
+        } else if kept.len() < KEPT_MAX {
             kept.push(comm);
-        } else {
-            drop(kept);
-            self.drop_one(comm);
         }
     }
 
     /// Keeps none any longer.
     pub fn clear(&self) {
         self.0.take();
-    }
-
-    #[cold]
-    fn drop_one(&self, comm: Arc<Comm>) {
-        if Arc::strong_count(&comm) <= self.0.borrow().len() + 1 {
-            self.clear();
-        }
     }
 }
 
@@ -94,6 +89,16 @@ mod tests {
             holds.let_go(message);
         }
         assert!(gone.upgrade().is_none());
+    }
+
+    #[test]
+    fn the_end_of_another_communicators_message_changes_nothing() {
+        let (holds, comm, other) = (SpareHolds::default(), world_of_one(), world_of_one());
+        let of_other = holds.hold(&other);
+        let messages = [holds.hold(&comm), holds.hold(&comm), holds.hold(&comm)];
+        messages.into_iter().for_each(|hold| holds.let_go(hold));
+        holds.let_go(of_other);
+        assert_eq!((Arc::strong_count(&comm), Arc::strong_count(&other)), (4, 1));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::{Case, Verdict, Workshop};
 use crate::install::installed;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -40,12 +40,7 @@ fn count(workshop: &Workshop) -> Result<Verdict> {
     if let Some((_, why)) = finished.said().split_once("no instructions can be counted: ") {
         return Ok(Verdict::Skipped(format!("no instructions can be counted: {}", why.lines().next().unwrap_or("?"))));
     }
-    let records: Vec<Value> = finished
-        .stdout
-        .lines()
-        .map(serde_json::from_str)
-        .collect::<Result<_, _>>()
-        .with_context(|| finished.report())?;
+    let records = finished.json_lines()?;
     let mut longer = Vec::new();
     for (call, most) in MOST {
         let is_meant = |record: &&Value| record["kind"] == "point" && record["parameters"]["call"] == call;

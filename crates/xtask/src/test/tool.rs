@@ -137,12 +137,7 @@ fn bench_runs(workshop: &Workshop, level: &str, sizes: &str) -> Result<()> {
     let named = |test: &Value| test["name"].as_str().filter(|name| *name != "instructions").map(str::to_owned);
     let tests: Vec<String> = suites[level]["test"].as_array().into_iter().flatten().filter_map(named).collect();
     let finished = bench(&[level, "-n", "2", "--sizes", sizes, "--json"]).args(&tests).run_successfully()?;
-    let records: Vec<Value> = finished
-        .stdout
-        .lines()
-        .map(serde_json::from_str)
-        .collect::<Result<_, _>>()
-        .with_context(|| finished.report())?;
+    let records = finished.json_lines()?;
     for test in tests {
         let of_test = |record: &&Value| record["kind"] == "point" && record["test"] == *test;
         let Some(point) = records.iter().find(of_test) else {
@@ -209,14 +204,14 @@ fn bench_fabric(workshop: &Workshop) -> Result<()> {
     }
     let paper = installed("ferrovia").args(["bench", "paper", "miba", "--device", "shm,sim", "--json"]).args(short);
     let finished = paper.run_successfully()?;
-    let rows: Vec<Value> = finished.stdout.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let rows = finished.json_lines()?;
     let both = ["shm", "sim"].iter().all(|device| rows.iter().any(|row| row["on"] == **device));
     if !both || rows.iter().any(|row| row["here"].as_f64().is_none()) {
         return Err(finished.complain("every row of the paper should have a figure here"));
     }
     let paper = installed("ferrovia").args(["bench", "paper", "via2sisci", "--json"]).args(short);
     let finished = paper.run_successfully()?;
-    let rows: Vec<Value> = finished.stdout.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let rows = finished.json_lines()?;
     if !rows.iter().any(|row| row["on"] == "vipl") || rows.iter().any(|row| row["here"].as_f64().is_none()) {
         return Err(finished.complain("every row of the paper should have a figure here"));
     }
