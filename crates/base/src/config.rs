@@ -99,6 +99,8 @@ pub struct Config {
     pub collectives: String,
     /// Short collectives on one host may go through memory that all its processes see.
     pub shared_collectives: bool,
+    /// Shortest block that members of a collective read straight from each other's memory; `None`: by itself.
+    pub collective_read_min_bytes: Option<usize>,
     /// Reductions give equal bits for equal inputs, however they are called.
     pub reproducible: bool,
     /// Numbers that tell the communicators of a job apart; each process deals out an equal part of them.
@@ -154,6 +156,7 @@ impl Default for Config {
             vipl_push_max: 32,
             collectives: String::new(),
             shared_collectives: true,
+            collective_read_min_bytes: None,
             reproducible: false,
             context_ids_max: CONTEXT_IDS_MAX,
             initial_errors: InitialErrors::Fatal,

@@ -99,6 +99,7 @@ impl Job {
         engine.set_crowded(selection.oversubscribed);
         selection.reproducible = config.reproducible;
         selection.shared = config.shared_collectives;
+        selection.read_min_bytes = config.collective_read_min_bytes.map(|bytes| bytes as u64);
         selection.apply(&config.collectives)?;
         let world = World::new(engine, Box::new(manager), thread_level, selection);
         world.limit_context_ids(config.context_ids_max);

@@ -149,6 +149,8 @@ pub struct Selection {
     pub reproducible: bool,
     /// Short blocking operations between processes of one host may go through memory that all of them see.
     pub shared: bool,
+    /// Blocks of so many bytes and more may be read straight from each other's memory; `None`: where that is faster.
+    pub read_min_bytes: Option<u64>,
     /// By collective and name, sorted.
     overrides: Vec<(Collective, &'static str)>,
 }

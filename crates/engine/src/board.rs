@@ -7,9 +7,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use base::sync::{AtomicU64, Ordering};
+use base::memory::{ReadRange, WriteRange};
+use base::sync::{AtomicBool, AtomicU64, Ordering};
 use datatype::SendBuf;
-use fabric::{MappedArea, PeerIndex};
+use fabric::{Access, DirectCopy, LocalMemory, MappedArea, MemoryRegion, PeerIndex, RemoteMemory, Rkey};
 use lockfree::board::{Place, Places};
 use lockfree::pace::Pace;
 use lockfree::{Board, Stores};
@@ -31,6 +32,9 @@ pub const BOARD_PIECES: usize = lockfree::board::SLOTS as usize;
 
 /// Longest content of a step that travels in one cache line, in bytes.
 pub const BOARD_SHORT_BYTES: usize = lockfree::board::SHORT_MAX_BYTES;
+
+/// Most that is read of another member's memory at once, in bytes.
+const READ_MAX_BYTES: usize = 64 << 20;
 
 /// Pieces of the rings of all members of a group where they are long: until the turn of each comes again, its lines have left
 /// the caches of one core.
@@ -78,7 +82,41 @@ impl Engine {
     pub fn count_board_collective(&mut self) {
         self.core.stats.board_collectives += 1;
     }
+
+    /// Counts one of which members read the data straight from each other's memory.
+    pub fn count_straight_collective(&mut self) {
+        self.core.stats.straight_collectives += 1;
+    }
+
+    /// True if processes of this host may read each other's memory, as far as this one knows.
+    pub fn may_lend(&self) -> bool {
+        self.core.context.direct_copies().is_ok()
+    }
+
+    /// Lets the processes of this host read `memory`; `None` if there is no key for it now.
+    pub fn lend(&mut self, memory: ReadRange) -> Option<Lent> {
+        self.core.context.register(LocalMemory::Source(memory), Access::REMOTE_READ).ok().map(Lent)
+    }
+
+    /// Nobody reads it any more, or may from now on.
+    pub fn end_lending(&mut self, lent: Lent) {
+        self.core.context.deregister(lent.0);
+    }
 }
+
+/// Memory that the processes of this host may read.
+pub struct Lent(MemoryRegion);
+
+impl Lent {
+    /// Where it is, as others name it.
+    pub fn place(&self) -> LentPlace {
+        LentPlace([self.0.address, self.0.rkey.0.into()])
+    }
+}
+
+/// Where a member has lent memory: its address and its key, as they are shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LentPlace(pub [u64; 2]);
 
 impl BoardOffer {
     /// The greater of each.
@@ -144,6 +182,8 @@ impl BoardTable {
                 places: if take_turns { Places::in_turns() } else { Places::in_a_ring(LAP_PIECES / peers.len()) },
                 pace: Pace::of_short_laps(REST_LAPS_MAX),
             }),
+            reads_straight: AtomicBool::new(true),
+            has_read_straight: AtomicBool::new(false),
             table: Arc::clone(self),
         })
     }
@@ -175,6 +215,9 @@ pub struct GroupBoard {
     /// A step that all members are known to have finished.
     finished: AtomicU64,
     long_steps: Mutex<LongSteps>,
+    /// No member has failed to read the memory of another, and all have done so.
+    reads_straight: AtomicBool,
+    has_read_straight: AtomicBool,
     table: Arc<BoardTable>,
 }
 
@@ -287,6 +330,46 @@ impl GroupBoard {
     #[inline]
     pub fn finish(&self, step: u64) {
         self.boards[self.me].finish(step);
+    }
+
+    /// True unless a member has failed to read the memory of another before.
+    pub fn reads_straight(&self) -> bool {
+        self.reads_straight.load(Ordering::Relaxed)
+    }
+
+    /// True once all members have read the memory of all others.
+    pub fn has_read_straight(&self) -> bool {
+        self.has_read_straight.load(Ordering::Relaxed)
+    }
+
+    /// All have.
+    pub fn note_reading_straight(&self) {
+        self.has_read_straight.store(true, Ordering::Relaxed);
+    }
+
+    /// A member has failed to.
+    pub fn forgo_reading_straight(&self) {
+        self.reads_straight.store(false, Ordering::Relaxed);
+    }
+
+    /// Reads what the member of this rank has lent, from `offset` on; false if the system, or the member, does not let us.
+    pub fn read_lent(
+        &self,
+        engine: &mut Engine,
+        rank: usize,
+        LentPlace([address, key]): LentPlace,
+        offset: u64,
+        into: WriteRange,
+    ) -> bool {
+        let Ok(rkey) = u32::try_from(key).map(Rkey) else { return false };
+        (0..into.len_bytes()).step_by(READ_MAX_BYTES).all(|done| {
+            let local = into.part(done, READ_MAX_BYTES.min(into.len_bytes() - done)).expect("inside the range");
+            let Some(address) = address.checked_add(offset).and_then(|start| start.checked_add(done as u64)) else {
+                return false;
+            };
+            let read = DirectCopy::Read { local, remote: RemoteMemory { address, rkey } };
+            engine.core.copy(self.peers[rank], read).is_ok()
+        })
     }
 
     /// Wakes the other members that sleep, or `only` the one of that rank.

@@ -43,7 +43,7 @@ mod ways;
 
 pub use crate::board::{
     BOARD_PIECE_BYTES, BOARD_PIECES, BOARD_SHORT_BYTES, BOARD_STEP_BYTES, BOARDS_MAX, BoardOffer, BoardTable,
-    GroupBoard,
+    GroupBoard, Lent, LentPlace,
 };
 pub use crate::core::{CHANNEL_MEMORY_MAX_BYTES, Engine};
 pub use port::Port;

@@ -42,6 +42,8 @@ pub struct Stats {
     pub held_back: u64,
     /// Collectives that went over boards.
     pub board_collectives: u64,
+    /// Of these, those whose data was read straight from the memory of who had it.
+    pub straight_collectives: u64,
     /// Records that made no sense and were dropped.
     pub refused_records: u64,
     /// Long messages received of which one side was not in one piece, by scheme.
@@ -411,6 +413,11 @@ impl Stats {
             "collectives over boards",
             "Collectives that went through memory all processes see, without messages.",
             |stats| stats.board_collectives,
+        ),
+        total(
+            "collectives read straight",
+            "Of these, those whose data was read straight from the memory of who had it.",
+            |stats| stats.straight_collectives,
         ),
         total("refused records", "Records that made no sense and were dropped.", |stats| stats.refused_records),
         total("tuple sends", "Messages sent to the queue of their tuple.", |stats| stats.tuple_sent),

@@ -558,6 +558,15 @@ pub const VARIABLES: &[Variable] = &[
         "Whether short collectives on one host, and long ones where that is faster, go through memory that all their \
          processes see, without messages."
     ),
+    automatic_size!(
+        "FERROVIA_COLLECTIVE_READ_MIN",
+        collective_read_min_bytes,
+        "auto or bytes",
+        0..,
+        "Shortest block of MPI_Allgather, MPI_Allgatherv and MPI_Alltoall, and shortest part of what MPI_Allreduce adds up, \
+         that processes of one host read straight from each other's memory (cross-memory attach). By itself, among three \
+         and more that all run at once, 8 to 32 KiB; elsewhere none."
+    ),
     switch!(
         "FERROVIA_REPRODUCIBLE",
         reproducible,

@@ -345,6 +345,11 @@ impl Comm {
         self.commons.selection.shared
     }
 
+    /// Blocks of so many bytes and more are to be read straight from each other's memory, if that was said.
+    pub(crate) fn read_min_bytes(&self) -> Option<u64> {
+        self.commons.selection.read_min_bytes
+    }
+
     /// True if processes outnumber processors.
     pub(crate) fn is_oversubscribed(&self) -> bool {
         self.commons.selection.oversubscribed

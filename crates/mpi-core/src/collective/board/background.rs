@@ -4,14 +4,17 @@
 #[expect(clippy::duplicate_mod, reason = "the same steps, in two flavours")]
 mod steps;
 
+use std::convert::Infallible;
 use std::future::poll_fn;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
+use base::memory::{ReadRange, WriteRange};
 use datatype::{Datatype, Scratch};
-use engine::GroupBoard;
+use engine::{GroupBoard, LentPlace};
 use maybe_async::must_be_async as flavoured;
 
 use self::steps::Table;
@@ -102,7 +105,33 @@ impl OnBoards {
 #[derive(Clone, Copy)]
 struct Caller<'a>(&'a Wishes);
 
-impl Caller<'_> {
+/// Memory that others may read: nothing is lent here.
+struct Lending<'a>(Infallible, PhantomData<&'a ()>);
+
+impl Lending<'_> {
+    fn place(&self) -> LentPlace {
+        match self.0 {}
+    }
+}
+
+impl<'a> Caller<'a> {
+    /// Steps are taken where there is no engine at hand to read memory with.
+    const READS_STRAIGHT: bool = false;
+
+    fn count_straight(self) {}
+
+    fn may_lend(self) -> bool {
+        false
+    }
+
+    fn lend(self, _: ReadRange) -> Option<Lending<'a>> {
+        None
+    }
+
+    fn read_lent(self, _: &GroupBoard, _: usize, _: LentPlace, _: u64, _: WriteRange) -> bool {
+        false
+    }
+
     /// The call, as errors name it.
     fn name_of(self, arguments: &Arguments) -> &'static str {
         arguments.names()[1]

@@ -5,8 +5,9 @@ mod steps;
 
 use std::sync::Arc;
 
+use base::memory::{ReadRange, WriteRange};
 use datatype::{Datatype, Scratch};
-use engine::GroupBoard;
+use engine::{GroupBoard, Lent, LentPlace};
 use maybe_async::must_be_sync as flavoured;
 
 pub(super) use self::steps::Table;
@@ -19,7 +20,37 @@ use crate::world::World;
 #[derive(Clone, Copy)]
 pub(super) struct Caller<'a>(pub &'a World);
 
-impl Caller<'_> {
+/// Memory that others may read until this is dropped.
+pub(super) struct Lending<'a> {
+    world: &'a World,
+    lent: Option<Lent>,
+}
+
+impl<'a> Caller<'a> {
+    /// Data may be read straight from the memory of other members.
+    pub(super) const READS_STRAIGHT: bool = true;
+
+    /// The data of this call was read straight.
+    fn count_straight(self) {
+        self.0.engine.borrow_mut().count_straight_collective();
+    }
+
+    /// True if the system lets members read each other's memory, as far as this one knows.
+    fn may_lend(self) -> bool {
+        self.0.engine.borrow().may_lend()
+    }
+
+    /// Lets others read `memory`; `None` if that can not be had now.
+    fn lend(self, memory: ReadRange) -> Option<Lending<'a>> {
+        let lent = self.0.engine.borrow_mut().lend(memory)?;
+        Some(Lending { world: self.0, lent: Some(lent) })
+    }
+
+    /// Reads what the member of this rank has lent, from `offset` on; false if the system, or the member, does not let us.
+    fn read_lent(self, group: &GroupBoard, rank: usize, place: LentPlace, offset: u64, into: WriteRange) -> bool {
+        group.read_lent(&mut self.0.engine.borrow_mut(), rank, place, offset, into)
+    }
+
     /// The call, as errors name it.
     fn name_of(self, arguments: &Arguments) -> &'static str {
         arguments.names()[0]
@@ -42,6 +73,19 @@ impl Caller<'_> {
 
     fn keep(self, room: Scratch) {
         self.0.keep_temporaries(std::iter::once(room));
+    }
+}
+
+impl Lending<'_> {
+    fn place(&self) -> LentPlace {
+        self.lent.as_ref().expect("taken back when dropped only").place()
+    }
+}
+
+impl Drop for Lending<'_> {
+    fn drop(&mut self) {
+        let lent = self.lent.take().expect("dropped once");
+        self.world.engine.borrow_mut().end_lending(lent);
     }
 }
 

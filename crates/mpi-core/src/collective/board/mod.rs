@@ -3,6 +3,8 @@
 //! ```text
 //! barrier, allgather(v), alltoall  everyone shows, everyone reads                        1 step
 //! allgather(v), alltoall, long     the same by pieces of each block                      1 step per piece
+//! the same, longer yet             everyone shows where its blocks lie, and reads the     2 steps
+//!                                  others' straight from there (steps::straight)
 //! alltoallv, alltoallw             the same by pieces of all blocks together             1 step per piece
 //! broadcast, short                 the root shows, all others read                       1 step
 //! broadcast, long                  the same by pieces, of which several are under way    1 step per piece
@@ -11,6 +13,8 @@
 //! allreduce, reduce, short         everyone shows, everyone (the root) reduces all       1 step
 //! allreduce, reduce, long          everyone shows a piece, each reduces a part of it     2 steps per piece
 //!                                  and shows that, everyone (the root) reads the parts
+//! allreduce, longer yet            everyone shows where operands and result lie, reduces  3 steps
+//!                                  a part of all operands, and reads all other parts
 //! reduce of two, long              as short ones, by pieces                              1 step per piece
 //! reduce-scatter-block             everyone shows, each reduces its block                1 step (per piece)
 //! scan, exscan, short              everyone shows, each reduces those before it          1 step

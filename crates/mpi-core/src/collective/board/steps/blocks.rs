@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use super::super::flavoured;
 use super::Table;
 use crate::collective::arguments::{Blocks, Buffer};
+use crate::collective::board::cuts::LENGTH_BYTES;
 use crate::collective::board::cuts::blocks::{Cut, LENGTHS, Steps};
 use crate::error::Result;
 
@@ -63,7 +64,13 @@ impl Table<'_> {
                 })
             })
         };
-        let gathered = self.in_steps(&brought, Cut::of(self.comm, 1), &expected_bytes, shown, take).await?;
+        let mut gathered = None;
+        if self.is_read_straight(1, longest_bytes) {
+            gathered = self.read_straight(&brought, own.range(), &expected_bytes, |rank| (0, block(rank))).await?;
+        }
+        if gathered.is_none() {
+            gathered = self.in_steps(&brought, Cut::of(self.comm, 1), &expected_bytes, shown, take).await?;
+        }
         if gathered.is_some() && send.is_some() {
             block(me).copy_from(&own);
         }
@@ -95,7 +102,17 @@ impl Table<'_> {
                 })
             })
         };
-        let exchanged = self.in_steps(&brought, cut, |_| block_bytes, shown, take).await?;
+        let mut exchanged = None;
+        if self.is_read_straight(cut.blocks, block_bytes) {
+            // In place, what is to be read would be overwritten by what has been.
+            let all = send.map(|send| send.memory.send(0, send.count * self.size() as u64, &send.datatype));
+            let own = all.as_ref().and_then(SendBuf::range);
+            let place = self.me() as u64 * block_bytes;
+            exchanged = self.read_straight(&brought, own, |_| block_bytes, |rank| (place, block(rank))).await?;
+        }
+        if exchanged.is_none() {
+            exchanged = self.in_steps(&brought, cut, |_| block_bytes, shown, take).await?;
+        }
         if exchanged.is_some() && send.is_some() {
             block(self.me()).copy_from(&own);
         }
@@ -185,7 +202,19 @@ impl Table<'_> {
         contents: &[SendBuf],
         expected_bytes: impl Fn(usize) -> u64,
     ) -> Result<(u64, bool, Result<()>)> {
-        let told = brought.told().map(u64::to_ne_bytes);
+        self.tell(brought, &[], contents, expected_bytes).await
+    }
+
+    /// As [`Table::first_step`]; tells `more` before the lengths.
+    pub(super) async fn tell(
+        self,
+        brought: &Brought,
+        more: &[u64],
+        contents: &[SendBuf],
+        expected_bytes: impl Fn(usize) -> u64,
+    ) -> Result<(u64, bool, Result<()>)> {
+        let told = more.iter().copied().chain(brought.told()).map(u64::to_ne_bytes);
+        let told: SmallVec<[[u8; LENGTH_BYTES]; 2 * LENGTHS]> = told.collect();
         let step = self.group.next_step();
         self.show(step, contents, told.as_flattened()).await?;
         if let Some(root) = brought.root {

@@ -7,6 +7,7 @@ mod blocks;
 mod broadcast;
 mod reduce;
 mod rooted;
+mod straight;
 mod streams;
 
 use datatype::SendBuf;

@@ -25,12 +25,18 @@ impl Table<'_> {
         if is_brief(self.comm, len_bytes, root.is_some()) {
             return self.reduce_at_once(root, data).await;
         }
+        let brought = Brought { root, own_bytes: len_bytes, longest_bytes: len_bytes };
+        if root.is_none()
+            && self.is_reduced_straight(len_bytes)
+            && self.reduce_straight(&brought, data).await?.is_some()
+        {
+            return Ok(());
+        }
         if let (Some(root), 2) = (root, ranks) {
             return self.reduce_of_two(root, data).await;
         }
         let piece_max = (piece_max_bytes(self.comm) / size).max(1);
         let pieces = data.count.div_ceil(piece_max);
-        let brought = Brought { root, own_bytes: len_bytes, longest_bytes: len_bytes };
         // A value comes where it is wanted, or goes to who wants it.
         let is_reader = root.is_none_or(|root| root == self.me()) && data.result.is_some();
         let own_max = piece_max.min(data.count).div_ceil(ranks);
@@ -65,7 +71,8 @@ impl Table<'_> {
         let mut outcome = self.expect_all(self.others(), step, len_bytes).await;
         if let (Ok(()), Some(result)) = (&outcome, &data.result) {
             let value = Value { memory: result, first: 0 };
-            let operands = Operands { ranks: 0..self.size(), step, are_all_shown: root.is_none() };
+            let operands =
+                Operands { ranks: 0..self.size(), standing: Standing::Shown { step, our_own: root.is_none() } };
             outcome = self.fold(data, whole, &operands, value, |_| 0);
         }
         match root {
@@ -89,7 +96,7 @@ impl Table<'_> {
         let take = |step, offset, len_bytes: usize| {
             let Some(result) = data.result.as_ref().filter(|_| is_root) else { return Ok(()) };
             let piece = part(offset, len_bytes as u64);
-            let operands = Operands { ranks: 0..2, step, are_all_shown: false };
+            let operands = Operands { ranks: 0..2, standing: Standing::Shown { step, our_own: false } };
             self.fold(data, piece, &operands, Value { memory: result, first: piece.first }, |_| 0)
         };
         self.in_steps(&brought, cut, |_| len_bytes, shown, take).await.map(|_| ())
@@ -127,7 +134,7 @@ impl Table<'_> {
             (Some(room), _) => Value { memory: room.memory(), first: 0 },
             (None, None) => unreachable!("who has no result has room"),
         };
-        let operands = Operands { ranks: 0..self.size(), step, are_all_shown: false };
+        let operands = Operands { ranks: 0..self.size(), standing: Standing::Shown { step, our_own: false } };
         let mut outcome = self.fold(data, own, &operands, value, |rank| {
             own.first - piece.first - if rank < me { part(rank).count } else { 0 }
         });
@@ -176,7 +183,7 @@ impl Table<'_> {
             let Some(result) = &data.result else { return Ok(()) };
             let input = piece(me, offset, len_bytes as u64);
             let value = Value { memory: result, first: offset / size };
-            let operands = Operands { ranks: 0..self.size(), step, are_all_shown: false };
+            let operands = Operands { ranks: 0..self.size(), standing: Standing::Shown { step, our_own: false } };
             self.fold(data, input, &operands, value, |rank| self.place_at(rank) as u64 * input.count)
         };
         self.in_steps(&brought, cut, |_| block_bytes, shown, take).await
@@ -195,7 +202,7 @@ impl Table<'_> {
         self.show(step, &[whole.input(data)], &[]).await?;
         let mut outcome = self.expect_all(ranks.clone().filter(|rank| *rank != self.me()), step, len_bytes).await;
         if let (Ok(()), Some(result)) = (&outcome, &data.result) {
-            let operands = Operands { ranks, step, are_all_shown: true };
+            let operands = Operands { ranks, standing: Standing::Shown { step, our_own: true } };
             outcome = self.fold(data, whole, &operands, Value { memory: result, first: 0 }, |_| 0);
         }
         self.finish_lone(step, None).await;
@@ -206,15 +213,15 @@ impl Table<'_> {
     /// operation commutes, so that a sum is what a loop over all of it gives. Of what a member shows, it begins
     /// `before(rank)` elements in. Our own is read where it lies, as `input`, for what was written for others is no longer
     /// near; or, if the value comes there, from the board, or a copy.
-    fn fold(
+    pub(super) fn fold(
         self,
         data: &Reduction,
         input: Part,
-        operands: &Operands,
-        value: Value,
+        operands: &Operands<'_>,
+        value: Value<'_>,
         before: impl Fn(usize) -> u64,
     ) -> Result<()> {
-        let Operands { ranks, step, are_all_shown } = operands;
+        let Operands { ranks, standing } = operands;
         if ranks.is_empty() {
             return Ok(());
         }
@@ -227,7 +234,8 @@ impl Table<'_> {
         };
         // In place the value comes where our operand lies.
         let is_in_place = data.input.is_none();
-        let is_own_apart = ranks.contains(&me) && !(is_in_place && *are_all_shown);
+        let is_ours_shown = matches!(standing, Standing::Shown { our_own: true, .. });
+        let is_own_apart = ranks.contains(&me) && !(is_in_place && is_ours_shown);
         let own_room = if is_own_apart && is_in_place { Some(temporary()?) } else { None };
         let mut done = 0;
         while done < input.count {
@@ -240,7 +248,17 @@ impl Table<'_> {
                 room.memory().send(0, count, &data.datatype)
             });
             let operand = |rank: usize, take: &mut dyn FnMut(&[u8])| {
-                self.read(rank, *step, ((before(rank) + done) * size) as usize, (count * size) as usize, take)
+                let (offset, len_bytes) = (((before(rank) + done) * size) as usize, (count * size) as usize);
+                match standing {
+                    Standing::Shown { step, .. } => self.read(rank, *step, offset, len_bytes, take),
+                    Standing::Taken(room) => {
+                        take(
+                            &room.send().as_contiguous().expect("what is read straight lies in one piece")[offset..]
+                                [..len_bytes],
+                        );
+                        Ok(())
+                    }
+                }
             };
             let mut is_first = true;
             for index in 0..ranks.len() {
@@ -289,24 +307,29 @@ enum Way {
 }
 
 /// What is reduced.
-struct Operands {
+pub(super) struct Operands<'a> {
     /// Whose operands, in order of rank.
-    ranks: Range<usize>,
-    /// The step that shows them.
-    step: u64,
-    /// Our own, too.
-    are_all_shown: bool,
+    pub ranks: Range<usize>,
+    pub standing: Standing<'a>,
+}
+
+/// Where operands stand.
+pub(super) enum Standing<'a> {
+    /// They are shown in this step; our own, too, or not.
+    Shown { step: u64, our_own: bool },
+    /// They have been read to here, all but our own.
+    Taken(&'a Scratch),
 }
 
 /// Where a value comes: elements from `first` on.
 #[derive(Clone, Copy)]
-struct Value<'a> {
-    memory: &'a UserMemoryMut,
-    first: u64,
+pub(super) struct Value<'a> {
+    pub memory: &'a UserMemoryMut,
+    pub first: u64,
 }
 
 impl Value<'_> {
-    fn part(self, data: &Reduction, offset: u64, count: u64) -> RecvBuf {
+    pub fn part(self, data: &Reduction, offset: u64, count: u64) -> RecvBuf {
         let first = (self.first + offset) as i64;
         self.memory.recv(first * data.datatype.extent(), count, &data.datatype)
     }
@@ -314,14 +337,14 @@ impl Value<'_> {
 
 /// Some elements of a reduction.
 #[derive(Clone, Copy)]
-struct Part {
-    first: u64,
-    count: u64,
+pub(super) struct Part {
+    pub first: u64,
+    pub count: u64,
 }
 
 impl Part {
     /// Where they come from.
-    fn input(self, data: &Reduction) -> SendBuf {
+    pub fn input(self, data: &Reduction) -> SendBuf {
         let offset = self.first as i64 * data.datatype.extent();
         match (&data.input, &data.result) {
             (Some(input), _) => input.send(offset, self.count, &data.datatype),

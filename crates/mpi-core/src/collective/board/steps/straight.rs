@@ -1,0 +1,216 @@
+//! Blocks that each member reads straight from the memory of who has them: one copy, no matter how long they are, a step
+//! that says where they lie and one that says that all have been read. A reduction has another one between: each member
+//! reduces a part of the operands, and reads the other parts of the result.
+
+use base::memory::ReadRange;
+use datatype::RecvBuf;
+use engine::LentPlace;
+use smallvec::SmallVec;
+
+use super::super::{Caller, Lending, flavoured};
+use super::Table;
+use super::blocks::Brought;
+use super::reduce::{Operands, Part, Standing, Value};
+use crate::collective::arguments::Reduction;
+use crate::collective::board::cuts::blocks::{LENGTHS, is_read_straight};
+use crate::collective::board::cuts::reductions::is_reduced_straight;
+use crate::error::{ErrorClass, Result};
+
+/// Told in place of a place: this member has nothing to be read, or cannot take part this time, or never.
+const NOTHING: LentPlace = LentPlace([0, 0]);
+const NOT_NOW: LentPlace = LentPlace([0, 1]);
+const NEVER: LentPlace = LentPlace([0, 2]);
+/// Bytes of the operands of all members that are reduced at a time: they stay in a second-level cache.
+const OPERANDS_BYTES: u64 = 512 << 10;
+
+/// What all members have agreed upon.
+struct Agreed<'a> {
+    /// By rank.
+    places: Places,
+    /// Keeps our own memory lent.
+    _lent: [Option<Lending<'a>>; 2],
+    /// What is wrong with what this member has been brought: it goes on to the end, for others do not know of it.
+    outcome: Result<()>,
+}
+
+/// Where members have lent memory: of one kind, and of another.
+type Places = SmallVec<[[LentPlace; 2]; 16]>;
+
+#[flavoured]
+impl<'a> Table<'a> {
+    /// Lends `own` to all others, and reads what `wanted(rank)` says of what each of them lends: from which byte on, and to
+    /// where. `None`, and anything may stand there, if a member can not lend its memory or read that of another, which all
+    /// find.
+    pub(super) async fn read_straight(
+        self,
+        brought: &Brought,
+        own: Option<ReadRange>,
+        expected_bytes: impl Fn(usize) -> u64,
+        wanted: impl Fn(usize) -> (u64, RecvBuf),
+    ) -> Result<Option<()>> {
+        let can_take = own.is_some() && self.others().all(|rank| wanted(rank).1.as_contiguous().is_some());
+        let own = if can_take { [own, None] } else { [None; 2] };
+        let Some(agreed) = self.lend_to_all(brought, own, expected_bytes).await? else { return Ok(None) };
+        let is_read = agreed.outcome.is_err()
+            || self.in_turn().all(|rank| {
+                let (offset, block) = wanted(rank);
+                self.read_block(rank, agreed.places[rank][0], offset, block)
+            });
+        if !self.have_all(is_read).await? {
+            return Ok(None);
+        }
+        self.caller.count_straight();
+        agreed.outcome.map(Some)
+    }
+
+    /// A long reduction to all. `None`, as above; the operands are as they were then.
+    pub(super) async fn reduce_straight(self, brought: &Brought, data: &Reduction) -> Result<Option<()>> {
+        let Some(result) = &data.result else { return Ok(None) };
+        let (size, ranks, me) = (data.datatype.size(), self.size() as u64, self.me());
+        let cut = |rank: u64| data.count / ranks * rank + rank.min(data.count % ranks);
+        let part = |rank: usize| Part { first: cut(rank as u64), count: cut(rank as u64 + 1) - cut(rank as u64) };
+        let whole = Part { first: 0, count: data.count };
+        let value = Value { memory: result, first: 0 };
+        let own = [whole.input(data).range(), value.part(data, 0, data.count).reader().range()];
+        let own = if own.iter().all(Option::is_some) { own } else { [None; 2] };
+        let Some(agreed) = self.lend_to_all(brought, own, |_| brought.own_bytes).await? else { return Ok(None) };
+
+        let block_max = (OPERANDS_BYTES / ranks / size).max(1);
+        let room = self.caller.temporary(block_max * ranks, &data.datatype)?;
+        let (own, mut outcome, mut is_read) = (part(me), agreed.outcome, true);
+        let mut done = 0;
+        while done < own.count && is_read && outcome.is_ok() {
+            let block = Part { first: own.first + done, count: block_max.min(own.count - done) };
+            is_read = self.in_turn().all(|rank| {
+                let space = Value { memory: room.memory(), first: rank as u64 * block_max };
+                let space = space.part(data, 0, block.count);
+                self.read_block(rank, agreed.places[rank][0], block.first * size, space)
+            });
+            if is_read {
+                let operands = Operands { ranks: 0..self.size(), standing: Standing::Taken(&room) };
+                let value = Value { memory: result, first: block.first };
+                outcome = self.fold(data, block, &operands, value, |rank| rank as u64 * block_max);
+            }
+            done += block.count;
+        }
+        self.caller.keep(room);
+        if self.have_all(is_read).await? {
+            is_read = outcome.is_err()
+                || self.in_turn().all(|rank| {
+                    let Part { first, count } = part(rank);
+                    self.read_block(rank, agreed.places[rank][1], first * size, value.part(data, first, count))
+                });
+            if self.have_all(is_read).await? {
+                self.caller.count_straight();
+                return outcome.map(Some);
+            }
+        }
+        // In place some operands are no more.
+        if data.input.is_none() { Err(self.refused_later()) } else { Ok(None) }
+    }
+
+    /// Lends memory to all others, and learns what they lend; what is wrong is said if all go on all the same. `None` if a
+    /// member can not lend, all of one kind or nothing, or not read.
+    async fn lend_to_all(
+        self,
+        brought: &Brought,
+        own: [Option<ReadRange>; 2],
+        expected_bytes: impl Fn(usize) -> u64,
+    ) -> Result<Option<Agreed<'a>>> {
+        let instead = match own {
+            _ if !self.caller.may_lend() => NEVER,
+            [None, None] => NOT_NOW,
+            _ => NOTHING,
+        };
+        let mut places = [instead; 2];
+        let mut lent = [None, None];
+        if instead == NOTHING {
+            for ((own, lent), place) in own.into_iter().zip(&mut lent).zip(&mut places) {
+                if let Some(memory) = own.filter(|memory| memory.len_bytes() > 0) {
+                    *lent = self.caller.lend(memory);
+                    *place = lent.as_ref().map_or(NOT_NOW, |lent| lent.place());
+                }
+            }
+        }
+        let told = places.map(|place| place.0);
+        let (step, is_agreed, outcome) = self.tell(brought, told.as_flattened(), &[], expected_bytes).await?;
+        let place_of = |rank| if rank == self.me() { places } else { self.places_told(rank, step) };
+        let places: Places = if is_agreed { (0..self.size()).map(place_of).collect() } else { Places::new() };
+        self.finish_first(step, is_agreed).await;
+        if !is_agreed {
+            return Err(outcome.expect_err("a member that counts other steps is an error"));
+        }
+        let any = |instead| places.as_flattened().contains(&instead);
+        if any(NEVER) {
+            self.group.forgo_reading_straight();
+        }
+        if any(NEVER) || any(NOT_NOW) || !self.group.has_read_straight() && !self.try_reading(&places).await? {
+            return Ok(None);
+        }
+        Ok(Some(Agreed { places, _lent: lent, outcome }))
+    }
+
+    /// The first time each reads a byte of all others: some systems let nobody.
+    async fn try_reading(self, places: &Places) -> Result<bool> {
+        let byte = || RecvBuf::from_owned(Box::new([0]));
+        let is_read = self.in_turn().all(|rank| self.read_block(rank, places[rank][0], 0, byte()));
+        let can_read = self.have_all(is_read).await?;
+        if can_read {
+            self.group.note_reading_straight();
+        }
+        Ok(can_read)
+    }
+
+    /// Reads a block, if there is anything to read; false if the system, or the member, does not let us.
+    fn read_block(self, rank: usize, place: LentPlace, offset: u64, mut block: RecvBuf) -> bool {
+        let into = block.range().expect("it lies in one piece");
+        place == NOTHING || into.len_bytes() == 0 || self.caller.read_lent(self.group, rank, place, offset, into)
+    }
+
+    /// A step that tells whether this member has read what it wanted, and that all have once they have; whether they have.
+    async fn have_all(self, is_read: bool) -> Result<bool> {
+        let step = self.show_common(&[], &u64::from(is_read).to_ne_bytes()).await?;
+        let have_all = is_read && self.others().all(|rank| self.told(rank, step) == Some([u64::from(true)]));
+        self.group.finish_common(step);
+        if !have_all {
+            self.group.forgo_reading_straight();
+        }
+        Ok(have_all)
+    }
+
+    /// True of a call in which each member has so many blocks, the longest of so many bytes, if they are to be read straight; the
+    /// same in all members.
+    pub(super) fn is_read_straight(self, blocks: usize, longest_bytes: u64) -> bool {
+        Caller::READS_STRAIGHT && is_read_straight(self.comm, blocks, longest_bytes) && self.group.reads_straight()
+    }
+
+    /// The same of a reduction to all.
+    pub(super) fn is_reduced_straight(self, len_bytes: u64) -> bool {
+        Caller::READS_STRAIGHT && is_reduced_straight(self.comm, len_bytes) && self.group.reads_straight()
+    }
+
+    /// Where a member says in `step` that its memory lies, before the lengths.
+    fn places_told(self, rank: usize, step: u64) -> [LentPlace; 2] {
+        let told: Option<[u64; 4 + LENGTHS]> = self.told(rank, step);
+        told.map_or([NOT_NOW; 2], |[first, key, second, its_key, ..]| {
+            [LentPlace([first, key]), LentPlace([second, its_key])]
+        })
+    }
+
+    /// All others, so that no two members read from the same one at a time if they are equally fast: what the system does to
+    /// let somebody read costs more the more do it at a time.
+    fn in_turn(self) -> impl Iterator<Item = usize> {
+        let (me, size) = (self.me(), self.size());
+        (1..size).map(move |turn| if size.is_power_of_two() { me ^ turn } else { (me + turn) % size })
+    }
+
+    #[cold]
+    fn refused_later(self) -> crate::Error {
+        ErrorClass::Other.error(format!(
+            "{} on {}: the system has let processes read each other's memory (cross-memory attach) and does not any more; \
+             FERROVIA_CROSS_MEMORY=off does without",
+            self.caller.name_of(self.arguments),
+            self.comm,
+        ))
+    }
+}
