@@ -6,7 +6,6 @@ use smallvec::SmallVec;
 use super::super::flavoured;
 use super::Table;
 use crate::collective::arguments::{Blocks, Buffer};
-use crate::collective::board::cuts::LENGTH_BYTES;
 use crate::collective::board::cuts::blocks::{Cut, LENGTHS, Steps};
 use crate::error::Result;
 
@@ -202,21 +201,19 @@ impl Table<'_> {
         contents: &[SendBuf],
         expected_bytes: impl Fn(usize) -> u64,
     ) -> Result<(u64, bool, Result<()>)> {
-        self.tell(brought, &[], contents, expected_bytes).await
-    }
-
-    /// As [`Table::first_step`]; tells `more` before the lengths.
-    pub(super) async fn tell(
-        self,
-        brought: &Brought,
-        more: &[u64],
-        contents: &[SendBuf],
-        expected_bytes: impl Fn(usize) -> u64,
-    ) -> Result<(u64, bool, Result<()>)> {
-        let told = more.iter().copied().chain(brought.told()).map(u64::to_ne_bytes);
-        let told: SmallVec<[[u8; LENGTH_BYTES]; 2 * LENGTHS]> = told.collect();
+        let told = brought.told().map(u64::to_ne_bytes);
         let step = self.group.next_step();
         self.show(step, contents, told.as_flattened()).await?;
+        self.compare_all(brought, step, expected_bytes).await
+    }
+
+    /// What [`Table::first_step`] returns, once this member shows its own as `step`.
+    pub(super) async fn compare_all(
+        self,
+        brought: &Brought,
+        step: u64,
+        expected_bytes: impl Fn(usize) -> u64,
+    ) -> Result<(u64, bool, Result<()>)> {
         if let Some(root) = brought.root {
             // If the root counts but one step, the others may, too, and show nothing.
             self.await_step(root, step).await?;
@@ -295,7 +292,7 @@ pub(super) struct Brought {
 
 impl Brought {
     /// What a member tells of it.
-    fn told(&self) -> [u64; LENGTHS] {
+    pub fn told(&self) -> [u64; LENGTHS] {
         [self.own_bytes, self.longest_bytes]
     }
 }

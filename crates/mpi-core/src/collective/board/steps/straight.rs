@@ -41,6 +41,7 @@ impl<'a> Table<'a> {
     /// Lends `own` to all others, and reads what `wanted(rank)` says of what each of them lends: from which byte on, and to
     /// where. `None`, and anything may stand there, if a member can not lend its memory or read that of another, which all
     /// find.
+    #[inline(never)]
     pub(super) async fn read_straight(
         self,
         brought: &Brought,
@@ -64,6 +65,7 @@ impl<'a> Table<'a> {
     }
 
     /// A long reduction to all. `None`, as above; the operands are as they were then.
+    #[inline(never)]
     pub(super) async fn reduce_straight(self, brought: &Brought, data: &Reduction) -> Result<Option<()>> {
         let Some(result) = &data.result else { return Ok(None) };
         let (size, ranks, me) = (data.datatype.size(), self.size() as u64, self.me());
@@ -132,8 +134,12 @@ impl<'a> Table<'a> {
                 }
             }
         }
-        let told = places.map(|place| place.0);
-        let (step, is_agreed, outcome) = self.tell(brought, told.as_flattened(), &[], expected_bytes).await?;
+        let [[first, key], [second, its_key]] = places.map(|place| place.0);
+        let [own_bytes, longest_bytes] = brought.told();
+        let told = [first, key, second, its_key, own_bytes, longest_bytes].map(u64::to_ne_bytes);
+        let step = self.group.next_step();
+        self.show(step, &[], told.as_flattened()).await?;
+        let (step, is_agreed, outcome) = self.compare_all(brought, step, expected_bytes).await?;
         let place_of = |rank| if rank == self.me() { places } else { self.places_told(rank, step) };
         let places: Places = if is_agreed { (0..self.size()).map(place_of).collect() } else { Places::new() };
         self.finish_first(step, is_agreed).await;
