@@ -99,7 +99,7 @@ impl Engine {
     }
 
     /// Nobody reads it any more, or may from now on.
-    pub fn end_lending(&mut self, lent: Lent) {
+    pub fn end_lending(&mut self, lent: &Lent) {
         self.core.context.deregister(lent.0);
     }
 }
@@ -215,8 +215,9 @@ pub struct GroupBoard {
     /// A step that all members are known to have finished.
     finished: AtomicU64,
     long_steps: Mutex<LongSteps>,
-    /// No member has failed to read the memory of another, and all have done so.
+    /// No member has failed to read the memory of another.
     reads_straight: AtomicBool,
+    /// All members have read the memory of all others.
     has_read_straight: AtomicBool,
     table: Arc<BoardTable>,
 }

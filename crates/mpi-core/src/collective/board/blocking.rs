@@ -23,7 +23,7 @@ pub(super) struct Caller<'a>(pub &'a World);
 /// Memory that others may read until this is dropped.
 pub(super) struct Lending<'a> {
     world: &'a World,
-    lent: Option<Lent>,
+    lent: Lent,
 }
 
 impl<'a> Caller<'a> {
@@ -43,7 +43,7 @@ impl<'a> Caller<'a> {
     /// Lets others read `memory`; `None` if that can not be had now.
     fn lend(self, memory: ReadRange) -> Option<Lending<'a>> {
         let lent = self.0.engine.borrow_mut().lend(memory)?;
-        Some(Lending { world: self.0, lent: Some(lent) })
+        Some(Lending { world: self.0, lent })
     }
 
     /// Reads what the member of this rank has lent, from `offset` on; false if the system, or the member, does not let us.
@@ -78,14 +78,13 @@ impl<'a> Caller<'a> {
 
 impl Lending<'_> {
     fn place(&self) -> LentPlace {
-        self.lent.as_ref().expect("taken back when dropped only").place()
+        self.lent.place()
     }
 }
 
 impl Drop for Lending<'_> {
     fn drop(&mut self) {
-        let lent = self.lent.take().expect("dropped once");
-        self.world.engine.borrow_mut().end_lending(lent);
+        self.world.engine.borrow_mut().end_lending(&self.lent);
     }
 }
 

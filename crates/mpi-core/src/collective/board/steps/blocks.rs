@@ -204,22 +204,24 @@ impl Table<'_> {
         let told = brought.told().map(u64::to_ne_bytes);
         let step = self.group.next_step();
         self.show(step, contents, told.as_flattened()).await?;
-        self.compare_all(brought, step, expected_bytes).await
+        let (is_agreed, outcome) = self.compare_all(brought, step, expected_bytes).await?;
+        Ok((step, is_agreed, outcome))
     }
 
-    /// What [`Table::first_step`] returns, once this member shows its own as `step`.
+    /// Waits for what all others tell in the first of several steps, which this member shows; returns whether all members
+    /// count the same steps, and what is wrong.
     pub(super) async fn compare_all(
         self,
         brought: &Brought,
         step: u64,
         expected_bytes: impl Fn(usize) -> u64,
-    ) -> Result<(u64, bool, Result<()>)> {
+    ) -> Result<(bool, Result<()>)> {
         if let Some(root) = brought.root {
             // If the root counts but one step, the others may, too, and show nothing.
             self.await_step(root, step).await?;
             let (_, outcome) = self.compare(brought, root, step, expected_bytes(root));
             if outcome.is_err() {
-                return Ok((step, false, outcome));
+                return Ok((false, outcome));
             }
         }
         self.await_all(step).await?;
@@ -230,7 +232,7 @@ impl Table<'_> {
             is_agreed &= counts_alike;
             outcome = outcome.and(found);
         }
-        Ok((step, is_agreed, outcome))
+        Ok((is_agreed, outcome))
     }
 
     /// A step that says no more than how long the longest block is, or those to or from `root`: if all agree, they go by

@@ -42,9 +42,9 @@ impl Table<'_> {
         let own_max = piece_max.min(data.count).div_ceil(ranks);
         let room = if is_reader { None } else { Some(self.caller.temporary(own_max, &data.datatype)?) };
         let mut outcome = Ok(());
+        let whole = Part { first: 0, count: data.count };
         for piece in 0..pieces {
-            let cut = |index: u64| data.count / pieces * index + index.min(data.count % pieces);
-            let part = Part { first: cut(piece), count: cut(piece + 1) - cut(piece) };
+            let part = whole.share(piece, pieces);
             let (counts_alike, reduced) = self.reduce_piece(&brought, data, part, room.as_ref()).await?;
             outcome = outcome.and(reduced);
             if !counts_alike {
@@ -112,12 +112,11 @@ impl Table<'_> {
         room: Option<&Scratch>,
     ) -> Result<(bool, Result<()>)> {
         let (size, ranks, me) = (data.datatype.size(), self.size() as u64, self.me());
-        let cut = |rank: usize| piece.count / ranks * rank as u64 + (rank as u64).min(piece.count % ranks);
-        let part = |rank: usize| Part { first: piece.first + cut(rank), count: cut(rank + 1) - cut(rank) };
+        let part = |rank: usize| piece.share(rank as u64, ranks);
         let own = part(me);
         // All but what nobody else reduces.
-        let below = Part { first: piece.first, count: cut(me) };
-        let above = Part { first: own.first + own.count, count: piece.count - cut(me + 1) };
+        let below = Part { first: piece.first, count: own.first - piece.first };
+        let above = Part { first: own.end(), count: piece.end() - own.end() };
         let inputs = [below.input(data), above.input(data)];
         let step = if piece.first == 0 {
             let (step, is_agreed, outcome) = self.first_step(brought, &inputs, |_| brought.own_bytes).await?;
@@ -252,10 +251,9 @@ impl Table<'_> {
                 match standing {
                     Standing::Shown { step, .. } => self.read(rank, *step, offset, len_bytes, take),
                     Standing::Taken(room) => {
-                        take(
-                            &room.send().as_contiguous().expect("what is read straight lies in one piece")[offset..]
-                                [..len_bytes],
-                        );
+                        let all = room.send();
+                        let all = all.as_contiguous().expect("what is read straight lies in one piece");
+                        take(&all[offset..][..len_bytes]);
                         Ok(())
                     }
                 }
@@ -343,6 +341,16 @@ pub(super) struct Part {
 }
 
 impl Part {
+    /// The share of this with the number `index` of so many, as equal as can be.
+    pub fn share(self, index: u64, shares: u64) -> Part {
+        let cut = |index: u64| self.count / shares * index + index.min(self.count % shares);
+        Part { first: self.first + cut(index), count: cut(index + 1) - cut(index) }
+    }
+
+    fn end(self) -> u64 {
+        self.first + self.count
+    }
+
     /// Where they come from.
     pub fn input(self, data: &Reduction) -> SendBuf {
         let offset = self.first as i64 * data.datatype.extent();

@@ -68,18 +68,21 @@ impl<'a> Table<'a> {
     #[inline(never)]
     pub(super) async fn reduce_straight(self, brought: &Brought, data: &Reduction) -> Result<Option<()>> {
         let Some(result) = &data.result else { return Ok(None) };
-        let (size, ranks, me) = (data.datatype.size(), self.size() as u64, self.me());
-        let cut = |rank: u64| data.count / ranks * rank + rank.min(data.count % ranks);
-        let part = |rank: usize| Part { first: cut(rank as u64), count: cut(rank as u64 + 1) - cut(rank as u64) };
+        let (size, ranks) = (data.datatype.size(), self.size() as u64);
         let whole = Part { first: 0, count: data.count };
+        let part = |rank: usize| whole.share(rank as u64, ranks);
         let value = Value { memory: result, first: 0 };
         let own = [whole.input(data).range(), value.part(data, 0, data.count).reader().range()];
         let own = if own.iter().all(Option::is_some) { own } else { [None; 2] };
-        let Some(agreed) = self.lend_to_all(brought, own, |_| brought.own_bytes).await? else { return Ok(None) };
-
+        // Before others count on this member.
         let block_max = (OPERANDS_BYTES / ranks / size).max(1);
         let room = self.caller.temporary(block_max * ranks, &data.datatype)?;
-        let (own, mut outcome, mut is_read) = (part(me), agreed.outcome, true);
+        let Some(agreed) = self.lend_to_all(brought, own, |_| brought.own_bytes).await? else {
+            self.caller.keep(room);
+            return Ok(None);
+        };
+
+        let (own, mut outcome, mut is_read) = (part(self.me()), agreed.outcome, true);
         let mut done = 0;
         while done < own.count && is_read && outcome.is_ok() {
             let block = Part { first: own.first + done, count: block_max.min(own.count - done) };
@@ -139,7 +142,7 @@ impl<'a> Table<'a> {
         let told = [first, key, second, its_key, own_bytes, longest_bytes].map(u64::to_ne_bytes);
         let step = self.group.next_step();
         self.show(step, &[], told.as_flattened()).await?;
-        let (step, is_agreed, outcome) = self.compare_all(brought, step, expected_bytes).await?;
+        let (is_agreed, outcome) = self.compare_all(brought, step, expected_bytes).await?;
         let place_of = |rank| if rank == self.me() { places } else { self.places_told(rank, step) };
         let places: Places = if is_agreed { (0..self.size()).map(place_of).collect() } else { Places::new() };
         self.finish_first(step, is_agreed).await;
@@ -161,7 +164,8 @@ impl<'a> Table<'a> {
         let byte = || RecvBuf::from_owned(Box::new([0]));
         let is_read = self.in_turn().all(|rank| self.read_block(rank, places[rank][0], 0, byte()));
         let can_read = self.have_all(is_read).await?;
-        if can_read {
+        // Of one that has nothing this time it is not known.
+        if can_read && !places.iter().any(|[first, _]| *first == NOTHING) {
             self.group.note_reading_straight();
         }
         Ok(can_read)
