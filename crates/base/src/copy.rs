@@ -74,12 +74,26 @@ pub unsafe fn copy_raw(from: *const u8, to: *mut u8, bytes: usize) {
 /// As [`std::ptr::copy_nonoverlapping`].
 pub unsafe fn copy_raw_downwards(from: *const u8, to: *mut u8, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
-    if bytes >= DOWNWARDS_LONG_MIN_BYTES && std::arch::is_x86_feature_detected!("avx") {
-        // SAFETY: the caller's promise, and the processor has these instructions.
-        return unsafe { avx::copy_downwards(from, to, bytes) };
+    if bytes >= DOWNWARDS_LONG_MIN_BYTES {
+        if has_avx512() {
+            // SAFETY: the caller's promise, and the processor has these instructions.
+            return unsafe { avx512::copy_downwards(from, to, bytes) };
+        }
+        if std::arch::is_x86_feature_detected!("avx") {
+            // SAFETY: as above.
+            return unsafe { avx::copy_downwards(from, to, bytes) };
+        }
     }
     // SAFETY: the caller's promise.
     unsafe { copy_raw(from, to, bytes) };
+}
+
+/// True if registers of 64 bytes are worth using: processors that have these instructions but not those of the next
+/// generation (VBMI) lower their clock for them.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(crate) fn has_avx512() -> bool {
+    std::arch::is_x86_feature_detected!("avx512f") && std::arch::is_x86_feature_detected!("avx512vbmi")
 }
 
 /// # Safety
@@ -87,8 +101,11 @@ pub unsafe fn copy_raw_downwards(from: *const u8, to: *mut u8, bytes: usize) {
 #[cfg(target_arch = "x86_64")]
 #[inline(never)]
 unsafe fn copy_long(from: *const u8, to: *mut u8, bytes: usize) {
-    if bytes <= LONG_MAX_BYTES && std::arch::is_x86_feature_detected!("avx") {
+    if bytes <= LONG_MAX_BYTES && has_avx512() {
         // SAFETY: the caller's promise, and the processor has these instructions.
+        unsafe { avx512::copy(from, to, bytes) };
+    } else if bytes <= LONG_MAX_BYTES && std::arch::is_x86_feature_detected!("avx") {
+        // SAFETY: as above.
         unsafe { avx::copy(from, to, bytes) };
     } else {
         // SAFETY: the caller's promise.
@@ -104,101 +121,114 @@ unsafe fn copy_long(from: *const u8, to: *mut u8, bytes: usize) {
     unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
 }
 
+/// The loops with registers of one width.
+#[cfg(target_arch = "x86_64")]
+macro_rules! loops {
+    ($feature:literal, $register:ident, $load:ident, $store:ident) => {
+        use std::arch::x86_64::{$load, $register, $store};
+
+        const REGISTER: usize = size_of::<$register>();
+
+        /// # Safety
+        /// As [`std::ptr::copy_nonoverlapping`], of at least two registers, on a processor that has them.
+        #[target_feature(enable = $feature)]
+        pub(super) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
+            debug_assert!(bytes >= 2 * REGISTER);
+            let last = bytes - REGISTER;
+            // SAFETY: the first register's bytes.
+            unsafe { store(to, load(from)) };
+            // From here on a store is to the place of a whole register.
+            let mut at = REGISTER - to.addr() % REGISTER;
+            while at + 4 * REGISTER <= bytes {
+                let (from, to) = (from.wrapping_add(at), to.wrapping_add(at));
+                let place = |index: usize| index * REGISTER;
+                // SAFETY: four registers' bytes from here on are there.
+                let (first, second) = unsafe { (load(from), load(from.wrapping_add(place(1)))) };
+                // SAFETY: as above.
+                let (third, fourth) = unsafe { (load(from.wrapping_add(place(2))), load(from.wrapping_add(place(3)))) };
+                // SAFETY: as above, of the target.
+                unsafe {
+                    store(to, first);
+                    store(to.wrapping_add(place(1)), second);
+                    store(to.wrapping_add(place(2)), third);
+                    store(to.wrapping_add(place(3)), fourth);
+                }
+                at += place(4);
+            }
+            while at < last {
+                // SAFETY: a register's bytes from here on end before the last of them.
+                unsafe { store(to.wrapping_add(at), load(from.wrapping_add(at))) };
+                at += REGISTER;
+            }
+            // SAFETY: the last register's bytes, some of which may have been copied before.
+            unsafe { store(to.wrapping_add(last), load(from.wrapping_add(last))) };
+        }
+
+        /// As [`copy`], from the end to the beginning.
+        ///
+        /// # Safety
+        /// As [`copy`].
+        #[target_feature(enable = $feature)]
+        pub(super) unsafe fn copy_downwards(from: *const u8, to: *mut u8, bytes: usize) {
+            debug_assert!(bytes >= 2 * REGISTER);
+            let last = bytes - REGISTER;
+            // SAFETY: the last register's bytes.
+            unsafe { store(to.wrapping_add(last), load(from.wrapping_add(last))) };
+            // From here on a store is to the place of a whole register.
+            let mut end = bytes - to.addr().wrapping_add(bytes) % REGISTER;
+            while end >= 4 * REGISTER {
+                let (from, to) = (from.wrapping_add(end), to.wrapping_add(end));
+                let place = |index: usize| index * REGISTER;
+                // SAFETY: four registers' bytes before here are there.
+                let (first, second) = unsafe { (load(from.wrapping_sub(place(1))), load(from.wrapping_sub(place(2)))) };
+                // SAFETY: as above.
+                let (third, fourth) = unsafe { (load(from.wrapping_sub(place(3))), load(from.wrapping_sub(place(4)))) };
+                // SAFETY: as above, of the target.
+                unsafe {
+                    store(to.wrapping_sub(place(1)), first);
+                    store(to.wrapping_sub(place(2)), second);
+                    store(to.wrapping_sub(place(3)), third);
+                    store(to.wrapping_sub(place(4)), fourth);
+                }
+                end -= place(4);
+            }
+            while end > REGISTER {
+                end -= REGISTER;
+                // SAFETY: a register's bytes from here on end where the one before began.
+                unsafe { store(to.wrapping_add(end), load(from.wrapping_add(end))) };
+            }
+            // SAFETY: the first register's bytes, some of which may have been copied before.
+            unsafe { store(to, load(from)) };
+        }
+
+        /// # Safety
+        /// A register's bytes are readable; no alignment is asked.
+        #[inline]
+        #[target_feature(enable = $feature)]
+        unsafe fn load(from: *const u8) -> $register {
+            // SAFETY: the caller's promise.
+            unsafe { $load(from.cast()) }
+        }
+
+        /// # Safety
+        /// A register's bytes are writable; no alignment is asked.
+        #[inline]
+        #[target_feature(enable = $feature)]
+        unsafe fn store(to: *mut u8, value: $register) {
+            // SAFETY: the caller's promise.
+            unsafe { $store(to.cast(), value) };
+        }
+    };
+}
+
 #[cfg(target_arch = "x86_64")]
 mod avx {
-    use std::arch::x86_64::{__m256i, _mm256_loadu_si256, _mm256_storeu_si256};
+    loops!("avx", __m256i, _mm256_loadu_si256, _mm256_storeu_si256);
+}
 
-    const REGISTER: usize = size_of::<__m256i>();
-
-    /// # Safety
-    /// As [`std::ptr::copy_nonoverlapping`], of at least two registers, on a processor with AVX.
-    #[target_feature(enable = "avx")]
-    pub(super) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
-        debug_assert!(bytes >= 2 * REGISTER);
-        let last = bytes - REGISTER;
-        // SAFETY: the first register's bytes.
-        unsafe { store(to, load(from)) };
-        // From here on a store is to the place of a whole register.
-        let mut at = REGISTER - to.addr() % REGISTER;
-        while at + 4 * REGISTER <= bytes {
-            let (from, to) = (from.wrapping_add(at), to.wrapping_add(at));
-            let place = |index: usize| index * REGISTER;
-            // SAFETY: four registers' bytes from here on are there.
-            let (first, second) = unsafe { (load(from), load(from.wrapping_add(place(1)))) };
-            // SAFETY: as above.
-            let (third, fourth) = unsafe { (load(from.wrapping_add(place(2))), load(from.wrapping_add(place(3)))) };
-            // SAFETY: as above, of the target.
-            unsafe {
-                store(to, first);
-                store(to.wrapping_add(place(1)), second);
-                store(to.wrapping_add(place(2)), third);
-                store(to.wrapping_add(place(3)), fourth);
-            }
-            at += place(4);
-        }
-        while at < last {
-            // SAFETY: a register's bytes from here on end before the last of them.
-            unsafe { store(to.wrapping_add(at), load(from.wrapping_add(at))) };
-            at += REGISTER;
-        }
-        // SAFETY: the last register's bytes, some of which may have been copied before.
-        unsafe { store(to.wrapping_add(last), load(from.wrapping_add(last))) };
-    }
-
-    /// As [`copy`], from the end to the beginning.
-    ///
-    /// # Safety
-    /// As [`copy`].
-    #[target_feature(enable = "avx")]
-    pub(super) unsafe fn copy_downwards(from: *const u8, to: *mut u8, bytes: usize) {
-        debug_assert!(bytes >= 2 * REGISTER);
-        let last = bytes - REGISTER;
-        // SAFETY: the last register's bytes.
-        unsafe { store(to.wrapping_add(last), load(from.wrapping_add(last))) };
-        // From here on a store is to the place of a whole register.
-        let mut end = bytes - to.addr().wrapping_add(bytes) % REGISTER;
-        while end >= 4 * REGISTER {
-            let (from, to) = (from.wrapping_add(end), to.wrapping_add(end));
-            let place = |index: usize| index * REGISTER;
-            // SAFETY: four registers' bytes before here are there.
-            let (first, second) = unsafe { (load(from.wrapping_sub(place(1))), load(from.wrapping_sub(place(2)))) };
-            // SAFETY: as above.
-            let (third, fourth) = unsafe { (load(from.wrapping_sub(place(3))), load(from.wrapping_sub(place(4)))) };
-            // SAFETY: as above, of the target.
-            unsafe {
-                store(to.wrapping_sub(place(1)), first);
-                store(to.wrapping_sub(place(2)), second);
-                store(to.wrapping_sub(place(3)), third);
-                store(to.wrapping_sub(place(4)), fourth);
-            }
-            end -= place(4);
-        }
-        while end > REGISTER {
-            end -= REGISTER;
-            // SAFETY: a register's bytes from here on end where the one before began.
-            unsafe { store(to.wrapping_add(end), load(from.wrapping_add(end))) };
-        }
-        // SAFETY: the first register's bytes, some of which may have been copied before.
-        unsafe { store(to, load(from)) };
-    }
-
-    /// # Safety
-    /// A register's bytes are readable; no alignment is asked.
-    #[inline]
-    #[target_feature(enable = "avx")]
-    unsafe fn load(from: *const u8) -> __m256i {
-        // SAFETY: the caller's promise.
-        unsafe { _mm256_loadu_si256(from.cast()) }
-    }
-
-    /// # Safety
-    /// A register's bytes are writable; no alignment is asked.
-    #[inline]
-    #[target_feature(enable = "avx")]
-    unsafe fn store(to: *mut u8, value: __m256i) {
-        // SAFETY: the caller's promise.
-        unsafe { _mm256_storeu_si256(to.cast(), value) };
-    }
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    loops!("avx512f", __m512i, _mm512_loadu_si512, _mm512_storeu_si512);
 }
 
 #[cfg(test)]

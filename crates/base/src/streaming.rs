@@ -43,13 +43,44 @@ fn copy_long(into: &mut [u8], from: &[u8]) {
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub unsafe fn lines(from: *const u8, to: *mut u8, count: usize) {
+    debug_assert!(count == 0 || to.addr().is_multiple_of(LINE_BYTES));
+    if crate::copy::has_avx512() {
+        // SAFETY: the caller's promise, and the processor has these instructions.
+        unsafe { whole_lines(from, to, count) };
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { quarter_lines(from, to, count) };
+    }
+}
+
+/// With one store for a line: what is written past the caches leaves as soon as a line is whole.
+///
+/// # Safety
+/// As [`lines`], on a processor with AVX-512.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn whole_lines(from: *const u8, to: *mut u8, count: usize) {
+    use std::arch::x86_64::{__m512i, _mm512_loadu_si512, _mm512_stream_si512};
+    let (from, to) = (from.cast::<__m512i>(), to.cast::<__m512i>());
+    for at in 0..count {
+        // SAFETY: inside the lines, by the caller's promise; the source is read without alignment.
+        let value = unsafe { _mm512_loadu_si512(from.add(at)) };
+        // SAFETY: as above; the target begins with a line.
+        unsafe { _mm512_stream_si512(to.add(at), value) };
+    }
+}
+
+/// # Safety
+/// As [`lines`].
+#[cfg(target_arch = "x86_64")]
+#[inline]
+unsafe fn quarter_lines(from: *const u8, to: *mut u8, count: usize) {
     // Miri knows no streaming stores: ordinary ones to the same aligned places stand for them.
     #[cfg(miri)]
     use std::arch::x86_64::_mm_store_si128 as store;
     #[cfg(not(miri))]
     use std::arch::x86_64::_mm_stream_si128 as store;
     use std::arch::x86_64::{__m128i, _mm_loadu_si128};
-    debug_assert!(count == 0 || to.addr().is_multiple_of(LINE_BYTES));
     let (from, to) = (from.cast::<__m128i>(), to.cast::<__m128i>());
     for at in 0..count * (LINE_BYTES / size_of::<__m128i>()) {
         // SAFETY: inside the lines, by the caller's promise; the source is read without alignment.

@@ -84,6 +84,8 @@ pub(crate) struct Core {
     /// Messages that came, or come, in pieces before their receives.
     pub(crate) kept: Slab<Kept>,
     pub(crate) peers: Vec<Option<Box<Peer>>>,
+    /// Whose channel to ready for the next message while there is nothing else to do ([`lockfree::BlockSender::ready`]).
+    pub(crate) readying: Option<PeerId>,
     /// Peers with records that wait for room.
     pub(crate) crowded: VecDeque<PeerId>,
     /// Messages that leave through the channel piece by piece.
@@ -207,6 +209,7 @@ impl Engine {
             is_long_over: false,
             kept: Slab::new(),
             peers: (0..size).map(|_| None).collect(),
+            readying: None,
             crowded: VecDeque::new(),
             streams: VecDeque::new(),
             helping: Vec::new(),

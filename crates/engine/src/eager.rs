@@ -2,7 +2,7 @@
 
 use datatype::SendBuf;
 use fabric::PeerIndex;
-use lockfree::{MEDIUM_MIN_BYTES, Record, Stores};
+use lockfree::{MEDIUM_MIN_BYTES, Record, STREAMING_MIN_BYTES, Stores};
 use protocol::fastpath::{COLD, HOLD_BACK};
 use protocol::wire;
 
@@ -38,6 +38,9 @@ impl Core {
                 return false;
             }
             traffic.count_eager(len as u64);
+            if len >= STREAMING_MIN_BYTES {
+                self.readying = Some(to);
+            }
             self.context.notify(PeerIndex(to));
             // After the barrier that comes with the bell: see `inbound`.
             if block.hint() & COLD != 0 {

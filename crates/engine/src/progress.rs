@@ -83,6 +83,9 @@ impl Engine {
         if self.core.unexpected_bytes > self.core.unexpected_max_bytes / 2 || self.core.holding_back {
             self.hold_back_senders();
         }
+        if let Some(peer) = self.core.readying {
+            self.core.ready_channel(peer, !moved);
+        }
         self.turns_left -= 1;
         if self.turns_left == 0 {
             self.look_around();
@@ -131,6 +134,18 @@ impl Core {
     #[inline]
     fn has_errands(&self) -> bool {
         !(self.crowded.is_empty() && self.streams.is_empty() && self.helping.is_empty() && self.copying.is_empty())
+    }
+
+    /// Readies the channel to `peer` a little further.
+    #[inline(never)]
+    fn ready_channel(&mut self, peer: PeerId, is_time: bool) {
+        let block = match self.peers.get_mut(peer as usize) {
+            Some(Some(peer)) => peer.link.hot(),
+            _ => None,
+        };
+        if !block.is_some_and(|block| block.ready(is_time)) {
+            self.readying = None;
+        }
     }
 
     /// Sends what waited for room.

@@ -31,6 +31,7 @@
 //!
 //! Cost of a message up to 40 bytes: one cache-line transfer. Memory: the block and one control line.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use base::sync::Ordering;
@@ -45,9 +46,14 @@ const HEADER_BYTES: usize = 24;
 /// How far ahead of itself a sender asks for the line it will write: a line that the receiver has read has to be taken
 /// back from it, and the next messages should not wait for that one after the other.
 const OWN_AHEAD_LINES: usize = 4;
-/// It asks for as many as the last record took, for the next may be as long. After longer ones it asks for none: they are
-/// written line after line, mostly by stores that ask for none.
-const OWN_LINES_MAX: usize = (STREAMING_MIN_BYTES + HEADER_BYTES).div_ceil(CACHE_LINE_BYTES);
+/// It asks for as many as the last record took, for the next may be as long; not for such as are written past the caches.
+const OWN_LINES_MAX: usize = lines_of(STREAMING_MIN_BYTES);
+/// After longer records, up to so many lines, asking takes so long that it is done when there is nothing else to do
+/// ([`BlockSender::ready`]). Between two cores of an Intel Xeon of the fourth generation that share no cache but the last, one
+/// message at a time through a bare block, 8 and 16 KiB take 12 to 15 % less by that than written past the caches.
+const OWN_LATER_LINES_MAX: usize = lines_of(16 << 10);
+/// Lines that are asked for at a time: as many as a core waits for at once, or hardly more.
+const OWN_STEP_LINES: usize = 16;
 /// In the control line: how often the block was resized << 32 | lines it has now.
 const RESIZED: usize = 16;
 /// The kind that sends the reader back to the end of the block.
@@ -74,7 +80,7 @@ pub struct Record {
 /// Payload bytes that fit one cache line together with the header.
 pub const LINE_PAYLOAD_BYTES: usize = CACHE_LINE_BYTES - HEADER_BYTES;
 
-pub(crate) fn lines_of(payload_bytes: usize) -> usize {
+pub(crate) const fn lines_of(payload_bytes: usize) -> usize {
     (payload_bytes + HEADER_BYTES).div_ceil(CACHE_LINE_BYTES)
 }
 
@@ -92,6 +98,12 @@ const STREAMED: u64 = 1 << 31;
 pub(crate) fn flag_of(record: Record, len_bytes: usize) -> u64 {
     let streamed = if record.streamed { STREAMED } else { 0 };
     u64::from(record.kind) << 56 | u64::from(record.short & 0x00ff_ffff) << 32 | streamed | len_bytes as u64
+}
+
+/// True if the sender of such a record of `count` lines asks for as many more.
+#[inline]
+fn is_owned(record: Record, count: usize) -> bool {
+    count <= OWN_LINES_MAX && !record.streamed
 }
 
 /// Longest payload of a record in a block of `block_bytes`, in bytes.
@@ -125,7 +137,8 @@ pub struct BlockReceiver {
     spare_from: Option<usize>,
 }
 
-/// What a sender knows of its block besides the place of the next record; touched once per lap, and when there is no room.
+/// What a sender knows of its block besides the place of the next record; touched by longer records, once per lap, and when
+/// there is no room.
 struct Traffic {
     growth: Growth,
     /// The length that was asked for, until it is answered; 0 if none was.
@@ -136,6 +149,10 @@ struct Traffic {
     resized: u32,
     pace: Pace,
     trial: Trial,
+    /// Lines to ask for, counted as the position is, none beyond this lap or of a block that waits for another length.
+    later: Range<usize>,
+    /// [`BlockSender::ready`] was called since the last longer record.
+    had_time: bool,
     /// When this lap began.
     lap_began: Instant,
 }
@@ -181,6 +198,8 @@ impl BlockSender {
             growth: Growth::new(lines, bounds, room),
             pace: Pace::default(),
             trial: Trial::default(),
+            later: 0..0,
+            had_time: true,
             lap_began: Instant::now(),
             asked_lines: 0,
             asked_at: 0,
@@ -239,7 +258,8 @@ impl BlockSender {
         }
         let top = line_offset(self.lines, self.position);
         let base = top - (count - 1) * CACHE_LINE_BYTES;
-        if count > OWN_LINES_MAX {
+        let owns = is_owned(record, count);
+        if !owns {
             // They come while the payload is copied: the line of the flag, and that where the next one will arrive.
             self.memory.prefetch_to_write(top);
             self.memory.prefetch_to_write(arrival(self.lines, self.position + count));
@@ -257,11 +277,10 @@ impl BlockSender {
         self.memory.word(top + 56).store(flag, Ordering::Release);
         self.position += count;
         self.produced += count as u64;
-        if count > OWN_LINES_MAX {
-            // The next may be as long: its lines are not to be in this cache when they are written past it.
-            self.cleared_ahead = false;
-        } else {
+        if owns {
             self.own_ahead(count);
+        } else {
+            self.own_later(record, count);
         }
         true
     }
@@ -275,10 +294,51 @@ impl BlockSender {
         }
         let ahead = self.position + OWN_AHEAD_LINES;
         // Lines that are not known to be free may be unread.
-        let free_end = self.position + (self.consumed + self.lines as u64 - self.produced) as usize;
+        let free_end = self.free_end();
         for line in ahead..(ahead + count).min(self.lines).min(free_end) {
             self.memory.prefetch_to_write(line_offset(self.lines, line));
         }
+    }
+
+    /// The line after those known to be free, counted from the end of the block; it may lie in the next lap.
+    #[inline]
+    fn free_end(&self) -> usize {
+        self.position + (self.consumed + self.lines as u64 - self.produced) as usize
+    }
+
+    /// A longer record of `count` lines is out: leaves the lines of the next one to [`BlockSender::ready`], or asks for them if
+    /// such records follow each other at once. What the next one writes past the caches is not to be in this one, nor what is
+    /// timed to see what it takes where nobody asks.
+    #[inline]
+    fn own_later(&mut self, record: Record, count: usize) {
+        self.cleared_ahead = false;
+        let end = self.position + count;
+        let is_later = !record.streamed && count <= OWN_LATER_LINES_MAX && end <= self.lines;
+        self.traffic.later = if is_later && !self.traffic.pace.wants_sample() { self.position..end } else { 0..0 };
+        if !std::mem::take(&mut self.traffic.had_time) {
+            self.own(OWN_LATER_LINES_MAX);
+        }
+    }
+
+    /// Asks for so many of the lines that are left to ask for.
+    fn own(&mut self, count: usize) {
+        // Lines that are not known to be free may be unread.
+        let free_end = self.free_end();
+        let later = &mut self.traffic.later;
+        later.end = later.end.min(free_end);
+        for line in later.take(count) {
+            self.memory.prefetch_to_write(line_offset(self.lines, line));
+        }
+    }
+
+    /// For a moment between two messages: asks for some lines of the next record if there `is_time`, for it is likely to be as
+    /// long as the last. True if some are left.
+    pub fn ready(&mut self, is_time: bool) -> bool {
+        self.traffic.had_time = true;
+        if is_time && !self.traffic.later.is_empty() {
+            self.own(OWN_STEP_LINES);
+        }
+        !self.traffic.later.is_empty()
     }
 
     /// As [`BlockSender::push`], for a record of at least [`MEDIUM_MIN_BYTES`], of which a block may be better off longer;
@@ -417,6 +477,7 @@ impl BlockSender {
         // Release: everything sent before is seen before.
         flag.store(u64::from(RESIZE) << 56 | u64::from(lines), Ordering::Release);
         (self.traffic.asked_lines, self.traffic.asked_at) = (lines, self.produced);
+        self.traffic.later = 0..0;
         self.produced = NEVER;
         self.consumed = 0;
     }
@@ -470,6 +531,7 @@ impl BlockSender {
         self.produced += left as u64;
         self.position = 0;
         self.cleared_ahead = false;
+        self.traffic.later = 0..0;
     }
 }
 
@@ -531,10 +593,6 @@ impl BlockReceiver {
             return false;
         }
         let base = top - (count - 1) * CACHE_LINE_BYTES;
-        if count > OWN_LINES_MAX {
-            // The next flag, if there is one, comes while this payload is copied.
-            self.memory.prefetch_to_read(arrival(self.lines, self.position + count));
-        }
         let low = self.memory.word(top + 40).load(Ordering::Relaxed);
         let high = self.memory.word(top + 48).load(Ordering::Relaxed);
         let record = Record {
@@ -543,6 +601,10 @@ impl BlockReceiver {
             long: u128::from(high) << 64 | u128::from(low),
             streamed: flag & STREAMED != 0,
         };
+        if !is_owned(record, count) {
+            // The next flag, if there is one, comes while this payload is copied.
+            self.memory.prefetch_to_read(arrival(self.lines, self.position + count));
+        }
         // SAFETY: inside the block by the check above; the sender does not write these lines before they are
         // given back in `report`.
         unsafe { self.memory.read(base, len_bytes, |payload| take(record, payload)) };

@@ -170,6 +170,53 @@ fn a_record_says_whether_it_was_streamed() {
 }
 
 #[cfg_attr(miri, ignore = "growth takes thousands of records, with no access that other tests do not make")]
+/// How often there is something to ready after a record of 4 KiB.
+fn moments(sender: &mut BlockSender) -> usize {
+    std::iter::repeat_with(|| sender.ready(true)).take_while(|more| *more).count() + 1
+}
+
+#[test]
+fn the_lines_of_the_next_record_are_readied_when_there_is_time() {
+    const LEN: usize = 4096;
+    let (mut sender, mut receiver) = pair(64 << 10);
+    let mut pass = |sender: &mut BlockSender, streamed| {
+        let record = Record { kind: 1, streamed, ..Record::default() };
+        assert!(sender.push(record, LEN, |space| space.fill(1)));
+        assert!(receiver.pop(|_, _| {}));
+        receiver.return_credits(false);
+    };
+    assert!(!sender.ready(true), "nothing was sent");
+    pass(&mut sender, false);
+    assert!(sender.ready(false), "no time, and nothing done");
+    assert_eq!(moments(&mut sender), lines_of(LEN).div_ceil(OWN_STEP_LINES));
+    pass(&mut sender, true);
+    assert!(!sender.ready(true), "written past the caches");
+    pass(&mut sender, false);
+    pass(&mut sender, false);
+    assert!(!sender.ready(true), "the second followed at once: its lines were asked for with it");
+    pass(&mut sender, false);
+    assert_eq!(moments(&mut sender), lines_of(LEN).div_ceil(OWN_STEP_LINES));
+    // What the receiver has not read is left alone, wherever in a lap.
+    let (mut sender, mut receiver) = pair(64 << 10);
+    let mut is_short_of_lines = false;
+    for round in 0..200 {
+        let len = LEN - round % 7 * CACHE_LINE_BYTES;
+        // In which nothing is timed.
+        sender.traffic.pace = Pace::default();
+        if sender.push(Record { kind: 1, ..Record::default() }, len, |space| space.fill(1)) {
+            let free = sender.lines - (sender.produced - receiver.returns.consumed) as usize;
+            sender.ready(true);
+            is_short_of_lines |= free < lines_of(len) && sender.position + lines_of(len) <= sender.lines;
+            assert!(sender.traffic.later.end.saturating_sub(sender.position) <= free, "round {round}");
+        }
+        if round % 3 == 0 {
+            receiver.pop(|_, _| {});
+            receiver.return_credits(false);
+        }
+    }
+    assert!(is_short_of_lines);
+}
+
 #[test]
 fn a_block_is_as_long_as_its_traffic_needs() {
     assert_eq!(length_after(2000, 1, 40), 32 << 10, "too little was sent to tell");
