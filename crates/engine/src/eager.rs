@@ -72,6 +72,7 @@ impl Core {
         {
             peer.whole.spend(len_bytes);
             self.stats.whole_sent += 1;
+            self.readying = Some(to);
             self.eager_left(to, len_bytes);
         }
         is_gone

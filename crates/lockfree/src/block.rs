@@ -51,7 +51,7 @@ const OWN_LINES_MAX: usize = lines_of(STREAMING_MIN_BYTES);
 /// After longer records, up to so many lines, asking takes so long that it is done when there is nothing else to do
 /// ([`BlockSender::ready`]). Between two cores of an Intel Xeon of the fourth generation that share no cache but the last, one
 /// message at a time through a bare block, 8 and 16 KiB take 12 to 15 % less by that than written past the caches.
-const OWN_LATER_LINES_MAX: usize = lines_of(16 << 10);
+const OWN_LATER_LINES_MAX: usize = lines_of(32 << 10);
 /// Lines that are asked for at a time: as many as a core waits for at once, or hardly more.
 const OWN_STEP_LINES: usize = 16;
 /// In the control line: how often the block was resized << 32 | lines it has now.
