@@ -564,8 +564,8 @@ pub const VARIABLES: &[Variable] = &[
         "auto or bytes",
         0..,
         "Shortest block of MPI_Allgather, MPI_Allgatherv and MPI_Alltoall, and shortest part of what MPI_Allreduce adds up, \
-         that processes of one host read straight from each other's memory (cross-memory attach); blocking calls only. By itself, among three \
-         and more that all run at once, 8 to 32 KiB; elsewhere none."
+         that processes of one host read straight from each other's memory (cross-memory attach); blocking calls only. By itself, where \
+         all run at once, 8 to 48 KiB, of MPI_Allreduce on two 128 KiB; elsewhere none."
     ),
     switch!(
         "FERROVIA_REPRODUCIBLE",

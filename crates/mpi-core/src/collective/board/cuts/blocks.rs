@@ -11,14 +11,14 @@ const BLOCK_MAX_BYTES: u64 = 32 << 10;
 const PAIR_BLOCK_MAX_BYTES: u64 = 256 << 10;
 /// Longest block of a scatter where members do not all run at once: of a longer one two copies cost more than the turns.
 const SCATTER_MAX_BYTES: u64 = 128 << 10;
-/// Shortest block that is read straight from the memory of who has it, among [`READERS_MIN`] and more that all run at once, if
-/// all read the same one: so many bytes for each of them, for what the system does to let somebody read costs more the more
-/// do it, and nothing that boards do not take.
+/// Shortest block that is read straight from the memory of who has it, where members all run at once, if all read the same one:
+/// so many bytes for each of them, for what the system does to let somebody read costs more the more do it, and nothing that
+/// boards do not take.
 const SAME_READ_MIN_BYTES: u64 = 4 << 10;
 /// The same if each reads another one: so many bytes of one, and of all that a member has.
 const EACH_READ_MIN_BYTES: (u64, u64) = (8 << 10, 48 << 10);
-/// Two pass blocks on as fast over boards.
-pub const READERS_MIN: u32 = 3;
+/// The same of two members, who pass shorter ones on as fast over boards.
+const PAIR_READ_MIN_BYTES: u64 = 48 << 10;
 /// Lengths told behind what the first of several steps shows: of what the member brings, and of the longest block that it
 /// knows of.
 pub const LENGTHS: usize = 2;
@@ -38,16 +38,15 @@ pub fn len_max_bytes(comm: &Comm, blocks: usize) -> u64 {
 
 /// True if blocks, of which a member has so many and the longest has so many bytes, are read straight from its memory.
 pub fn is_read_straight(comm: &Comm, blocks: usize, longest_bytes: u64) -> bool {
-    let is_faster = comm.size() >= READERS_MIN && !comm.is_oversubscribed();
-    let min_bytes =
-        comm.read_min_bytes().unwrap_or(if is_faster { read_min_bytes(comm.size(), blocks) } else { u64::MAX });
-    longest_bytes >= min_bytes
+    let by_itself = if comm.is_oversubscribed() { u64::MAX } else { read_min_bytes(comm.size(), blocks) };
+    longest_bytes >= comm.read_min_bytes().unwrap_or(by_itself)
 }
 
 /// Shortest block that is read straight where that is faster, by itself.
 fn read_min_bytes(ranks: u32, blocks: usize) -> u64 {
     let (each_min, all_min) = EACH_READ_MIN_BYTES;
     match blocks {
+        1 if ranks == 2 => PAIR_READ_MIN_BYTES,
         1 => (SAME_READ_MIN_BYTES * u64::from(ranks)).min(BLOCK_MAX_BYTES + 1),
         _ => all_min.div_ceil(blocks as u64).max(each_min),
     }
@@ -152,10 +151,11 @@ mod tests {
     use super::*;
     use crate::collective::board::RANKS_MAX;
 
-    /// As it was measured where 16 processes all ran at once.
+    /// As it was measured where 16 processes, or two, all ran at once.
     #[test]
     fn what_is_read_straight_is_what_is_faster_so() {
-        assert_eq!([4, 8, 16].map(|ranks| read_min_bytes(ranks, 1)), [16 << 10, 32 << 10, (32 << 10) + 1]);
+        let of_one = [2, 4, 8, 16].map(|ranks| read_min_bytes(ranks, 1));
+        assert_eq!(of_one, [48 << 10, 16 << 10, 32 << 10, (32 << 10) + 1]);
         assert_eq!([4, 8, 16].map(|ranks| read_min_bytes(ranks, ranks as usize - 1)), [16 << 10, 8 << 10, 8 << 10]);
     }
 

@@ -3,7 +3,7 @@
 use engine::{BOARD_PIECE_BYTES, BOARD_STEP_BYTES};
 
 use super::LENGTH_BYTES;
-use super::blocks::{LENGTHS, READERS_MIN};
+use super::blocks::LENGTHS;
 use crate::communicator::Comm;
 
 /// Up to so many bytes of all inputs together, whoever wants the value reduces everything.
@@ -12,9 +12,11 @@ const REDUCE_ALL_MAX_BYTES: u64 = 16 << 10;
 const PAIR_REDUCE_ALL_MAX_BYTES: u64 = 64 << 10;
 /// The same of a reduction to a root where members do not all run at once: nobody but the root waits for a turn.
 const TURNS_REDUCE_ALL_MAX_BYTES: u64 = 256 << 10;
-/// Shortest part of which the operands are read straight from the memory of who has them, among [`READERS_MIN`] and more that
-/// all run at once: shorter ones are faster over boards, whose contents are reduced where they stand.
+/// Shortest part of which the operands are read straight from the memory of who has them where members all run at once:
+/// shorter ones are faster over boards, whose contents are reduced where they stand.
 const PART_READ_MIN_BYTES: u64 = 32 << 10;
+/// The same of two members.
+const PAIR_PART_READ_MIN_BYTES: u64 = 128 << 10;
 /// Most bytes of an element.
 pub const ELEMENT_MAX_BYTES: u64 = (BOARD_STEP_BYTES - LENGTHS * LENGTH_BYTES) as u64;
 
@@ -33,8 +35,12 @@ pub fn is_brief(comm: &Comm, len_bytes: u64, has_root: bool) -> bool {
 /// memory of who has them.
 pub fn is_reduced_straight(comm: &Comm, len_bytes: u64) -> bool {
     let part_bytes = len_bytes / u64::from(comm.size());
-    let is_faster = comm.size() >= READERS_MIN && !comm.is_oversubscribed();
-    part_bytes >= comm.read_min_bytes().unwrap_or(if is_faster { PART_READ_MIN_BYTES } else { u64::MAX })
+    let by_itself = match comm.size() {
+        _ if comm.is_oversubscribed() => u64::MAX,
+        2 => PAIR_PART_READ_MIN_BYTES,
+        _ => PART_READ_MIN_BYTES,
+    };
+    part_bytes >= comm.read_min_bytes().unwrap_or(by_itself)
 }
 
 /// Longest piece of a reduction in which each member reduces a part. Where all run at once, what one writes is read while it
