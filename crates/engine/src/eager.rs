@@ -38,7 +38,7 @@ impl Core {
                 return false;
             }
             traffic.count_eager(len as u64);
-            if len >= STREAMING_MIN_BYTES {
+            if len > STREAMING_MIN_BYTES {
                 self.readying = Some(to);
             }
             self.context.notify(PeerIndex(to));
