@@ -235,6 +235,24 @@ mod avx512 {
 mod tests {
     use super::*;
 
+    /// From one address to another, so many bytes.
+    type Copying = unsafe fn(*const u8, *mut u8, usize);
+
+    /// The ways that a copy may take, also those that this processor has better ones than, and the shortest copy of each.
+    fn ways() -> Vec<(usize, Copying)> {
+        let mut ways: Vec<(usize, Copying)> = Vec::from([(0, copy_raw as Copying), (0, copy_raw_downwards)]);
+        #[cfg(target_arch = "x86_64")]
+        {
+            if std::arch::is_x86_feature_detected!("avx") {
+                ways.extend([(64, avx::copy as Copying), (64, avx::copy_downwards)]);
+            }
+            if std::arch::is_x86_feature_detected!("avx512f") {
+                ways.extend([(128, avx512::copy as Copying), (128, avx512::copy_downwards)]);
+            }
+        }
+        ways
+    }
+
     #[test]
     fn every_length_and_alignment_is_copied_whole_and_nothing_beside_it() {
         const ROOM: usize = 2500;
@@ -243,16 +261,17 @@ mod tests {
             true => (vec![0, 15], &[3], vec![255, 256, 319, 2047, 2048, 2111]),
             // All that a turn of the loop and what is before and behind it can come to.
             false => {
-                let lens = (0..4).chain(254..256 + 4 * 32 + 2).chain(2046..2048 + 4 * 32 + 2);
-                ((0..=32).collect(), &[0, 1, 31], lens.collect())
+                let lens = (0..4).chain(254..256 + 4 * 64 + 2).chain(2046..2048 + 4 * 64 + 2);
+                ((0..=64).step_by(3).chain([16, 32, 64]).collect(), &[0, 1, 63], lens.collect())
             }
         };
         for into in intos {
             for from in froms.iter().copied() {
                 for len in lens.iter().copied() {
-                    for copy in [copy, copy_downwards] {
+                    for (_, copy) in ways().into_iter().filter(|(least, _)| len >= *least) {
                         let mut target = vec![0xaa; ROOM];
-                        copy(&mut target[into..into + len], &source[from..from + len]);
+                        // SAFETY: so many bytes of each, which are two vectors, as long as this way's copies have to be.
+                        unsafe { copy(source[from..from + len].as_ptr(), target[into..into + len].as_mut_ptr(), len) };
                         assert_eq!(target[into..into + len], source[from..from + len], "{into} {from} {len}");
                         assert!(target[..into].iter().chain(&target[into + len..]).all(|byte| *byte == 0xaa));
                     }

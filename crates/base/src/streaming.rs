@@ -130,4 +130,21 @@ mod tests {
             }
         }
     }
+
+    /// What other processors have is there on every one.
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn lines_are_copied_by_quarters_as_well() {
+        #[repr(align(64))]
+        struct Lines([u8; 640]);
+        let source: Vec<u8> = (0..641u32).map(|n| (n * 7 + n / 256) as u8).collect();
+        for start in [0, 1] {
+            let mut target = Lines([0xaa; 640]);
+            // SAFETY: nine lines of ten of each, which do not overlap; the target begins with a line.
+            unsafe { quarter_lines(source[start..].as_ptr(), target.0.as_mut_ptr(), 9) };
+            finish();
+            assert_eq!(target.0[..576], source[start..start + 576]);
+            assert!(target.0[576..].iter().all(|byte| *byte == 0xaa));
+        }
+    }
 }

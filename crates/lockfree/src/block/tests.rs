@@ -169,7 +169,6 @@ fn a_record_says_whether_it_was_streamed() {
     assert!(receiver.pop(|got, _| assert_eq!(got, record)));
 }
 
-#[cfg_attr(miri, ignore = "growth takes thousands of records, with no access that other tests do not make")]
 /// How often there is something to ready after a record of 4 KiB.
 fn moments(sender: &mut BlockSender) -> usize {
     std::iter::repeat_with(|| sender.ready(true)).take_while(|more| *more).count() + 1
@@ -217,6 +216,7 @@ fn the_lines_of_the_next_record_are_readied_when_there_is_time() {
     assert!(is_short_of_lines);
 }
 
+#[cfg_attr(miri, ignore = "growth takes thousands of records, with no access that other tests do not make")]
 #[test]
 fn a_block_is_as_long_as_its_traffic_needs() {
     assert_eq!(length_after(2000, 1, 40), 32 << 10, "too little was sent to tell");
