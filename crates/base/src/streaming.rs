@@ -44,7 +44,7 @@ fn copy_long(into: &mut [u8], from: &[u8]) {
 #[inline]
 pub unsafe fn lines(from: *const u8, to: *mut u8, count: usize) {
     debug_assert!(count == 0 || to.addr().is_multiple_of(LINE_BYTES));
-    if crate::copy::has_avx512() {
+    if crate::copy::prefers_avx512() {
         // SAFETY: the caller's promise, and the processor has these instructions.
         unsafe { whole_lines(from, to, count) };
     } else {

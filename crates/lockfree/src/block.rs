@@ -100,9 +100,9 @@ pub(crate) fn flag_of(record: Record, len_bytes: usize) -> u64 {
     u64::from(record.kind) << 56 | u64::from(record.short & 0x00ff_ffff) << 32 | streamed | len_bytes as u64
 }
 
-/// True if the sender of such a record of `count` lines asks for as many more.
+/// True if the sender of such a record of `count` lines asks for as many more with it.
 #[inline]
-fn is_owned(record: Record, count: usize) -> bool {
+fn asks_ahead(record: Record, count: usize) -> bool {
     count <= OWN_LINES_MAX && !record.streamed
 }
 
@@ -258,8 +258,8 @@ impl BlockSender {
         }
         let top = line_offset(self.lines, self.position);
         let base = top - (count - 1) * CACHE_LINE_BYTES;
-        let owns = is_owned(record, count);
-        if !owns {
+        let asks_ahead = asks_ahead(record, count);
+        if !asks_ahead {
             // They come while the payload is copied: the line of the flag, and that where the next one will arrive.
             self.memory.prefetch_to_write(top);
             self.memory.prefetch_to_write(arrival(self.lines, self.position + count));
@@ -277,7 +277,7 @@ impl BlockSender {
         self.memory.word(top + 56).store(flag, Ordering::Release);
         self.position += count;
         self.produced += count as u64;
-        if owns {
+        if asks_ahead {
             self.own_ahead(count);
         } else {
             self.own_later(record, count);
@@ -601,7 +601,7 @@ impl BlockReceiver {
             long: u128::from(high) << 64 | u128::from(low),
             streamed: flag & STREAMED != 0,
         };
-        if !is_owned(record, count) {
+        if !asks_ahead(record, count) {
             // The next flag, if there is one, comes while this payload is copied.
             self.memory.prefetch_to_read(arrival(self.lines, self.position + count));
         }

@@ -15,10 +15,10 @@ const SCATTER_MAX_BYTES: u64 = 128 << 10;
 /// so many bytes for each of them, for what the system does to let somebody read costs more the more do it, and nothing that
 /// boards do not take.
 const SAME_READ_MIN_BYTES: u64 = 4 << 10;
-/// The same if each reads another one: so many bytes of one, and of all that a member has.
-const EACH_READ_MIN_BYTES: (u64, u64) = (8 << 10, 48 << 10);
-/// The same of two members, who pass shorter ones on as fast over boards.
+/// Shortest one of two members, who pass shorter ones on as fast over boards.
 const PAIR_READ_MIN_BYTES: u64 = 48 << 10;
+/// The same of more if each reads another one: so many bytes of one, and of all that a member has.
+const EACH_READ_MIN_BYTES: (u64, u64) = (8 << 10, 48 << 10);
 /// Lengths told behind what the first of several steps shows: of what the member brings, and of the longest block that it
 /// knows of.
 pub const LENGTHS: usize = 2;
