@@ -85,8 +85,11 @@ static void one(int root) {
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
+/* Operations so far: roots take turns from sample to sample, too, of which one may be a single operation. */
+static unsigned long turns;
+
 static void repeated(long count) {
-    for (long i = 0; i < count; i++) one((int)(i % size));
+    for (long i = 0; i < count; i++) one((int)(turns++ % size));
 }
 
 static int sends_to_each(void) {
@@ -139,6 +142,7 @@ static void check(void) {
 }
 
 static void prepare(void) {
+    turns = 0;
     buffers((size_t)size * bytes);
     counts = realloc(counts, size * sizeof *counts);
     places = realloc(places, size * sizeof *places);

@@ -11,7 +11,7 @@ use base::memory::{ReadRange, WriteRange};
 use base::sync::{AtomicBool, AtomicU64, Ordering};
 use datatype::SendBuf;
 use fabric::{Access, DirectCopy, LocalMemory, MappedArea, MemoryRegion, PeerIndex, RemoteMemory, Rkey};
-use lockfree::board::{Place, Places};
+use lockfree::board::{Ahead, Place, Places};
 use lockfree::pace::Pace;
 use lockfree::{Board, Stores};
 
@@ -182,6 +182,7 @@ impl BoardTable {
                 places: if take_turns { Places::in_turns() } else { Places::in_a_ring(LAP_PIECES / peers.len()) },
                 pace: Pace::of_short_laps(REST_LAPS_MAX),
             }),
+            ahead: Ahead::default(),
             reads_straight: AtomicBool::new(true),
             has_read_straight: AtomicBool::new(false),
             table: Arc::clone(self),
@@ -215,6 +216,7 @@ pub struct GroupBoard {
     /// A step that all members are known to have finished.
     finished: AtomicU64,
     long_steps: Mutex<LongSteps>,
+    ahead: Ahead,
     /// No member has failed to read the memory of another.
     reads_straight: AtomicBool,
     /// All members have read the memory of all others.
@@ -272,6 +274,7 @@ impl GroupBoard {
             pace.grown();
         }
         let (stores, is_timed) = (pace.stores(), !place.is_new && pace.wants_sample());
+        let next = place.next.clone();
         board.show(step, place, is_marked, finished, |space| {
             if !is_timed {
                 return write(space, stores);
@@ -280,6 +283,22 @@ impl GroupBoard {
             write(space, stores);
             pace.note(len_bytes, start.elapsed().as_nanos() as u64);
         });
+        // What is timed is timed as it is without, what is written past the caches is not to be in this one, and what may
+        // still be read is left to its readers.
+        let is_ahead = stores == Stores::Ordinary && !pace.wants_sample() && self.has_room(step + 1, len_bytes);
+        self.ahead.expect(board, if is_ahead { next } else { 0..0 });
+    }
+
+    /// This member is about to wait for what others show.
+    #[inline]
+    pub fn note_wait(&self) {
+        self.ahead.note_wait();
+    }
+
+    /// For a moment of waiting: asks for some lines of what is likely to be shown next.
+    #[inline]
+    pub fn ready(&self) {
+        self.ahead.ready(&self.boards[self.me]);
     }
 
     /// True if the member of this rank shows `step`.

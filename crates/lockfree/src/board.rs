@@ -14,10 +14,14 @@
 //! the proof. A step that all members show is its own proof: who shows step `n + 1` has finished step `n`. Where content
 //! stands is the owner's choice ([`Places`]).
 
+mod ahead;
 mod places;
+
+use std::ops::Range;
 
 use base::sync::Ordering;
 
+pub use self::ahead::Ahead;
 pub use self::places::{Place, Places};
 use crate::{CACHE_LINE_BYTES, SharedMemory};
 
@@ -107,6 +111,13 @@ impl Board {
         self.memory.word(line + 8).store(Told { len_bytes, offset, is_marked }.word(), Ordering::Relaxed);
         // Release: who sees the number sees the content. Pairs with the load in `is_shown`.
         self.memory.word(line).store(step, Ordering::Release);
+    }
+
+    /// The owner asks the processor for lines that it is likely to write: from the start of this range on, to its end.
+    fn own(&self, range: Range<usize>) {
+        for line in range.step_by(CACHE_LINE_BYTES) {
+            self.memory.prefetch_to_write(line);
+        }
     }
 
     /// True if the owner shows `step`.

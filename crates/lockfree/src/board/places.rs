@@ -69,6 +69,8 @@ pub struct Place {
     pub begins_lap: bool,
     /// Some of this memory is touched for the first time.
     pub is_new: bool,
+    /// Where as much would go next in this lap of the ring; empty if there is no room, or no ring.
+    pub next: Range<usize>,
 }
 
 impl Place {
@@ -82,7 +84,7 @@ impl Place {
         } else {
             return None;
         };
-        Some(Self { offset, len_bytes, to_provide: 0..0, begins_lap: false, is_new: false })
+        Some(Self { offset, len_bytes, to_provide: 0..0, begins_lap: false, is_new: false, next: 0..0 })
     }
 
     /// The ring that it is in has become longer than it ever was.
@@ -140,7 +142,7 @@ impl Places {
         let written = &mut self.written[slot];
         let is_new = len_bytes > *written;
         *written = len_bytes.max(*written);
-        Place { offset: start, len_bytes, to_provide: 0..0, begins_lap, is_new }
+        Place { offset: start, len_bytes, to_provide: 0..0, begins_lap, is_new, next: 0..0 }
     }
 }
 
@@ -151,6 +153,16 @@ impl Ring {
     /// what stays free between them, for what is shorter than half a piece leaves the rest of one free at most once; and a
     /// lap fills eight pieces before it ends, whatever the length of the ring was when it began.
     fn take(&mut self, len_bytes: usize, is_better_long: bool) -> Place {
+        let next = self.next(len_bytes);
+        let to_provide = if next.is_none() { self.begin_lap(is_better_long) } else { 0..0 };
+        let from = next.unwrap_or(0);
+        self.head = from + len_bytes.next_multiple_of(CACHE_LINE_BYTES);
+        let behind = self.next(len_bytes).map_or(0..0, |start| RING + start..RING + start + len_bytes);
+        Place { offset: RING + from, len_bytes, to_provide, begins_lap: next.is_none(), is_new: false, next: behind }
+    }
+
+    /// Where so many bytes would start in this lap; `None` if they do not fit.
+    fn next(&self, len_bytes: usize) -> Option<usize> {
         let unit_bytes = if len_bytes >= PIECE_MIN_BYTES {
             MEDIUM_MAX_BYTES
         } else if len_bytes >= PAGE_BYTES {
@@ -158,12 +170,8 @@ impl Ring {
         } else {
             CACHE_LINE_BYTES
         };
-        let next = self.head.checked_next_multiple_of(unit_bytes);
-        let next = next.filter(|next| *next <= self.pieces * MEDIUM_MAX_BYTES - len_bytes);
-        let to_provide = if next.is_none() { self.begin_lap(is_better_long) } else { 0..0 };
-        let from = next.unwrap_or(0);
-        self.head = from + len_bytes.next_multiple_of(CACHE_LINE_BYTES);
-        Place { offset: RING + from, len_bytes, to_provide, begins_lap: next.is_none(), is_new: false }
+        let next = self.head.checked_next_multiple_of(unit_bytes)?;
+        Some(next).filter(|next| *next <= self.pieces * MEDIUM_MAX_BYTES - len_bytes)
     }
 
     /// Decides on the length of the lap that begins; gives the memory that was in none before.

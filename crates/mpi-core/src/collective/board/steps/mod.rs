@@ -77,14 +77,28 @@ impl Table<'_> {
     #[inline]
     async fn await_all(self, step: u64) -> Result<()> {
         let mut checked = 0;
-        self.wait(|| self.group.is_shown_by_all(step, &mut checked)).await
+        self.wait_for_shown(|| self.group.is_shown_by_all(step, &mut checked)).await
     }
 
     async fn await_step(self, rank: usize, step: u64) -> Result<()> {
-        self.wait(|| self.group.is_shown(rank, step)).await
+        self.wait_for_shown(|| self.group.is_shown(rank, step)).await
     }
 
-    /// Waits for what other members show.
+    /// Waits for what other members show, and readies what this one will show next.
+    #[inline]
+    async fn wait_for_shown(self, mut is_shown: impl FnMut() -> bool) -> Result<()> {
+        self.group.note_wait();
+        let look = || {
+            let is_shown = is_shown();
+            if !is_shown {
+                self.group.ready();
+            }
+            is_shown
+        };
+        self.wait(look).await
+    }
+
+    /// Waits for other members.
     ///
     /// # Errors
     /// If one of them is lost, which shows nothing any more.
