@@ -22,6 +22,7 @@ mod host;
 mod plan;
 
 pub use arguments::{Arguments, Blocks, Buffer, Parts, Reduction};
+pub(crate) use board::Judgements;
 pub(crate) use host::Running;
 pub(crate) use plan::schedule_of;
 
@@ -61,6 +62,13 @@ impl World {
     ///
     /// MPI: §6
     pub fn collective(&self, comm: &Comm, arguments: &Arguments) -> Result<()> {
+        let outcome = self.carry_out(comm, arguments);
+        comm.judgements().end(outcome.is_err());
+        outcome
+    }
+
+    #[inline]
+    fn carry_out(&self, comm: &Comm, arguments: &Arguments) -> Result<()> {
         check_buffers(comm, arguments)?;
         if carry_out_alone(comm, arguments) {
             // It counts as the others do.

@@ -36,7 +36,7 @@ use datatype::Datatype;
 use engine::{ContextId, PeerId};
 
 use crate::attribute::Attributes;
-use crate::collective::ScheduleCache;
+use crate::collective::{Judgements, ScheduleCache};
 use crate::constants::{ANY_SOURCE, PROC_NULL, TAG_UB};
 use crate::environment::ErrorHandler;
 use crate::error::{ErrorClass, Result};
@@ -76,6 +76,7 @@ pub struct Comm {
     schedules: OnceLock<Box<ScheduleCache>>,
     boards: boards::Boards,
     queued_boards: boards::QueuedBoards,
+    judgements: Judgements,
     topology: OnceLock<Arc<Topology>>,
     details: Mutex<Details>,
     /// Values the user has attached.
@@ -167,6 +168,7 @@ impl Comm {
             schedules: OnceLock::new(),
             boards: boards::Boards::default(),
             queued_boards: boards::QueuedBoards::default(),
+            judgements: Judgements::default(),
             topology: OnceLock::new(),
             details: Mutex::new(Details {
                 name: None,
@@ -348,6 +350,12 @@ impl Comm {
     /// Blocks of so many bytes and more are to be read straight from each other's memory, if that was said.
     pub(crate) fn read_min_bytes(&self) -> Option<u64> {
         self.commons.selection.read_min_bytes
+    }
+
+    /// What is known of the ways of long blocking collectives.
+    #[inline]
+    pub(crate) fn judgements(&self) -> &Judgements {
+        &self.judgements
     }
 
     /// True if processes outnumber processors.

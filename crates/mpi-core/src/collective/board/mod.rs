@@ -32,6 +32,7 @@
 mod background;
 mod blocking;
 mod cuts;
+mod judgement;
 
 use std::sync::Arc;
 
@@ -41,6 +42,7 @@ use datatype::{Datatype, UserMemory, UserMemoryMut};
 pub(super) use self::background::OnBoards;
 use self::cuts::blocks::has_room;
 use self::cuts::reductions::ELEMENT_MAX_BYTES;
+pub(crate) use self::judgement::Judgements;
 use super::arguments::{Arguments, Blocks, Buffer, Parts, Reduction};
 use super::plan::shape;
 use crate::communicator::{Comm, Turn};

@@ -3,6 +3,7 @@
 use engine::{BOARD_PIECE_BYTES, BOARD_STEP_BYTES};
 
 use super::{LENGTH_BYTES, TO_EACH_MAX_BYTES};
+use crate::collective::board::judgement::{Choice, Kind, Operation, Way};
 use crate::communicator::Comm;
 
 /// Longest block where all members run at once: longer ones are faster copied straight from each to each.
@@ -19,6 +20,10 @@ const SAME_READ_MIN_BYTES: u64 = 4 << 10;
 const PAIR_READ_MIN_BYTES: u64 = 48 << 10;
 /// The same of more if each reads another one: so many bytes of one, and of all that a member has.
 const EACH_READ_MIN_BYTES: (u64, u64) = (8 << 10, 48 << 10);
+/// Shorter ones are never read straight by themselves, whatever is in them.
+const READ_MIN_BYTES: u64 = 2 * SAME_READ_MIN_BYTES;
+/// Shortest block of which both ways are tried.
+const TRIED_MIN_BYTES: u64 = 16 << 10;
 /// Lengths told behind what the first of several steps shows: of what the member brings, and of the longest block that it
 /// knows of.
 pub const LENGTHS: usize = 2;
@@ -36,13 +41,33 @@ pub fn len_max_bytes(comm: &Comm, blocks: usize) -> u64 {
     }
 }
 
-/// True if blocks, of which a member has so many and the longest has so many bytes, are read straight from its memory.
-pub fn is_read_straight(comm: &Comm, blocks: usize, longest_bytes: u64) -> bool {
-    let by_itself = if comm.is_oversubscribed() { u64::MAX } else { read_min_bytes(comm.size(), blocks) };
-    longest_bytes >= comm.read_min_bytes().unwrap_or(by_itself)
+/// Which way blocks go, of which a member has so many and the longest has so many bytes.
+#[inline]
+pub fn way(comm: &Comm, blocks: usize, longest_bytes: u64) -> Choice {
+    let operation = if blocks == 1 { Operation::SameToAll } else { Operation::EachToEach };
+    if longest_bytes < READ_MIN_BYTES && comm.read_min_bytes().is_none() {
+        return Choice::PASSED;
+    }
+    way_of(comm, operation, longest_bytes, read_min_bytes(comm.size(), blocks))
 }
 
-/// Shortest block that is read straight where that is faster, by itself.
+/// Which way blocks of so many bytes go: what was said, or else what is faster, for which `read_min_bytes` is a guess where all
+/// members run at once.
+#[inline(never)]
+pub(super) fn way_of(comm: &Comm, operation: Operation, len_bytes: u64, read_min_bytes: u64) -> Choice {
+    let way_from = |min_bytes| if len_bytes >= min_bytes { Way::Straight } else { Way::Passed };
+    let by_itself = way_from(if comm.is_oversubscribed() { u64::MAX } else { read_min_bytes });
+    match comm.read_min_bytes() {
+        Some(min_bytes) => Choice::fixed(way_from(min_bytes)),
+        None if len_bytes < TRIED_MIN_BYTES => Choice::fixed(by_itself),
+        None => {
+            let kind = Kind { operation, len_bits: len_bytes.ilog2() };
+            comm.judgements().choose(kind, len_bytes, by_itself, comm.rank() == 0)
+        }
+    }
+}
+
+/// Shortest block that is read straight by itself, where all run at once.
 fn read_min_bytes(ranks: u32, blocks: usize) -> u64 {
     let (each_min, all_min) = EACH_READ_MIN_BYTES;
     match blocks {

@@ -3,7 +3,8 @@
 use engine::{BOARD_PIECE_BYTES, BOARD_STEP_BYTES};
 
 use super::LENGTH_BYTES;
-use super::blocks::LENGTHS;
+use super::blocks::{LENGTHS, way_of};
+use crate::collective::board::judgement::{Choice, Operation};
 use crate::communicator::Comm;
 
 /// Up to so many bytes of all inputs together, whoever wants the value reduces everything.
@@ -31,16 +32,10 @@ pub fn is_brief(comm: &Comm, len_bytes: u64, has_root: bool) -> bool {
     len_bytes <= engine::BOARD_SHORT_BYTES as u64 || len_bytes.saturating_mul(ranks.into()) <= max_bytes
 }
 
-/// True if each member reduces a part of a reduction to all of so many bytes from operands that it reads straight from the
-/// memory of who has them.
-pub fn is_reduced_straight(comm: &Comm, len_bytes: u64) -> bool {
-    let part_bytes = len_bytes / u64::from(comm.size());
-    let by_itself = match comm.size() {
-        _ if comm.is_oversubscribed() => u64::MAX,
-        2 => PAIR_PART_READ_MIN_BYTES,
-        _ => PART_READ_MIN_BYTES,
-    };
-    part_bytes >= comm.read_min_bytes().unwrap_or(by_itself)
+/// Which way the operands of a reduction to all of so many bytes go, of which each member reduces a part.
+pub fn way(comm: &Comm, len_bytes: u64) -> Choice {
+    let min_bytes = if comm.size() == 2 { PAIR_PART_READ_MIN_BYTES } else { PART_READ_MIN_BYTES };
+    way_of(comm, Operation::Reduction, len_bytes / u64::from(comm.size()), min_bytes)
 }
 
 /// Longest piece of a reduction in which each member reduces a part. Where all run at once, what one writes is read while it

@@ -7,6 +7,7 @@ use super::super::flavoured;
 use super::Table;
 use crate::collective::arguments::{Blocks, Buffer};
 use crate::collective::board::cuts::blocks::{Cut, LENGTHS, Steps};
+use crate::collective::board::judgement::{Choice, Way};
 use crate::error::Result;
 
 /// Bytes of the longest of some blocks.
@@ -53,7 +54,8 @@ impl Table<'_> {
             Some(send) => send.memory.send(0, send.count, &send.datatype),
             None => block(me).reader(),
         };
-        let brought = Brought { root: None, own_bytes: own.len_bytes(), longest_bytes };
+        let choice = self.way(1, longest_bytes);
+        let brought = Brought::new(None, own.len_bytes(), longest_bytes).judged(choice);
         let shown = |offset, len_bytes| SmallVec::from_iter([own.slice(offset, len_bytes)]);
         let take = |step, offset, len_bytes| {
             self.others().try_for_each(|rank| {
@@ -64,7 +66,7 @@ impl Table<'_> {
             })
         };
         let mut gathered = None;
-        if self.is_read_straight(1, longest_bytes) {
+        if choice.is_straight() {
             gathered = self.read_straight(&brought, own.range(), &expected_bytes, |rank| (0, block(rank))).await?;
         }
         if gathered.is_none() {
@@ -91,7 +93,8 @@ impl Table<'_> {
             None => block(rank).reader(),
         };
         let own = out(self.me());
-        let brought = Brought { root: None, own_bytes: own.len_bytes(), longest_bytes: block_bytes };
+        let choice = self.way(self.size() - 1, block_bytes);
+        let brought = Brought::new(None, own.len_bytes(), block_bytes).judged(choice);
         let shown = |offset, len_bytes| self.others().map(|rank| out(rank).slice(offset, len_bytes)).collect();
         let cut = Cut::of(self.comm, self.size() - 1);
         let take = |step, offset, len_bytes| {
@@ -102,7 +105,7 @@ impl Table<'_> {
             })
         };
         let mut exchanged = None;
-        if self.is_read_straight(cut.blocks, block_bytes) {
+        if choice.is_straight() {
             // In place, what is to be read would be overwritten by what has been.
             let all = send.map(|send| send.memory.send(0, send.count * self.size() as u64, &send.datatype));
             let own = all.as_ref().and_then(SendBuf::range);
@@ -142,7 +145,7 @@ impl Table<'_> {
     ) -> Result<Option<()>> {
         let &Brought { root, longest_bytes, .. } = brought;
         if longest_bytes > cut.max_bytes {
-            return self.leave_to_messages(root, longest_bytes).await;
+            return self.leave_to_messages(brought).await;
         }
         let steps = Steps::of(longest_bytes as usize, &cut);
         let (offset, len_bytes) = steps.range(0);
@@ -201,25 +204,27 @@ impl Table<'_> {
         contents: &[SendBuf],
         expected_bytes: impl Fn(usize) -> u64,
     ) -> Result<(u64, bool, Result<()>)> {
-        let told = brought.told().map(u64::to_ne_bytes);
+        let told = brought.told(Way::Passed).map(u64::to_ne_bytes);
         let step = self.group.next_step();
         self.show(step, contents, told.as_flattened()).await?;
-        let (is_agreed, outcome) = self.compare_all(brought, step, expected_bytes).await?;
+        let (is_agreed, outcome) = self.compare_all(brought, Way::Passed, step, expected_bytes).await?;
         Ok((step, is_agreed, outcome))
     }
 
-    /// Waits for what all others tell in the first of several steps, which this member shows; returns whether all members
-    /// count the same steps, and what is wrong.
+    /// Waits for what all others tell in the first of several steps `of_way`, which this member shows; returns whether all
+    /// members count the same steps, and what is wrong.
     pub(super) async fn compare_all(
         self,
         brought: &Brought,
+        of_way: Way,
         step: u64,
         expected_bytes: impl Fn(usize) -> u64,
     ) -> Result<(bool, Result<()>)> {
+        let meant = brought.told(of_way);
         if let Some(root) = brought.root {
             // If the root counts but one step, the others may, too, and show nothing.
             self.await_step(root, step).await?;
-            let (_, outcome) = self.compare(brought, root, step, expected_bytes(root));
+            let (_, outcome) = self.compare(meant, root, step, expected_bytes(root));
             if outcome.is_err() {
                 return Ok((false, outcome));
             }
@@ -228,17 +233,28 @@ impl Table<'_> {
         let mut outcome = Ok(());
         let mut is_agreed = true;
         for rank in 0..self.size() {
-            let (counts_alike, found) = self.compare(brought, rank, step, expected_bytes(rank));
+            let (counts_alike, found) = self.compare(meant, rank, step, expected_bytes(rank));
             is_agreed &= counts_alike;
             outcome = outcome.and(found);
+        }
+        if is_agreed && brought.choice.is_judged() {
+            self.hear(if self.me() == 0 { Some(meant) } else { self.told(0, step) });
         }
         Ok((is_agreed, outcome))
     }
 
+    /// The first member has told which way the next call of this kind goes.
+    #[inline(never)]
+    fn hear(self, told: Option<[u64; LENGTHS]>) {
+        let is_straight = told.is_some_and(|[_, longest]| longest & NEXT_STRAIGHT != 0);
+        self.comm.judgements().hear(if is_straight { Way::Straight } else { Way::Passed });
+    }
+
     /// A step that says no more than how long the longest block is, or those to or from `root`: if all agree, they go by
     /// messages, which is `None`.
-    pub(super) async fn leave_to_messages(self, root: Option<usize>, longest_bytes: u64) -> Result<Option<()>> {
-        let brought = Brought { root, own_bytes: longest_bytes, longest_bytes };
+    pub(super) async fn leave_to_messages(self, brought: &Brought) -> Result<Option<()>> {
+        let longest_bytes = brought.longest_bytes;
+        let brought = Brought { own_bytes: longest_bytes, ..*brought };
         let (step, is_agreed, outcome) = self.first_step(&brought, &[], |_| longest_bytes).await?;
         self.finish_first(step, is_agreed).await;
         outcome.map(|()| None)
@@ -263,18 +279,18 @@ impl Table<'_> {
         outcome
     }
 
-    /// Compares what a member tells in the first of several steps with what this one means: whether it counts the same
-    /// steps, and what is wrong.
-    fn compare(self, brought: &Brought, rank: usize, step: u64, expected_bytes: u64) -> (bool, Result<()>) {
+    /// Compares what a member tells in the first of several steps with what this one means and tells: whether it counts the
+    /// same steps, and what is wrong.
+    fn compare(self, meant: [u64; LENGTHS], rank: usize, step: u64, expected_bytes: u64) -> (bool, Result<()>) {
         // What this member has just written may still be on its way to its board: reading it there would wait for that.
-        let told = if rank == self.me() { Some(brought.told()) } else { self.told(rank, step) };
+        let told = if rank == self.me() { Some(meant) } else { self.told(rank, step) };
         let Some([own, longest]) = told else {
             // It counts one step.
             return (false, Err(self.shorter(rank, self.group.len_bytes(rank, step))));
         };
-        let counts_alike = longest == brought.longest_bytes;
+        let counts_alike = (longest ^ meant[1]) & !NEXT_STRAIGHT == 0;
         if !counts_alike {
-            (false, Err(self.disagreement(rank, "expects", longest)))
+            (false, Err(self.disagreement(rank, "expects", longest & LEN_MASK)))
         } else if own != expected_bytes {
             (true, Err(self.disagreement(rank, "brings", own)))
         } else {
@@ -290,11 +306,31 @@ pub(super) struct Brought {
     /// Bytes of a block that it brings, and of the longest one that it knows of.
     pub own_bytes: u64,
     pub longest_bytes: u64,
+    /// Which way the call goes, and the next one, as far as this member has a say.
+    pub choice: Choice,
 }
 
+/// In the word that tells of the longest block: the blocks of this call are read straight, and so are those of the next one of
+/// its kind.
+const STRAIGHT: u64 = 1 << 62;
+const NEXT_STRAIGHT: u64 = 1 << 63;
+const LEN_MASK: u64 = STRAIGHT - 1;
+
 impl Brought {
-    /// What a member tells of it.
-    pub fn told(&self) -> [u64; LENGTHS] {
-        [self.own_bytes, self.longest_bytes]
+    /// Of a call whose way is not judged.
+    pub fn new(root: Option<usize>, own_bytes: u64, longest_bytes: u64) -> Self {
+        Self { root, own_bytes, longest_bytes, choice: Choice::PASSED }
+    }
+
+    /// The same of one for which that was chosen.
+    pub fn judged(self, choice: Choice) -> Self {
+        Self { choice, ..self }
+    }
+
+    /// What a member tells of it in the first step of that way.
+    pub fn told(&self, way: Way) -> [u64; LENGTHS] {
+        let this = if way == Way::Straight { STRAIGHT } else { 0 };
+        let next = if self.choice.is_next_straight() { NEXT_STRAIGHT } else { 0 };
+        [self.own_bytes, self.longest_bytes & LEN_MASK | this | next]
     }
 }

@@ -77,17 +77,21 @@ impl Table<'_> {
     #[inline]
     async fn await_all(self, step: u64) -> Result<()> {
         let mut checked = 0;
+        self.group.note_wait();
+        if self.group.is_shown_by_all(step, &mut checked) {
+            return Ok(());
+        }
         self.wait_for_shown(|| self.group.is_shown_by_all(step, &mut checked)).await
     }
 
     async fn await_step(self, rank: usize, step: u64) -> Result<()> {
+        self.group.note_wait();
         self.wait_for_shown(|| self.group.is_shown(rank, step)).await
     }
 
     /// Waits for what other members show, and readies what this one will show next.
     #[inline]
     async fn wait_for_shown(self, mut is_shown: impl FnMut() -> bool) -> Result<()> {
-        self.group.note_wait();
         let look = || {
             let is_shown = is_shown();
             if !is_shown {

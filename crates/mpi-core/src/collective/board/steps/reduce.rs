@@ -11,6 +11,7 @@ use super::blocks::Brought;
 use crate::collective::arguments::Reduction;
 use crate::collective::board::cuts::blocks::Cut;
 use crate::collective::board::cuts::reductions::{is_brief, piece_max_bytes};
+use crate::collective::board::judgement::Choice;
 use crate::error::{ErrorClass, Result};
 
 /// Bytes reduced at a time: operand and value stay in a first-level cache.
@@ -25,11 +26,9 @@ impl Table<'_> {
         if is_brief(self.comm, len_bytes, root.is_some()) {
             return self.reduce_at_once(root, data).await;
         }
-        let brought = Brought { root, own_bytes: len_bytes, longest_bytes: len_bytes };
-        if root.is_none()
-            && self.is_reduced_straight(len_bytes)
-            && self.reduce_straight(&brought, data).await?.is_some()
-        {
+        let choice = if root.is_none() { self.way_to_reduce(len_bytes) } else { Choice::PASSED };
+        let brought = Brought::new(root, len_bytes, len_bytes).judged(choice);
+        if choice.is_straight() && self.reduce_straight(&brought, data).await?.is_some() {
             return Ok(());
         }
         if let (Some(root), 2) = (root, ranks) {
@@ -89,7 +88,7 @@ impl Table<'_> {
         let size = data.datatype.size();
         let len_bytes = data.count * size;
         let cut = Cut::of_elements(self.comm, 1, size as usize).unlimited();
-        let brought = Brought { root: Some(root), own_bytes: len_bytes, longest_bytes: len_bytes };
+        let brought = Brought::new(Some(root), len_bytes, len_bytes);
         let part = |offset: u64, len_bytes: u64| Part { first: offset / size, count: len_bytes / size };
         let is_root = root == self.me();
         let shown = |offset, len_bytes| (!is_root).then(|| part(offset, len_bytes).input(data)).into_iter().collect();
@@ -170,7 +169,7 @@ impl Table<'_> {
         let (size, count, me) = (data.datatype.size(), data.count, self.me());
         let block_bytes = count * size;
         let cut = Cut::of_elements(self.comm, self.size() - 1, size as usize);
-        let brought = Brought { root: None, own_bytes: block_bytes, longest_bytes: block_bytes };
+        let brought = Brought::new(None, block_bytes, block_bytes);
         let piece = |rank: usize, offset: u64, len_bytes: u64| Part {
             first: rank as u64 * count + offset / size,
             count: len_bytes / size,
@@ -193,7 +192,7 @@ impl Table<'_> {
     pub(super) async fn scan(self, data: &Reduction, is_exclusive: bool) -> Result<Option<()>> {
         let len_bytes = data.count * data.datatype.size();
         if !is_brief(self.comm, len_bytes, false) {
-            return self.leave_to_messages(None, len_bytes).await;
+            return self.leave_to_messages(&Brought::new(None, len_bytes, len_bytes)).await;
         }
         let ranks = 0..self.me() + usize::from(!is_exclusive);
         let whole = Part { first: 0, count: data.count };

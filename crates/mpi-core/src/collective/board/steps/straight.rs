@@ -12,8 +12,9 @@ use super::Table;
 use super::blocks::Brought;
 use super::reduce::{Operands, Part, Standing, Value};
 use crate::collective::arguments::Reduction;
-use crate::collective::board::cuts::blocks::{LENGTHS, is_read_straight};
-use crate::collective::board::cuts::reductions::is_reduced_straight;
+use crate::collective::board::cuts::blocks::LENGTHS;
+use crate::collective::board::cuts::{blocks, reductions};
+use crate::collective::board::judgement::{Choice, Way};
 use crate::error::{ErrorClass, Result};
 
 /// Told in place of a place: this member has nothing to be read, or cannot take part this time, or never.
@@ -138,11 +139,11 @@ impl<'a> Table<'a> {
             }
         }
         let [[first, key], [second, its_key]] = places.map(|place| place.0);
-        let [own_bytes, longest_bytes] = brought.told();
+        let [own_bytes, longest_bytes] = brought.told(Way::Straight);
         let told = [first, key, second, its_key, own_bytes, longest_bytes].map(u64::to_ne_bytes);
         let step = self.group.next_step();
         self.show(step, &[], told.as_flattened()).await?;
-        let (is_agreed, outcome) = self.compare_all(brought, step, expected_bytes).await?;
+        let (is_agreed, outcome) = self.compare_all(brought, Way::Straight, step, expected_bytes).await?;
         let place_of = |rank| if rank == self.me() { places } else { self.places_told(rank, step) };
         let places: Places = if is_agreed { (0..self.size()).map(place_of).collect() } else { Places::new() };
         self.finish_first(step, is_agreed).await;
@@ -188,15 +189,20 @@ impl<'a> Table<'a> {
         Ok(have_all)
     }
 
-    /// True of a call in which each member has so many blocks, the longest of so many bytes, if they are to be read straight; the
-    /// same in all members.
-    pub(super) fn is_read_straight(self, blocks: usize, longest_bytes: u64) -> bool {
-        Caller::READS_STRAIGHT && is_read_straight(self.comm, blocks, longest_bytes) && self.group.reads_straight()
+    /// The way of a call in which each member has so many blocks, the longest of so many bytes; the same in all members.
+    #[inline]
+    pub(super) fn way(self, blocks: usize, longest_bytes: u64) -> Choice {
+        if self.may_read_straight() { blocks::way(self.comm, blocks, longest_bytes) } else { Choice::PASSED }
     }
 
     /// The same of a reduction to all.
-    pub(super) fn is_reduced_straight(self, len_bytes: u64) -> bool {
-        Caller::READS_STRAIGHT && is_reduced_straight(self.comm, len_bytes) && self.group.reads_straight()
+    pub(super) fn way_to_reduce(self, len_bytes: u64) -> Choice {
+        if self.may_read_straight() { reductions::way(self.comm, len_bytes) } else { Choice::PASSED }
+    }
+
+    #[inline]
+    fn may_read_straight(self) -> bool {
+        Caller::READS_STRAIGHT && self.group.reads_straight()
     }
 
     /// Where a member says in `step` that its memory lies, before the lengths.
