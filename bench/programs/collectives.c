@@ -85,11 +85,19 @@ static void one(int root) {
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
-/* Operations so far: roots take turns from sample to sample, too, of which one may be a single operation. */
-static unsigned long turns;
+static int has_root(void) {
+    return kind == BCAST || kind == GATHER || kind == GATHERV || kind == SCATTER || kind == SCATTERV || kind == REDUCE;
+}
 
-static void repeated(long count) {
-    for (long i = 0; i < count; i++) one((int)(turns++ % size));
+/* Operations of a round, in which each rank is the root once: what a root leaves to be done while it goes on is in the
+ * same sample. */
+static int in_round(void) {
+    return has_root() ? size : 1;
+}
+
+static void repeated(long rounds) {
+    for (long i = 0; i < rounds; i++)
+        for (int root = 0; root < in_round(); root++) one(root);
 }
 
 static int sends_to_each(void) {
@@ -142,7 +150,6 @@ static void check(void) {
 }
 
 static void prepare(void) {
-    turns = 0;
     buffers((size_t)size * bytes);
     counts = realloc(counts, size * sizeof *counts);
     places = realloc(places, size * sizeof *places);
@@ -189,7 +196,7 @@ static void measure_overlap(const char *test, double alone) {
     struct samples samples = measure(repeated, ALL, 0);
     work_ns = 0;
     for (long i = 0; rank == 0 && i < samples.count; i++) {
-        double share = 100 * (1 - (samples.values[i] - computing[4]) / alone);
+        double share = 100 * (1 - (samples.values[i] / in_round() - computing[4]) / alone);
         samples.values[i] = share < 0 ? 0 : share > 100 ? 100 : share;
     }
     /* What it lasts alone was measured before, at whatever pace. */
@@ -215,9 +222,10 @@ int collective(const char *name) {
         prepare();
         check();
         struct samples samples = measure(repeated, ALL, 0);
-        double alone = median(samples);
+        double alone = median(samples) / in_round();
         check();
-        record(name, bytes, NULL, "us", 1, 0, samples);
+        samples.per_sample *= in_round();
+        record(name, bytes, NULL, "us", 1.0 / in_round(), 0, samples);
         if (nonblocking) measure_overlap(name, alone);
     }
     return 1;

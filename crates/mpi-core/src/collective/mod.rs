@@ -62,13 +62,6 @@ impl World {
     ///
     /// MPI: §6
     pub fn collective(&self, comm: &Comm, arguments: &Arguments) -> Result<()> {
-        let outcome = self.carry_out(comm, arguments);
-        comm.judgements().end(outcome.is_err());
-        outcome
-    }
-
-    #[inline]
-    fn carry_out(&self, comm: &Comm, arguments: &Arguments) -> Result<()> {
         check_buffers(comm, arguments)?;
         if carry_out_alone(comm, arguments) {
             // It counts as the others do.
@@ -82,10 +75,12 @@ impl World {
         let schedule = schedule_of(comm, arguments)?;
         let tag = comm.next_collective_tag(Sequence::Blocking);
         let mut running = Running::new(self, comm, schedule, arguments, tag)?;
-        self.wait_until(|world| match running.advance(world, comm, arguments, call) {
+        let result = self.wait_until(|world| match running.advance(world, comm, arguments, call) {
             Poll::Ready(result) => Some(result),
             Poll::Pending => None,
-        })
+        });
+        comm.judgements().end(result.is_err());
+        result
     }
 
     /// Starts a collective operation.

@@ -13,7 +13,7 @@ use std::time::Instant;
 use smallvec::SmallVec;
 
 /// Calls of a kind before the first trial: most kinds are used seldom.
-const FIRST_REST: u32 = 16;
+const FIRST_REST: u32 = 8;
 /// Calls that are compared, the last of each way; one more goes before them, which pays for the change.
 const SAMPLES: usize = 7;
 /// The same of calls that take so long, in ns, that little disturbs them, and that trials are dear.
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn calls_of_which_there_are_few_are_not_tried() {
         let (mut judge, mut way) = (Judge::new(Way::Straight), Way::Straight);
-        assert_eq!(run(&mut judge, &mut way, FIRST_REST as usize, |_, _| 1), [0, 16]);
+        assert_eq!(run(&mut judge, &mut way, FIRST_REST as usize, |_, _| 1), [0, FIRST_REST as usize]);
     }
 
     #[test]

@@ -183,8 +183,9 @@ impl World {
         let caller = blocking::Caller(self);
         let table = blocking::Table { comm, group, arguments, caller };
         let outcome = table.carry_out(plan).transpose();
-        if outcome.is_some() {
+        if let Some(outcome) = &outcome {
             self.engine.borrow_mut().count_board_collective();
+            comm.judgements().end(outcome.is_err());
         }
         outcome
     }
