@@ -219,6 +219,25 @@ mod tests {
     }
 
     #[test]
+    fn content_tells_where_as_much_goes_next() {
+        let mut places = Places::in_a_ring(0);
+        let mut told_count = 0;
+        for len in [SPREAD_MIN_BYTES, PAGE_BYTES, PIECE_MIN_BYTES, MEDIUM_MAX_BYTES] {
+            let mut told = 0..0;
+            for step in 0..times(400, 40) {
+                let place = places.take(step, len, false);
+                if !told.is_empty() {
+                    assert_eq!((told, place.begins_lap), (range(&place), false));
+                    told_count += 1;
+                }
+                told = place.next;
+            }
+        }
+        assert!(told_count > times(1000, 100), "{told_count}");
+        assert!(Places::in_turns().take(1, MEDIUM_MAX_BYTES, false).next.is_empty());
+    }
+
+    #[test]
     fn long_content_stands_apart_from_all_other() {
         for mut places in [Places::in_turns(), Places::in_a_ring(usize::MAX)] {
             let long = [0, 1].map(|step| range(&places.take(step, LONG_MAX_BYTES, true)));

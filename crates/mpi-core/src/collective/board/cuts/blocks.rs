@@ -20,8 +20,8 @@ const SAME_READ_MIN_BYTES: u64 = 4 << 10;
 const PAIR_READ_MIN_BYTES: u64 = 48 << 10;
 /// The same of more if each reads another one: so many bytes of one, and of all that a member has.
 const EACH_READ_MIN_BYTES: (u64, u64) = (8 << 10, 48 << 10);
-/// Shorter ones are never read straight by themselves, whatever is in them.
-const READ_MIN_BYTES: u64 = 2 * SAME_READ_MIN_BYTES;
+/// No shorter block is read straight by itself, whatever the ranks.
+const READ_MIN_BYTES: u64 = EACH_READ_MIN_BYTES.0;
 /// Shortest block of which both ways are tried.
 const TRIED_MIN_BYTES: u64 = 16 << 10;
 /// Lengths told behind what the first of several steps shows: of what the member brings, and of the longest block that it
@@ -182,6 +182,10 @@ mod tests {
         let of_one = [2, 4, 8, 16].map(|ranks| read_min_bytes(ranks, 1));
         assert_eq!(of_one, [48 << 10, 16 << 10, 32 << 10, (32 << 10) + 1]);
         assert_eq!([4, 8, 16].map(|ranks| read_min_bytes(ranks, ranks as usize - 1)), [16 << 10, 8 << 10, 8 << 10]);
+        for ranks in 2..=RANKS_MAX {
+            let least = read_min_bytes(ranks, 1).min(read_min_bytes(ranks, ranks as usize - 1));
+            assert!(least >= READ_MIN_BYTES, "{ranks}");
+        }
     }
 
     #[test]
