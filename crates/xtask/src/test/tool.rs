@@ -6,6 +6,7 @@ use crate::install::installed;
 use crate::paths;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Each thing it can be asked.
@@ -23,6 +24,7 @@ pub fn cases() -> Vec<Case> {
         Case::new("ferrovia/bench-mpi", |workshop| bench_runs(workshop, "mpi", "64")).quick(true),
         Case::new("ferrovia/bench-app", |workshop| bench_runs(workshop, "app", "16")),
         Case::new("ferrovia/bench-wrong-data", bench_finds_wrong_data),
+        Case::new("ferrovia/bench-roots", bench_takes_each_rank_as_root),
         Case::new("ferrovia/bench-fabric", bench_fabric),
         Case::new("ferrovia/bench-files", bench_files),
         Case::new("ferrovia/bench-delay", bench_finds_delay),
@@ -153,22 +155,49 @@ fn bench_runs(workshop: &Workshop, level: &str, sizes: &str) -> Result<()> {
 /// A library that damages a byte of what is received is found out; no figure comes of it.
 fn bench_finds_wrong_data(workshop: &Workshop) -> Result<()> {
     workshop.installation()?;
-    let folder = paths::target().join("programs");
-    std::fs::create_dir_all(&folder)?;
-    let (source, library) = (folder.join("damage.c"), folder.join("damage.so"));
-    let text = "#include <mpi.h>\n\
-        int MPI_Recv(void *data, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status *status) {\n\
+    let library = interposer(
+        "damage",
+        "int MPI_Recv(void *data, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status *status) {\n\
             int code = PMPI_Recv(data, count, type, from, tag, comm, status);\n\
             if (type == MPI_BYTE && count > 60) ((char *)data)[60] ^= 1;\n\
             return code;\n\
-        }\n";
-    std::fs::write(&source, text)?;
-    installed("mpicc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).run_successfully()?;
+        }\n",
+    )?;
     let finished = bench(&["mpi", "latency", "--sizes", "64", "--json"]).env("LD_PRELOAD", &library).run()?;
     if finished.success() || !finished.said().contains("wrong data") || finished.stdout.contains("\"kind\":\"point\"") {
         return Err(finished.complain("the damage was not found"));
     }
     Ok(())
+}
+
+/// In what is timed each rank is the root as often as any other, however long one operation takes.
+fn bench_takes_each_rank_as_root(workshop: &Workshop) -> Result<()> {
+    workshop.installation()?;
+    let library = interposer(
+        "roots",
+        "static long calls[2];\n\
+        int MPI_Scatter(const void *from, int count, MPI_Datatype type, void *to, int its_count, MPI_Datatype its_type,\n\
+                        int root, MPI_Comm comm) {\n\
+            calls[root]++;\n\
+            return PMPI_Scatter(from, count, type, to, its_count, its_type, root, comm);\n\
+        }\n\
+        int MPI_Finalize(void) {\n\
+            if (calls[0] < 10 || calls[0] != calls[1]) PMPI_Abort(MPI_COMM_WORLD, 7);\n\
+            return PMPI_Finalize();\n\
+        }\n",
+    )?;
+    let words = ["mpi", "scatter", "-n", "2", "--sizes", "8,65536", "--json"];
+    bench(&words).env("LD_PRELOAD", &library).run_successfully().map(drop)
+}
+
+/// A library of that name that stands between programs and ours.
+fn interposer(name: &str, text: &str) -> Result<PathBuf> {
+    let folder = paths::target().join("programs");
+    std::fs::create_dir_all(&folder)?;
+    let (source, library) = (folder.join(format!("{name}.c")), folder.join(format!("{name}.so")));
+    std::fs::write(&source, format!("#include <mpi.h>\n{text}"))?;
+    installed("mpicc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).run_successfully()?;
+    Ok(library)
 }
 
 /// The verbs of the software devices beside each other, the ends in processes of their own, and a paper's figures beside
