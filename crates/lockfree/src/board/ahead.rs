@@ -69,7 +69,7 @@ mod tests {
         let board = Board::new(SharedMemory::private(Board::FOOTPRINT));
         let ahead = Ahead::default();
         let left = || ahead.end.load(Ordering::Relaxed) - ahead.from.load(Ordering::Relaxed);
-        let next = 4096..4096 + 2 * STEP_BYTES + 100;
+        let next = Board::FOOTPRINT - (2 * STEP_BYTES + 100)..Board::FOOTPRINT;
         ahead.note_wait();
         ahead.expect(&board, next.clone());
         for rest in [STEP_BYTES + 100, 100, 0, 0] {
