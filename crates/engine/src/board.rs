@@ -285,7 +285,10 @@ impl GroupBoard {
         });
         // What is timed is timed as it is without, what is written past the caches is not to be in this one, and what may
         // still be read is left to its readers.
-        let is_ahead = stores == Stores::Ordinary && !pace.wants_sample() && self.has_room(step + 1, len_bytes);
+        let is_ahead = !next.is_empty()
+            && stores == Stores::Ordinary
+            && !pace.wants_sample()
+            && self.has_room(step + 1, len_bytes);
         self.ahead.expect(board, if is_ahead { next } else { 0..0 });
     }
 

@@ -3,7 +3,7 @@
 //! What others have read has to be taken back from their caches before it is written anew, line after line. Where ordinary
 //! stores are the faster ones all the same, that goes on while the owner waits for what others show: between two cores of an
 //! Intel Xeon of the fourth generation that share no cache but the last, a broadcast of 4 to 32 KiB by roots in turns takes
-//! 25 to 40 % less by it. Members that all show at once do not wait, and gain little.
+//! 20 to 36 % less by it. Members that all show at once do not wait, and gain little.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ const STEP_BYTES: usize = 16 * CACHE_LINE_BYTES;
 pub struct Ahead {
     from: AtomicUsize,
     end: AtomicUsize,
-    /// The owner has waited since it showed something.
+    /// The owner has waited since it showed something, or had to look for what others show.
     has_waited: AtomicBool,
 }
 

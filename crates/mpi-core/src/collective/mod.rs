@@ -71,16 +71,20 @@ impl World {
         if let Some(result) = self.on_boards(comm, arguments) {
             return result;
         }
+        let outcome = self.by_messages(comm, arguments);
+        comm.judgements().end(outcome.is_err());
+        outcome
+    }
+
+    fn by_messages(&self, comm: &Comm, arguments: &Arguments) -> Result<()> {
         let call = arguments.names()[0];
         let schedule = schedule_of(comm, arguments)?;
         let tag = comm.next_collective_tag(Sequence::Blocking);
         let mut running = Running::new(self, comm, schedule, arguments, tag)?;
-        let result = self.wait_until(|world| match running.advance(world, comm, arguments, call) {
+        self.wait_until(|world| match running.advance(world, comm, arguments, call) {
             Poll::Ready(result) => Some(result),
             Poll::Pending => None,
-        });
-        comm.judgements().end(result.is_err());
-        result
+        })
     }
 
     /// Starts a collective operation.

@@ -2,7 +2,7 @@
 //! whichever took less time lately.
 //!
 //! No length holds on every machine. Four ranks on two cores of a Zen 4 exchange blocks of 256 KiB in 121 us over boards,
-//! where libraries that read them straight take 210; on two of a Xeon boards take 440 us and reading 310. So the first member
+//! where other libraries take 210 or more; on two of a Xeon boards take 440 us, and reading straight 310. So the first member
 //! notes what calls of a kind took, and tries the other way now and then. All have to go the same way, so it says in each
 //! call which way the next one of its kind goes, behind the lengths that all tell anyway.
 
@@ -12,8 +12,10 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 
+/// Shortest blocks whose way is judged.
+pub const JUDGED_MIN_BYTES: u64 = 16 << 10;
 /// Calls of a kind before the first trial: most kinds are used seldom.
-const FIRST_REST: u32 = 8;
+const FIRST_REST: u64 = 8;
 /// Calls that are compared, the last of each way; one more goes before them, which pays for the change.
 const SAMPLES: usize = 7;
 /// The same of calls that take so long, in ns, that little disturbs them, and that trials are dear.
@@ -35,7 +37,9 @@ pub struct Kind {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
-    SameToAll,
+    /// Each member has one block for all others, or for the only one.
+    OneEach,
+    /// Each has one for each of several.
     EachToEach,
     Reduction,
 }
@@ -49,8 +53,8 @@ pub enum Way {
     Straight,
 }
 
-/// The way of a call, whether it is judged, and what is then said of the next one of its kind. A word, for short calls
-/// have one, too.
+/// The way of a call, whether it is judged, and what is then said of the next one of its kind. In one byte, for short calls
+/// carry it, too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Choice(u8);
 
@@ -200,7 +204,7 @@ impl Table {
 impl Judge {
     fn new(best: Way) -> Self {
         let took = Default::default();
-        Self { best, is_trial: false, left: FIRST_REST.into(), last: None, took, samples: SAMPLES }
+        Self { best, is_trial: false, left: FIRST_REST, last: None, took, samples: SAMPLES }
     }
 
     /// The way of the call after the one that begins.
@@ -234,7 +238,8 @@ impl Judge {
     fn sum_up(&mut self) {
         self.is_trial = false;
         let calls = self.samples as u64 + 1;
-        let [best, other] = [self.best, self.best.other()].map(|way| self.typical(way));
+        let count = self.took[0].len().min(self.took[1].len());
+        let [best, other] = [self.best, self.best.other()].map(|way| self.typical(way, count));
         let times = match (best, other) {
             (Some(best), Some(other)) if other.saturating_mul(100) <= best.saturating_mul(BETTER_MAX_PERCENT) => {
                 self.best = self.best.other();
@@ -246,11 +251,12 @@ impl Judge {
         self.left = calls * times.clamp(REST_BOUNDS.0, REST_BOUNDS.1);
     }
 
-    /// What the last calls that went this way took: the median.
-    fn typical(&self, way: Way) -> Option<u64> {
-        let mut took = self.took[way as usize].clone();
-        let middle = took.len().checked_sub(1)? / 2;
-        Some(*took.select_nth_unstable(middle).1)
+    /// What so many of the last calls that went this way took: the median.
+    fn typical(&self, way: Way, count: usize) -> Option<u64> {
+        let took = &self.took[way as usize];
+        let mut last = SmallVec::<[u64; SAMPLES]>::from_slice(&took[took.len() - count..]);
+        let middle = count.checked_sub(1)? / 2;
+        Some(*last.select_nth_unstable(middle).1)
     }
 }
 

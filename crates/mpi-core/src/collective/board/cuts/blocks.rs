@@ -3,7 +3,6 @@
 use engine::{BOARD_PIECE_BYTES, BOARD_STEP_BYTES};
 
 use super::{LENGTH_BYTES, TO_EACH_MAX_BYTES};
-use crate::collective::board::judgement::{Choice, Kind, Operation, Way};
 use crate::communicator::Comm;
 
 /// Longest block where all members run at once: longer ones are faster copied straight from each to each.
@@ -21,9 +20,7 @@ const PAIR_READ_MIN_BYTES: u64 = 48 << 10;
 /// The same of more if each reads another one: so many bytes of one, and of all that a member has.
 const EACH_READ_MIN_BYTES: (u64, u64) = (8 << 10, 48 << 10);
 /// No shorter block is read straight by itself, whatever the ranks.
-const READ_MIN_BYTES: u64 = EACH_READ_MIN_BYTES.0;
-/// Shortest block of which both ways are tried.
-const TRIED_MIN_BYTES: u64 = 16 << 10;
+pub const READ_MIN_BYTES: u64 = EACH_READ_MIN_BYTES.0;
 /// Lengths told behind what the first of several steps shows: of what the member brings, and of the longest block that it
 /// knows of.
 pub const LENGTHS: usize = 2;
@@ -41,34 +38,14 @@ pub fn len_max_bytes(comm: &Comm, blocks: usize) -> u64 {
     }
 }
 
-/// Which way blocks go, of which a member has so many and the longest has so many bytes.
-#[inline]
-pub fn way(comm: &Comm, blocks: usize, longest_bytes: u64) -> Choice {
-    let operation = if blocks == 1 { Operation::SameToAll } else { Operation::EachToEach };
-    if longest_bytes < READ_MIN_BYTES && comm.read_min_bytes().is_none() {
-        return Choice::PASSED;
-    }
-    way_of(comm, operation, longest_bytes, read_min_bytes(comm.size(), blocks))
+/// Shortest block that is read straight by itself, of blocks of which a member has so many: none where members do not all run at
+/// once.
+pub fn read_min_bytes(comm: &Comm, blocks: usize) -> u64 {
+    if comm.is_oversubscribed() { u64::MAX } else { read_min_of(comm.size(), blocks) }
 }
 
-/// Which way blocks of so many bytes go: what was said, or else what is faster, for which `read_min_bytes` is a guess where all
-/// members run at once.
-#[inline(never)]
-pub(super) fn way_of(comm: &Comm, operation: Operation, len_bytes: u64, read_min_bytes: u64) -> Choice {
-    let way_from = |min_bytes| if len_bytes >= min_bytes { Way::Straight } else { Way::Passed };
-    let by_itself = way_from(if comm.is_oversubscribed() { u64::MAX } else { read_min_bytes });
-    match comm.read_min_bytes() {
-        Some(min_bytes) => Choice::fixed(way_from(min_bytes)),
-        None if len_bytes < TRIED_MIN_BYTES => Choice::fixed(by_itself),
-        None => {
-            let kind = Kind { operation, len_bits: len_bytes.ilog2() };
-            comm.judgements().choose(kind, len_bytes, by_itself, comm.rank() == 0)
-        }
-    }
-}
-
-/// Shortest block that is read straight by itself, where all run at once.
-fn read_min_bytes(ranks: u32, blocks: usize) -> u64 {
+/// The same where all run at once.
+fn read_min_of(ranks: u32, blocks: usize) -> u64 {
     let (each_min, all_min) = EACH_READ_MIN_BYTES;
     match blocks {
         1 if ranks == 2 => PAIR_READ_MIN_BYTES,
@@ -179,11 +156,11 @@ mod tests {
     /// As it was measured where 16 processes, or two, all ran at once.
     #[test]
     fn what_is_read_straight_is_what_is_faster_so() {
-        let of_one = [2, 4, 8, 16].map(|ranks| read_min_bytes(ranks, 1));
+        let of_one = [2, 4, 8, 16].map(|ranks| read_min_of(ranks, 1));
         assert_eq!(of_one, [48 << 10, 16 << 10, 32 << 10, (32 << 10) + 1]);
-        assert_eq!([4, 8, 16].map(|ranks| read_min_bytes(ranks, ranks as usize - 1)), [16 << 10, 8 << 10, 8 << 10]);
+        assert_eq!([4, 8, 16].map(|ranks| read_min_of(ranks, ranks as usize - 1)), [16 << 10, 8 << 10, 8 << 10]);
         for ranks in 2..=RANKS_MAX {
-            let least = read_min_bytes(ranks, 1).min(read_min_bytes(ranks, ranks as usize - 1));
+            let least = read_min_of(ranks, 1).min(read_min_of(ranks, ranks as usize - 1));
             assert!(least >= READ_MIN_BYTES, "{ranks}");
         }
     }

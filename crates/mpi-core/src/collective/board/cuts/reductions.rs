@@ -3,8 +3,7 @@
 use engine::{BOARD_PIECE_BYTES, BOARD_STEP_BYTES};
 
 use super::LENGTH_BYTES;
-use super::blocks::{LENGTHS, way_of};
-use crate::collective::board::judgement::{Choice, Operation};
+use super::blocks::LENGTHS;
 use crate::communicator::Comm;
 
 /// Up to so many bytes of all inputs together, whoever wants the value reduces everything.
@@ -32,10 +31,13 @@ pub fn is_brief(comm: &Comm, len_bytes: u64, has_root: bool) -> bool {
     len_bytes <= engine::BOARD_SHORT_BYTES as u64 || len_bytes.saturating_mul(ranks.into()) <= max_bytes
 }
 
-/// Which way the operands of a reduction to all of so many bytes go, of which each member reduces a part.
-pub fn way(comm: &Comm, len_bytes: u64) -> Choice {
-    let min_bytes = if comm.size() == 2 { PAIR_PART_READ_MIN_BYTES } else { PART_READ_MIN_BYTES };
-    way_of(comm, Operation::Reduction, len_bytes / u64::from(comm.size()), min_bytes)
+/// Shortest part of a reduction to all whose operands are read straight by itself: none where members do not all run at once.
+pub fn read_min_bytes(comm: &Comm) -> u64 {
+    match comm.size() {
+        _ if comm.is_oversubscribed() => u64::MAX,
+        2 => PAIR_PART_READ_MIN_BYTES,
+        _ => PART_READ_MIN_BYTES,
+    }
 }
 
 /// Longest piece of a reduction in which each member reduces a part. Where all run at once, what one writes is read while it

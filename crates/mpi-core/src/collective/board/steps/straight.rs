@@ -12,9 +12,9 @@ use super::Table;
 use super::blocks::Brought;
 use super::reduce::{Operands, Part, Standing, Value};
 use crate::collective::arguments::Reduction;
-use crate::collective::board::cuts::blocks::LENGTHS;
+use crate::collective::board::cuts::blocks::{LENGTHS, READ_MIN_BYTES};
 use crate::collective::board::cuts::{blocks, reductions};
-use crate::collective::board::judgement::{Choice, Way};
+use crate::collective::board::judgement::{Choice, JUDGED_MIN_BYTES, Kind, Operation, Way};
 use crate::error::{ErrorClass, Result};
 
 /// Told in place of a place: this member has nothing to be read, or cannot take part this time, or never.
@@ -192,17 +192,34 @@ impl<'a> Table<'a> {
     /// The way of a call in which each member has so many blocks, the longest of so many bytes; the same in all members.
     #[inline]
     pub(super) fn way(self, blocks: usize, longest_bytes: u64) -> Choice {
-        if self.may_read_straight() { blocks::way(self.comm, blocks, longest_bytes) } else { Choice::PASSED }
+        if longest_bytes < READ_MIN_BYTES && self.comm.read_min_bytes().is_none() {
+            return Choice::PASSED;
+        }
+        let operation = if blocks == 1 { Operation::OneEach } else { Operation::EachToEach };
+        self.choose(operation, longest_bytes, blocks::read_min_bytes(self.comm, blocks))
     }
 
     /// The same of a reduction to all.
     pub(super) fn way_to_reduce(self, len_bytes: u64) -> Choice {
-        if self.may_read_straight() { reductions::way(self.comm, len_bytes) } else { Choice::PASSED }
+        let part_bytes = len_bytes / self.size() as u64;
+        self.choose(Operation::Reduction, part_bytes, reductions::read_min_bytes(self.comm))
     }
 
-    #[inline]
-    fn may_read_straight(self) -> bool {
-        Caller::READS_STRAIGHT && self.group.reads_straight()
+    /// Straight from so many bytes on, if that was said; else as it was faster, and from `read_min_bytes` on before that is known.
+    #[inline(never)]
+    fn choose(self, operation: Operation, len_bytes: u64, read_min_bytes: u64) -> Choice {
+        if !Caller::READS_STRAIGHT || !self.group.reads_straight() {
+            return Choice::PASSED;
+        }
+        let way_from = |min_bytes| if len_bytes >= min_bytes { Way::Straight } else { Way::Passed };
+        match self.comm.read_min_bytes() {
+            Some(said_min_bytes) => Choice::fixed(way_from(said_min_bytes)),
+            None if len_bytes < JUDGED_MIN_BYTES => Choice::fixed(way_from(read_min_bytes)),
+            None => {
+                let kind = Kind { operation, len_bits: len_bytes.ilog2() };
+                self.comm.judgements().choose(kind, len_bytes, way_from(read_min_bytes), self.me() == 0)
+            }
+        }
     }
 
     /// Where a member says in `step` that its memory lies, before the lengths.
