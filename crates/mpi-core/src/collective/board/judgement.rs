@@ -2,14 +2,15 @@
 //! whichever took less time lately.
 //!
 //! No length holds on every machine. Four ranks on two cores of a Zen 4 exchange blocks of 256 KiB in 121 us over boards,
-//! where other libraries take 210 or more; on two of a Xeon boards take 440 us, and reading straight 310. So the first member
-//! notes what calls of a kind took, and tries the other way now and then. All have to go the same way, so it says in each
-//! call which way the next one of its kind goes, behind the lengths that all tell anyway.
+//! where other libraries take 210 or more; on two of a Xeon boards take 440 us, and reading straight 310. So one
+//! member, the judge of a kind of calls, notes what they took, and tries the other way now and then. All have to go the same
+//! way, so it says in each call which way the next one of its kind goes, behind the lengths that all tell anyway.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use collectives::Collective;
 use smallvec::SmallVec;
 
 /// Shortest blocks whose way is judged.
@@ -42,6 +43,23 @@ pub enum Operation {
     /// Each has one for each of several.
     EachToEach,
     Reduction,
+    /// One of two has a block for the other.
+    ToOne {
+        collective: Collective,
+        root: usize,
+    },
+}
+
+impl Operation {
+    /// The member that notes what calls take, and says which way the next one goes. Of two that is who has most to do: who
+    /// shows something may leave before anything has arrived, but the root of a scatter copies a block of its own, too.
+    pub fn judge(self) -> usize {
+        match self {
+            Operation::ToOne { collective: Collective::Bcast, root } => usize::from(root == 0),
+            Operation::ToOne { root, .. } => root,
+            _ => 0,
+        }
+    }
 }
 
 /// How the blocks of a call go.
@@ -49,7 +67,7 @@ pub enum Operation {
 pub enum Way {
     /// Over boards, or by messages.
     Passed,
-    /// Read straight from the memory of who has them.
+    /// Straight from the memory of who has them: all read them there, or the only one who wants them gets them as a message.
     Straight,
 }
 
@@ -112,12 +130,12 @@ struct Open {
 }
 
 struct Known {
-    /// Of the next call, as the first member has said.
+    /// Of the next call, as the judge has said.
     next: Way,
     judge: Judge,
 }
 
-/// What the first member knows of a kind.
+/// What the judge of a kind knows of it.
 struct Judge {
     best: Way,
     is_trial: bool,
@@ -141,21 +159,21 @@ impl Way {
 }
 
 impl Judgements {
-    /// The way of a call of so many bytes, the same in all members; `by_itself` before anything was said of its kind. The first
-    /// member begins to note what the call takes, and has something to say of the next one.
-    pub fn choose(&self, kind: Kind, len_bytes: u64, by_itself: Way, is_first: bool) -> Choice {
+    /// The way of a call of so many bytes, the same in all members; `by_itself` before anything was said of its kind. The judge
+    /// begins to note what the call takes, and has something to say of the next one.
+    pub fn choose(&self, kind: Kind, len_bytes: u64, by_itself: Way, is_judge: bool) -> Choice {
         let mut table = self.table();
         let known = table.begin(kind, by_itself);
         let way = known.next;
-        let next = if is_first { known.judge.next() } else { way };
-        if is_first {
+        let next = if is_judge { known.judge.next() } else { way };
+        if is_judge {
             table.open = Some(Open { way, len_bytes, start: Instant::now() });
             self.is_open.store(true, Ordering::Relaxed);
         }
         Choice::judged(way, next)
     }
 
-    /// The first member has said which way the next call of the kind of this one goes, and all members have heard it.
+    /// The judge has said which way the next call of the kind of this one goes, and all members have heard it.
     pub fn hear(&self, next: Way) {
         if let Some(known) = self.table().current() {
             known.next = next;
@@ -326,9 +344,9 @@ mod tests {
         assert_eq!(judge.best, Way::Passed);
     }
 
-    /// All members go the way that the first one has said, and only what all have heard counts.
+    /// All members go the way that the judge has said, and only what all have heard counts.
     #[test]
-    fn members_go_the_way_that_the_first_has_said() {
+    fn members_go_the_way_that_the_judge_has_said() {
         let members = [Judgements::default(), Judgements::default()];
         let kind = Kind { operation: Operation::EachToEach, len_bits: 18 };
         let mut ways = Vec::new();

@@ -16,6 +16,8 @@
 //! allreduce, longer yet            everyone shows where operands and result lie, reduces  3 steps
 //!                                  a part of all operands, and reads all other parts
 //! reduce of two, long              as short ones, by pieces                              1 step per piece
+//! broadcast, gather, scatter or    all tell how long, and one sends the other a message  1 step
+//! reduce of two, longer yet
 //! reduce-scatter-block             everyone shows, each reduces its block                1 step (per piece)
 //! scan, exscan, short              everyone shows, each reduces those before it          1 step
 //! ```

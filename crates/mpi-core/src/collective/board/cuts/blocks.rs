@@ -110,7 +110,7 @@ impl Cut {
 }
 
 /// True of two members that run at once.
-fn is_pair(comm: &Comm) -> bool {
+pub fn is_pair(comm: &Comm) -> bool {
     comm.size() == 2 && !comm.is_oversubscribed()
 }
 

@@ -5,7 +5,7 @@ use engine::BOARD_PIECE_BYTES;
 use super::LENGTH_BYTES;
 
 /// Longest broadcast in one step.
-const ONE_STEP_MAX_BYTES: u64 = 32 << 10;
+pub const ONE_STEP_MAX_BYTES: u64 = 32 << 10;
 /// Bytes of a piece. With the length it is longer than a broadcast in one step, and several have room.
 const PIECE_BYTES: (usize, usize) = (ONE_STEP_MAX_BYTES as usize, BOARD_PIECE_BYTES - LENGTH_BYTES);
 

@@ -143,7 +143,11 @@ impl Table<'_> {
         shown: impl Fn(u64, u64) -> Shown,
         mut take: impl FnMut(u64, u64, usize) -> Result<()>,
     ) -> Result<Option<()>> {
-        let &Brought { root, longest_bytes, .. } = brought;
+        let &Brought { root, longest_bytes, choice, .. } = brought;
+        // To one member, straight is by a message.
+        if root.is_some() && choice.is_straight() {
+            return self.leave_to_messages(&brought.straight()).await;
+        }
         if longest_bytes > cut.max_bytes {
             return self.leave_to_messages(brought).await;
         }
@@ -204,23 +208,22 @@ impl Table<'_> {
         contents: &[SendBuf],
         expected_bytes: impl Fn(usize) -> u64,
     ) -> Result<(u64, bool, Result<()>)> {
-        let told = brought.told(Way::Passed).map(u64::to_ne_bytes);
+        let told = brought.told().map(u64::to_ne_bytes);
         let step = self.group.next_step();
         self.show(step, contents, told.as_flattened()).await?;
-        let (is_agreed, outcome) = self.compare_all(brought, Way::Passed, step, expected_bytes).await?;
+        let (is_agreed, outcome) = self.compare_all(brought, step, expected_bytes).await?;
         Ok((step, is_agreed, outcome))
     }
 
-    /// Waits for what all others tell in the first of several steps `of_way`, which this member shows; returns whether all
+    /// Waits for what all others tell in the first of several steps, which this member shows; returns whether all
     /// members count the same steps, and what is wrong.
     pub(super) async fn compare_all(
         self,
         brought: &Brought,
-        of_way: Way,
         step: u64,
         expected_bytes: impl Fn(usize) -> u64,
     ) -> Result<(bool, Result<()>)> {
-        let meant = brought.told(of_way);
+        let meant = brought.told();
         if let Some(root) = brought.root {
             // If the root counts but one step, the others may, too, and show nothing.
             self.await_step(root, step).await?;
@@ -238,12 +241,13 @@ impl Table<'_> {
             outcome = outcome.and(found);
         }
         if is_agreed && brought.choice.is_judged() {
-            self.hear(if self.me() == 0 { Some(meant) } else { self.told(0, step) });
+            let judge = brought.judge;
+            self.hear(if self.me() == judge { Some(meant) } else { self.told(judge, step) });
         }
         Ok((is_agreed, outcome))
     }
 
-    /// The first member has told which way the next call of this kind goes.
+    /// The judge has told which way the next call of this kind goes.
     #[inline(never)]
     fn hear(self, told: Option<[u64; LENGTHS]>) {
         let is_straight = told.is_some_and(|[_, longest]| longest & NEXT_STRAIGHT != 0);
@@ -308,18 +312,22 @@ pub(super) struct Brought {
     pub longest_bytes: u64,
     /// Which way the call goes, and the next one, as far as this member has a say.
     pub choice: Choice,
+    /// The member that has it.
+    pub judge: usize,
+    /// The step in which this is told is the first of those in which blocks go straight.
+    is_straight: bool,
 }
 
-/// In the word that tells of the longest block: the blocks of this call are read straight, and so are those of the next one of
-/// its kind.
+/// In the word that tells of the longest block: the blocks of this call go straight, and so do those of the next one of its
+/// kind.
 const STRAIGHT: u64 = 1 << 62;
 const NEXT_STRAIGHT: u64 = 1 << 63;
-const LEN_MASK: u64 = STRAIGHT - 1;
+pub(super) const LEN_MASK: u64 = STRAIGHT - 1;
 
 impl Brought {
     /// Of a call whose way is not judged.
     pub fn new(root: Option<usize>, own_bytes: u64, longest_bytes: u64) -> Self {
-        Self { root, own_bytes, longest_bytes, choice: Choice::PASSED }
+        Self { root, own_bytes, longest_bytes, choice: Choice::PASSED, judge: 0, is_straight: false }
     }
 
     /// The same of one for which that was chosen.
@@ -327,9 +335,19 @@ impl Brought {
         Self { choice, ..self }
     }
 
-    /// What a member tells of it in the first step of that way.
-    pub fn told(&self, way: Way) -> [u64; LENGTHS] {
-        let this = if way == Way::Straight { STRAIGHT } else { 0 };
+    /// The same if that is up to this member.
+    pub fn judged_by(self, judge: usize, choice: Choice) -> Self {
+        Self { choice, judge, ..self }
+    }
+
+    /// The same in a step of those who go straight.
+    pub fn straight(&self) -> Self {
+        Self { is_straight: true, ..*self }
+    }
+
+    /// What a member tells of it in the first step.
+    pub fn told(&self) -> [u64; LENGTHS] {
+        let this = if self.is_straight { STRAIGHT } else { 0 };
         let next = if self.choice.is_next_straight() { NEXT_STRAIGHT } else { 0 };
         [self.own_bytes, self.longest_bytes & LEN_MASK | this | next]
     }

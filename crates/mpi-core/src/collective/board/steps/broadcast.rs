@@ -1,24 +1,50 @@
 //! Broadcasts: the root shows, all others read, piece by piece.
 
+use collectives::Collective;
 use datatype::{RecvBuf, SendBuf, UserMemoryMut};
 use engine::BOARD_PIECES;
 
 use super::super::flavoured;
 use super::Table;
+use super::blocks::LEN_MASK;
 use crate::collective::arguments::Buffer;
-use crate::collective::board::cuts::broadcast::Pieces;
+use crate::collective::board::cuts::blocks::{Cut, is_pair};
+use crate::collective::board::cuts::broadcast::{ONE_STEP_MAX_BYTES, Pieces};
 use crate::error::Result;
 
 #[flavoured]
 impl Table<'_> {
-    pub(super) async fn bcast(self, root: usize, buffer: &Buffer<UserMemoryMut>) -> Result<()> {
+    /// `None` if messages are to do it.
+    pub(super) async fn bcast(self, root: usize, buffer: &Buffer<UserMemoryMut>) -> Result<Option<()>> {
         let Buffer { memory, count, datatype } = buffer;
-        if root == self.me() {
-            self.show_pieces(&memory.send(0, *count, datatype)).await
-        } else {
-            let len_bytes = (count * datatype.size()) as usize;
-            self.read_pieces(root, len_bytes, &mut memory.recv(0, *count, datatype)).await
+        let len_bytes = count * datatype.size();
+        if len_bytes > ONE_STEP_MAX_BYTES && is_pair(self.comm) {
+            return self.pass_to_other(root, buffer, len_bytes).await;
         }
+        if root == self.me() {
+            self.show_pieces(&memory.send(0, *count, datatype)).await.map(Some)
+        } else {
+            self.read_pieces(root, len_bytes as usize, &mut memory.recv(0, *count, datatype)).await.map(Some)
+        }
+    }
+
+    /// A long broadcast to one: as a block for it.
+    async fn pass_to_other(self, root: usize, buffer: &Buffer<UserMemoryMut>, len_bytes: u64) -> Result<Option<()>> {
+        let Buffer { memory, count, datatype } = buffer;
+        let is_root = root == self.me();
+        let content = memory.send(0, *count, datatype);
+        let mut into = memory.recv(0, *count, datatype);
+        let shown = |offset, len_bytes| is_root.then(|| content.slice(offset, len_bytes)).into_iter().collect();
+        let take = |step, offset, len_bytes| {
+            if is_root {
+                return Ok(());
+            }
+            self.read(root, step, 0, len_bytes, |bytes| {
+                into.unpack_at(offset, bytes);
+            })
+        };
+        let brought = self.brought_rooted(Collective::Bcast, root, len_bytes, len_bytes);
+        self.in_steps(&brought, Cut::from_root(self.comm), |_| len_bytes, shown, take).await
     }
 
     /// The root's part of a broadcast.
@@ -49,6 +75,10 @@ impl Table<'_> {
                 pieces = Pieces::of(self.broadcast_bytes(root, step));
                 if pieces.len_bytes != own_bytes {
                     outcome = Err(self.shorter(root, pieces.len_bytes));
+                    if is_pair(self.comm) {
+                        // It may count other steps.
+                        return self.leave_reading(step, own_bytes as u64, outcome).await;
+                    }
                 }
             }
             let (offset, len_bytes) = pieces.range(piece);
@@ -71,6 +101,6 @@ impl Table<'_> {
 
     /// Bytes of the broadcast whose first piece the root shows as `step`.
     fn broadcast_bytes(self, root: usize, step: u64) -> usize {
-        self.told(root, step).map_or(self.group.len_bytes(root, step), |[len_bytes]| len_bytes as usize)
+        self.told(root, step).map_or(self.group.len_bytes(root, step), |[told]| (told & LEN_MASK) as usize)
     }
 }

@@ -36,10 +36,10 @@ impl Table<'_> {
     pub async fn carry_out(self, plan: Plan<'_>) -> Result<Option<()>> {
         match plan {
             Plan::Barrier => boxed(self.barrier()).await.map(Some),
-            Plan::Bcast { root, buffer } => boxed(self.bcast(root, buffer)).await.map(Some),
+            Plan::Bcast { root, buffer } => boxed(self.bcast(root, buffer)).await,
             Plan::Gather { root, send, recv } => boxed(self.gather(root, send, recv)).await,
             Plan::Scatter { root, send, recv } => boxed(self.scatter(root, send, recv)).await,
-            Plan::Reduce { root, data } => boxed(self.reduce(root, data)).await.map(Some),
+            Plan::Reduce { root, data } => boxed(self.reduce(root, data)).await,
             Plan::ReduceScatterBlock { data } => boxed(self.reduce_scatter_block(data)).await,
             Plan::Scan { data, is_exclusive } => boxed(self.scan(data, is_exclusive)).await,
             Plan::Allgather { send, recv } => boxed(self.allgather(send, recv)).await,

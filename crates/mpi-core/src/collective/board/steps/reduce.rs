@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use collectives::Collective;
 use datatype::{PackedOp, RecvBuf, Scratch, SendBuf, UserMemoryMut};
 use smallvec::SmallVec;
 
@@ -19,17 +20,17 @@ const REDUCE_BLOCK_BYTES: u64 = 8 << 10;
 
 #[flavoured]
 impl Table<'_> {
-    /// A reduction to one member, or to all.
-    pub(super) async fn reduce(self, root: Option<usize>, data: &Reduction) -> Result<()> {
+    /// A reduction to one member, or to all. `None` if messages are to do it.
+    pub(super) async fn reduce(self, root: Option<usize>, data: &Reduction) -> Result<Option<()>> {
         let (size, ranks) = (data.datatype.size(), self.size() as u64);
         let len_bytes = data.count * size;
         if is_brief(self.comm, len_bytes, root.is_some()) {
-            return self.reduce_at_once(root, data).await;
+            return self.reduce_at_once(root, data).await.map(Some);
         }
         let choice = if root.is_none() { self.way_to_reduce(len_bytes) } else { Choice::PASSED };
         let brought = Brought::new(root, len_bytes, len_bytes).judged(choice);
         if choice.is_straight() && self.reduce_straight(&brought, data).await?.is_some() {
-            return Ok(());
+            return Ok(Some(()));
         }
         if let (Some(root), 2) = (root, ranks) {
             return self.reduce_of_two(root, data).await;
@@ -51,7 +52,7 @@ impl Table<'_> {
             }
         }
         room.into_iter().for_each(|room| self.caller.keep(room));
-        outcome
+        outcome.map(Some)
     }
 
     /// A reduction in one step: whoever wants the value reduces everything.
@@ -70,8 +71,7 @@ impl Table<'_> {
         let mut outcome = self.expect_all(self.others(), step, len_bytes).await;
         if let (Ok(()), Some(result)) = (&outcome, &data.result) {
             let value = Value { memory: result, first: 0 };
-            let operands =
-                Operands { ranks: 0..self.size(), standing: Standing::Shown { step, our_own: root.is_none() } };
+            let operands = Operands::of(0..self.size(), Standing::Shown { step, our_own: root.is_none() });
             outcome = self.fold(data, whole, &operands, value, |_| 0);
         }
         match root {
@@ -83,22 +83,25 @@ impl Table<'_> {
         }
     }
 
-    /// A long reduction of two operands to one member: the other shows its own, and need not wait.
-    async fn reduce_of_two(self, root: usize, data: &Reduction) -> Result<()> {
+    /// A long reduction of two operands to one member: the other shows its own, and need not wait. `None` if messages are to
+    /// do it.
+    async fn reduce_of_two(self, root: usize, data: &Reduction) -> Result<Option<()>> {
         let size = data.datatype.size();
         let len_bytes = data.count * size;
         let cut = Cut::of_elements(self.comm, 1, size as usize).unlimited();
-        let brought = Brought::new(Some(root), len_bytes, len_bytes);
+        let brought = self.brought_rooted(Collective::Reduce, root, len_bytes, len_bytes);
         let part = |offset: u64, len_bytes: u64| Part { first: offset / size, count: len_bytes / size };
         let is_root = root == self.me();
+        // As by messages: those who see the difference shall not see which way it was.
+        let first = if data.input.is_none() { root } else { 1 - root };
         let shown = |offset, len_bytes| (!is_root).then(|| part(offset, len_bytes).input(data)).into_iter().collect();
         let take = |step, offset, len_bytes: usize| {
             let Some(result) = data.result.as_ref().filter(|_| is_root) else { return Ok(()) };
             let piece = part(offset, len_bytes as u64);
-            let operands = Operands { ranks: 0..2, standing: Standing::Shown { step, our_own: false } };
+            let operands = Operands::of(0..2, Standing::Shown { step, our_own: false }).beginning_at(first);
             self.fold(data, piece, &operands, Value { memory: result, first: piece.first }, |_| 0)
         };
-        self.in_steps(&brought, cut, |_| len_bytes, shown, take).await.map(|_| ())
+        self.in_steps(&brought, cut, |_| len_bytes, shown, take).await
     }
 
     /// The elements of `piece`: each member reduces a part of them, in `room` if it does not want the value. Returns whether
@@ -132,7 +135,7 @@ impl Table<'_> {
             (Some(room), _) => Value { memory: room.memory(), first: 0 },
             (None, None) => unreachable!("who has no result has room"),
         };
-        let operands = Operands { ranks: 0..self.size(), standing: Standing::Shown { step, our_own: false } };
+        let operands = Operands::of(0..self.size(), Standing::Shown { step, our_own: false });
         let mut outcome = self.fold(data, own, &operands, value, |rank| {
             own.first - piece.first - if rank < me { part(rank).count } else { 0 }
         });
@@ -181,7 +184,7 @@ impl Table<'_> {
             let Some(result) = &data.result else { return Ok(()) };
             let input = piece(me, offset, len_bytes as u64);
             let value = Value { memory: result, first: offset / size };
-            let operands = Operands { ranks: 0..self.size(), standing: Standing::Shown { step, our_own: false } };
+            let operands = Operands::of(0..self.size(), Standing::Shown { step, our_own: false });
             self.fold(data, input, &operands, value, |rank| self.place_at(rank) as u64 * input.count)
         };
         self.in_steps(&brought, cut, |_| block_bytes, shown, take).await
@@ -200,7 +203,7 @@ impl Table<'_> {
         self.show(step, &[whole.input(data)], &[]).await?;
         let mut outcome = self.expect_all(ranks.clone().filter(|rank| *rank != self.me()), step, len_bytes).await;
         if let (Ok(()), Some(result)) = (&outcome, &data.result) {
-            let operands = Operands { ranks, standing: Standing::Shown { step, our_own: true } };
+            let operands = Operands::of(ranks, Standing::Shown { step, our_own: true });
             outcome = self.fold(data, whole, &operands, Value { memory: result, first: 0 }, |_| 0);
         }
         self.finish_lone(step, None).await;
@@ -219,7 +222,7 @@ impl Table<'_> {
         value: Value<'_>,
         before: impl Fn(usize) -> u64,
     ) -> Result<()> {
-        let Operands { ranks, standing } = operands;
+        let Operands { ranks, standing, from_last } = operands;
         if ranks.is_empty() {
             return Ok(());
         }
@@ -259,7 +262,8 @@ impl Table<'_> {
             };
             let mut is_first = true;
             for index in 0..ranks.len() {
-                let rank = if data.op.commutes() { ranks.start + index } else { ranks.end - 1 - index };
+                let from_first = data.op.commutes() && !from_last;
+                let rank = if from_first { ranks.start + index } else { ranks.end - 1 - index };
                 match (own.as_ref().filter(|_| rank == me), &way) {
                     (Some(own), _) if is_first => {
                         value.copy_from(own);
@@ -306,8 +310,21 @@ enum Way {
 /// What is reduced.
 pub(super) struct Operands<'a> {
     /// Whose operands, in order of rank.
-    pub ranks: Range<usize>,
-    pub standing: Standing<'a>,
+    ranks: Range<usize>,
+    standing: Standing<'a>,
+    /// They are reduced from the last on, whatever the operation.
+    from_last: bool,
+}
+
+impl<'a> Operands<'a> {
+    pub fn of(ranks: Range<usize>, standing: Standing<'a>) -> Self {
+        Self { ranks, standing, from_last: false }
+    }
+
+    /// The same of two, of which this rank's is the first if the operation commutes.
+    fn beginning_at(self, first: usize) -> Self {
+        Self { from_last: first + 1 == self.ranks.end, ..self }
+    }
 }
 
 /// Where operands stand.

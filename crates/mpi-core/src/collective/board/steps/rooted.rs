@@ -1,11 +1,12 @@
 //! A block from each to the root, or from the root to each: who sends shows, who receives reads.
 
+use collectives::Collective;
 use datatype::{SendBuf, UserMemory, UserMemoryMut};
 use smallvec::SmallVec;
 
 use super::super::flavoured;
 use super::Table;
-use super::blocks::{Brought, Shown};
+use super::blocks::Shown;
 use crate::collective::arguments::Buffer;
 use crate::collective::board::cuts::blocks::Cut;
 use crate::error::Result;
@@ -25,14 +26,14 @@ impl Table<'_> {
         let Some(Buffer { memory, count, datatype }) = recv.filter(|_| root == self.me()) else {
             let own = own.unwrap_or_else(SendBuf::empty);
             let bytes = own.len_bytes();
-            let brought = Brought::new(Some(root), bytes, bytes);
+            let brought = self.brought_rooted(Collective::Gather, root, bytes, bytes);
             let shown = |offset, len_bytes| SmallVec::from_iter([own.slice(offset, len_bytes)]);
             return self.in_steps(&brought, cut, |_| bytes, shown, |_, _, _| Ok(())).await;
         };
         let block = |rank: usize| memory.recv(rank as i64 * *count as i64 * datatype.extent(), *count, datatype);
         let block_bytes = count * datatype.size();
         let own_bytes = own.as_ref().map_or(block_bytes, SendBuf::len_bytes);
-        let brought = Brought::new(Some(root), own_bytes, block_bytes);
+        let brought = self.brought_rooted(Collective::Gather, root, own_bytes, block_bytes);
         let nothing = |_, _| Shown::new();
         let take = |step, offset, len_bytes| {
             self.others().try_for_each(|rank| {
@@ -64,7 +65,7 @@ impl Table<'_> {
         let Some(Buffer { memory, count, datatype }) = send.filter(|_| root == self.me()) else {
             let bytes = own.as_ref().map_or(0, |own| own.len_bytes());
             let before = self.place_at(root);
-            let brought = Brought::new(Some(root), bytes, bytes);
+            let brought = self.brought_rooted(Collective::Scatter, root, bytes, bytes);
             let nothing = |_, _| Shown::new();
             let take = |step, offset, len_bytes| {
                 self.read(root, step, before * len_bytes, len_bytes, |bytes| {
@@ -77,7 +78,7 @@ impl Table<'_> {
         };
         let block = |rank: usize| memory.send(rank as i64 * *count as i64 * datatype.extent(), *count, datatype);
         let block_bytes = count * datatype.size();
-        let brought = Brought::new(Some(root), block_bytes, block_bytes);
+        let brought = self.brought_rooted(Collective::Scatter, root, block_bytes, block_bytes);
         let shown = |offset, len_bytes| self.others().map(|rank| block(rank).slice(offset, len_bytes)).collect();
         let scattered = self.in_steps(&brought, cut, |_| block_bytes, shown, |_, _, _| Ok(())).await?;
         if let (Some(()), Some(mut own)) = (scattered, own) {

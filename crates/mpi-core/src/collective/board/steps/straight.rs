@@ -3,8 +3,9 @@
 //! reduces a part of the operands, and reads the other parts of the result.
 
 use base::memory::ReadRange;
+use collectives::Collective;
 use datatype::RecvBuf;
-use engine::LentPlace;
+use engine::{BOARD_PIECE_BYTES, LentPlace};
 use smallvec::SmallVec;
 
 use super::super::{Caller, Lending, flavoured};
@@ -12,7 +13,7 @@ use super::Table;
 use super::blocks::Brought;
 use super::reduce::{Operands, Part, Standing, Value};
 use crate::collective::arguments::Reduction;
-use crate::collective::board::cuts::blocks::{LENGTHS, READ_MIN_BYTES};
+use crate::collective::board::cuts::blocks::{LENGTHS, READ_MIN_BYTES, is_pair};
 use crate::collective::board::cuts::{blocks, reductions};
 use crate::collective::board::judgement::{Choice, JUDGED_MIN_BYTES, Kind, Operation, Way};
 use crate::error::{ErrorClass, Result};
@@ -93,7 +94,7 @@ impl<'a> Table<'a> {
                 self.read_block(rank, agreed.places[rank][0], block.first * size, space)
             });
             if is_read {
-                let operands = Operands { ranks: 0..self.size(), standing: Standing::Taken(&room) };
+                let operands = Operands::of(0..self.size(), Standing::Taken(&room));
                 let value = Value { memory: result, first: block.first };
                 outcome = self.fold(data, block, &operands, value, |rank| rank as u64 * block_max);
             }
@@ -139,11 +140,12 @@ impl<'a> Table<'a> {
             }
         }
         let [[first, key], [second, its_key]] = places.map(|place| place.0);
-        let [own_bytes, longest_bytes] = brought.told(Way::Straight);
+        let brought = brought.straight();
+        let [own_bytes, longest_bytes] = brought.told();
         let told = [first, key, second, its_key, own_bytes, longest_bytes].map(u64::to_ne_bytes);
         let step = self.group.next_step();
         self.show(step, &[], told.as_flattened()).await?;
-        let (is_agreed, outcome) = self.compare_all(brought, Way::Straight, step, expected_bytes).await?;
+        let (is_agreed, outcome) = self.compare_all(&brought, step, expected_bytes).await?;
         let place_of = |rank| if rank == self.me() { places } else { self.places_told(rank, step) };
         let places: Places = if is_agreed { (0..self.size()).map(place_of).collect() } else { Places::new() };
         self.finish_first(step, is_agreed).await;
@@ -205,6 +207,24 @@ impl<'a> Table<'a> {
         self.choose(Operation::Reduction, part_bytes, reductions::read_min_bytes(self.comm))
     }
 
+    /// What this member passes in a call with a root: of two members that run at once, one may send the other a message. What
+    /// fits a step is passed on.
+    pub(super) fn brought_rooted(
+        self,
+        collective: Collective,
+        root: usize,
+        own_bytes: u64,
+        longest_bytes: u64,
+    ) -> Brought {
+        let brought = Brought::new(Some(root), own_bytes, longest_bytes);
+        let min_bytes = BOARD_PIECE_BYTES as u64;
+        if longest_bytes < min_bytes || !is_pair(self.comm) {
+            return brought;
+        }
+        let operation = Operation::ToOne { collective, root };
+        brought.judged_by(operation.judge(), self.choose(operation, longest_bytes, min_bytes))
+    }
+
     /// Straight from so many bytes on, if that was said; else as it was faster, and from `read_min_bytes` on before that is known.
     #[inline(never)]
     fn choose(self, operation: Operation, len_bytes: u64, read_min_bytes: u64) -> Choice {
@@ -217,7 +237,8 @@ impl<'a> Table<'a> {
             None if len_bytes < JUDGED_MIN_BYTES => Choice::fixed(way_from(read_min_bytes)),
             None => {
                 let kind = Kind { operation, len_bits: len_bytes.ilog2() };
-                self.comm.judgements().choose(kind, len_bytes, way_from(read_min_bytes), self.me() == 0)
+                let is_judge = self.me() == operation.judge();
+                self.comm.judgements().choose(kind, len_bytes, way_from(read_min_bytes), is_judge)
             }
         }
     }
