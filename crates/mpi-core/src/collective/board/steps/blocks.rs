@@ -215,8 +215,8 @@ impl Table<'_> {
         Ok((step, is_agreed, outcome))
     }
 
-    /// Waits for what all others tell in the first of several steps, which this member shows; returns whether all
-    /// members count the same steps, and what is wrong.
+    /// Waits for what all others tell in the first of several steps, which this member shows; returns whether all members
+    /// count the same steps, and what is wrong.
     pub(super) async fn compare_all(
         self,
         brought: &Brought,
@@ -312,7 +312,7 @@ pub(super) struct Brought {
     pub longest_bytes: u64,
     /// Which way the call goes, and the next one, as far as this member has a say.
     pub choice: Choice,
-    /// The member that has it.
+    /// The member whose say it is.
     pub judge: usize,
     /// The step in which this is told is the first of those in which blocks go straight.
     is_straight: bool,
@@ -335,7 +335,7 @@ impl Brought {
         Self { choice, ..self }
     }
 
-    /// The same if that is up to this member.
+    /// The same if that is the say of `judge`.
     pub fn judged_by(self, judge: usize, choice: Choice) -> Self {
         Self { choice, judge, ..self }
     }

@@ -4,7 +4,7 @@ use collectives::Collective;
 use datatype::{RecvBuf, SendBuf, UserMemoryMut};
 use engine::BOARD_PIECES;
 
-use super::super::flavoured;
+use super::super::{Caller, flavoured};
 use super::Table;
 use super::blocks::LEN_MASK;
 use crate::collective::arguments::Buffer;
@@ -18,7 +18,7 @@ impl Table<'_> {
     pub(super) async fn bcast(self, root: usize, buffer: &Buffer<UserMemoryMut>) -> Result<Option<()>> {
         let Buffer { memory, count, datatype } = buffer;
         let len_bytes = count * datatype.size();
-        if len_bytes > ONE_STEP_MAX_BYTES && is_pair(self.comm) {
+        if len_bytes > ONE_STEP_MAX_BYTES && self.may_send() {
             return self.pass_to_other(root, buffer, len_bytes).await;
         }
         if root == self.me() {
@@ -26,6 +26,11 @@ impl Table<'_> {
         } else {
             self.read_pieces(root, len_bytes as usize, &mut memory.recv(0, *count, datatype)).await.map(Some)
         }
+    }
+
+    /// True if a long broadcast may be a message, which both agree about first.
+    fn may_send(self) -> bool {
+        Caller::READS_STRAIGHT && is_pair(self.comm)
     }
 
     /// A long broadcast to one: as a block for it.
@@ -75,7 +80,7 @@ impl Table<'_> {
                 pieces = Pieces::of(self.broadcast_bytes(root, step));
                 if pieces.len_bytes != own_bytes {
                     outcome = Err(self.shorter(root, pieces.len_bytes));
-                    if is_pair(self.comm) {
+                    if self.may_send() {
                         // It may count other steps.
                         return self.leave_reading(step, own_bytes as u64, outcome).await;
                     }
