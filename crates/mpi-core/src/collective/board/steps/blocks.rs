@@ -313,7 +313,7 @@ pub(super) struct Brought {
     /// Which way the call goes, and the next one, as far as this member has a say.
     pub choice: Choice,
     /// The member whose say it is.
-    pub judge: usize,
+    judge: usize,
     /// The step in which this is told is the first of those in which blocks go straight.
     is_straight: bool,
 }
@@ -330,12 +330,12 @@ impl Brought {
         Self { root, own_bytes, longest_bytes, choice: Choice::PASSED, judge: 0, is_straight: false }
     }
 
-    /// The same of one for which that was chosen.
+    /// The same of one for which that was chosen, about which the first member has the say.
     pub fn judged(self, choice: Choice) -> Self {
-        Self { choice, ..self }
+        self.judged_by(0, choice)
     }
 
-    /// The same if that is the say of `judge`.
+    /// The same if it is the say of `judge`.
     pub fn judged_by(self, judge: usize, choice: Choice) -> Self {
         Self { choice, judge, ..self }
     }

@@ -27,13 +27,13 @@ impl Table<'_> {
         if is_brief(self.comm, len_bytes, root.is_some()) {
             return self.reduce_at_once(root, data).await.map(Some);
         }
+        if let (Some(root), 2) = (root, ranks) {
+            return self.reduce_of_two(root, data).await;
+        }
         let choice = if root.is_none() { self.way_to_reduce(len_bytes) } else { Choice::PASSED };
         let brought = Brought::new(root, len_bytes, len_bytes).judged(choice);
         if choice.is_straight() && self.reduce_straight(&brought, data).await?.is_some() {
             return Ok(Some(()));
-        }
-        if let (Some(root), 2) = (root, ranks) {
-            return self.reduce_of_two(root, data).await;
         }
         let piece_max = (piece_max_bytes(self.comm) / size).max(1);
         let pieces = data.count.div_ceil(piece_max);
@@ -92,7 +92,7 @@ impl Table<'_> {
         let brought = self.brought_rooted(Collective::Reduce, root, len_bytes, len_bytes);
         let part = |offset: u64, len_bytes: u64| Part { first: offset / size, count: len_bytes / size };
         let is_root = root == self.me();
-        // As by messages: those who see the difference shall not see which way it was.
+        // As by messages: no bit of the result shall show which way the operands went.
         let first = if data.input.is_none() { root } else { 1 - root };
         let shown = |offset, len_bytes| (!is_root).then(|| part(offset, len_bytes).input(data)).into_iter().collect();
         let take = |step, offset, len_bytes: usize| {
@@ -211,8 +211,8 @@ impl Table<'_> {
     }
 
     /// Reduces what `operands` names, from the last on, as each step writes its right operand; or from the first on if the
-    /// operation commutes, so that a sum is what a loop over all of it gives. Of what a member shows, it begins
-    /// `before(rank)` elements in. Our own is read where it lies, as `input`, for what was written for others is no longer
+    /// operation commutes and `operands` does not say otherwise, so that a sum is what a loop over all of it gives. Of what a
+    /// member shows, it begins `before(rank)` elements in. Our own is read where it lies, as `input`, for what was written for others is no longer
     /// near; or, if the value comes there, from the board, or a copy.
     pub(super) fn fold(
         self,

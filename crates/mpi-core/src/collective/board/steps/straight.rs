@@ -1,6 +1,7 @@
 //! Blocks that each member reads straight from the memory of who has them: one copy, no matter how long they are, a step
 //! that says where they lie and one that says that all have been read. A reduction has another one between: each member
-//! reduces a part of the operands, and reads the other parts of the result.
+//! reduces a part of the operands, and reads the other parts of the result. What one of two has for the other goes straight as
+//! a message.
 
 use base::memory::ReadRange;
 use collectives::Collective;
