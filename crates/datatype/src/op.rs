@@ -241,6 +241,16 @@ impl PackedOp {
     pub fn reduce_from(self, input: &SendBuf, inout: &mut RecvBuf) {
         crate::reduce::apply(self.0, input, inout);
     }
+
+    /// The same where those that are changed stand packed.
+    ///
+    /// # Panics
+    /// If both sides are not equally many bytes.
+    #[inline]
+    pub fn reduce_to(self, input: &SendBuf, inout: &mut [u8]) {
+        assert_eq!(input.len_bytes(), inout.len() as u64, "equally many");
+        crate::reduce::apply_to_packed(self.0, input, inout);
+    }
 }
 
 impl std::fmt::Debug for Op {

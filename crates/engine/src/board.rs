@@ -11,7 +11,7 @@ use base::memory::{ReadRange, WriteRange};
 use base::sync::{AtomicBool, AtomicU64, Ordering};
 use datatype::SendBuf;
 use fabric::{Access, DirectCopy, LocalMemory, MappedArea, MemoryRegion, PeerIndex, RemoteMemory, Rkey};
-use lockfree::board::{Ahead, Place, Places};
+use lockfree::board::{Ahead, Place, Places, Turn};
 use lockfree::pace::Pace;
 use lockfree::{Board, Stores};
 
@@ -30,8 +30,17 @@ pub const BOARD_PIECE_BYTES: usize = lockfree::board::MEDIUM_MAX_BYTES;
 /// Steps up to that length that have room at a time.
 pub const BOARD_PIECES: usize = lockfree::board::SLOTS as usize;
 
+/// Longest piece of what members change in turn, in bytes.
+pub const BOARD_COMMON_BYTES: usize = lockfree::board::COMMON_MAX_BYTES;
+
+/// Most pieces that they change in a step.
+pub const BOARD_COMMON_PIECES: usize = lockfree::board::COMMON_PIECES;
+
 /// Longest content of a step that travels in one cache line, in bytes.
 pub const BOARD_SHORT_BYTES: usize = lockfree::board::SHORT_MAX_BYTES;
+
+/// The member on whose board stands what all change in turn.
+const COMMON_RANK: usize = 0;
 
 /// Most that is read of another member's memory at once, in bytes.
 const READ_MAX_BYTES: usize = 64 << 20;
@@ -86,6 +95,11 @@ impl Engine {
     /// Counts one of which members read the data straight from each other's memory.
     pub fn count_straight_collective(&mut self) {
         self.core.stats.straight_collectives += 1;
+    }
+
+    /// Counts one in which members added to one value in turn.
+    pub fn count_chain_collective(&mut self) {
+        self.core.stats.chain_collectives += 1;
     }
 
     /// True if processes of this host may read each other's memory, as far as this one knows.
@@ -236,7 +250,12 @@ impl GroupBoard {
     /// True if `len_bytes` bytes may be shown as `step`: nobody reads what stood there before.
     #[inline]
     pub fn has_room(&self, step: u64, len_bytes: usize) -> bool {
-        let needed = Board::finished_before(step, len_bytes);
+        self.have_finished(Board::finished_before(step, len_bytes), step)
+    }
+
+    /// True if all others have finished the step `needed`; `step` is one that nobody has finished.
+    #[inline]
+    fn have_finished(&self, needed: u64, step: u64) -> bool {
         if self.finished.load(Ordering::Relaxed) >= needed {
             return true;
         }
@@ -339,6 +358,56 @@ impl GroupBoard {
     #[inline]
     pub fn read(&self, rank: usize, step: u64, offset: usize, len_bytes: usize, take: impl FnOnce(&[u8])) -> bool {
         self.boards[rank].read(step, offset, len_bytes, take)
+    }
+
+    /// True if members may begin to change something in turn in `step`: nobody reads what stood there before.
+    #[inline]
+    pub fn has_common_room(&self, step: u64) -> bool {
+        self.have_finished(Board::finished_before_common(step), step)
+    }
+
+    /// Lets `change` work on the first `len_bytes` of a piece of what members change in turn in `step`: this one after that of
+    /// rank `before`, or first, if there is room for it. False if that one has not passed the piece on.
+    #[inline]
+    pub fn change_common(
+        &self,
+        step: u64,
+        piece: usize,
+        len_bytes: usize,
+        before: Option<usize>,
+        change: impl FnOnce(&mut [u8]),
+    ) -> bool {
+        let turn = match before {
+            Some(rank) => Turn::After(&self.boards[rank]),
+            None => Turn::First { finished: self.finished.load(Ordering::Relaxed) },
+        };
+        self.boards[COMMON_RANK].change_common(step, piece, len_bytes, turn, change)
+    }
+
+    /// This member has changed so many pieces. Wakes nobody.
+    #[inline]
+    pub fn pass_on(&self, step: u64, pieces: usize) {
+        self.boards[self.me].pass_on(step, pieces);
+    }
+
+    /// How many pieces of `step` the member of this rank has passed on.
+    #[inline]
+    pub fn passed_on(&self, rank: usize, step: u64) -> usize {
+        self.boards[rank].passed_on(step)
+    }
+
+    /// Lets `take` read the first `len_bytes` of a piece that members have changed in a `step` that is not finished here; false if
+    /// the `last` to change it has not passed it on.
+    #[inline]
+    pub fn read_common(
+        &self,
+        step: u64,
+        piece: usize,
+        len_bytes: usize,
+        last: usize,
+        take: impl FnOnce(&[u8]),
+    ) -> bool {
+        self.boards[COMMON_RANK].read_common(step, piece, len_bytes, &self.boards[last], take)
     }
 
     /// This member is through with `step`, which all showed.

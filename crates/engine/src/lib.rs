@@ -42,8 +42,8 @@ mod watch;
 mod ways;
 
 pub use crate::board::{
-    BOARD_PIECE_BYTES, BOARD_PIECES, BOARD_SHORT_BYTES, BOARD_STEP_BYTES, BOARDS_MAX, BoardOffer, BoardTable,
-    GroupBoard, Lent, LentPlace,
+    BOARD_COMMON_BYTES, BOARD_COMMON_PIECES, BOARD_PIECE_BYTES, BOARD_PIECES, BOARD_SHORT_BYTES, BOARD_STEP_BYTES,
+    BOARDS_MAX, BoardOffer, BoardTable, GroupBoard, Lent, LentPlace,
 };
 pub use crate::core::{CHANNEL_MEMORY_MAX_BYTES, Engine};
 pub use port::Port;

@@ -44,6 +44,8 @@ pub struct Stats {
     pub board_collectives: u64,
     /// Of these, those whose data was read straight from the memory of who had it.
     pub straight_collectives: u64,
+    /// And those in which members added to one value in turn.
+    pub chain_collectives: u64,
     /// Records that made no sense and were dropped.
     pub refused_records: u64,
     /// Long messages received of which one side was not in one piece, by scheme.
@@ -418,6 +420,11 @@ impl Stats {
             "collectives read straight",
             "Of these, those whose data was read straight from the memory of who had it.",
             |stats| stats.straight_collectives,
+        ),
+        total(
+            "collectives in a chain",
+            "Of these, those in which members that share processors added to one value in turn.",
+            |stats| stats.chain_collectives,
         ),
         total("refused records", "Records that made no sense and were dropped.", |stats| stats.refused_records),
         total("tuple sends", "Messages sent to the queue of their tuple.", |stats| stats.tuple_sent),

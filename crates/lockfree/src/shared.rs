@@ -315,7 +315,9 @@ mod model {
         }
 
         pub(crate) unsafe fn write(&self, offset: usize, len_bytes: usize, fill: impl FnOnce(&mut [u8])) {
-            let mut bytes = vec![0; len_bytes];
+            let mut bytes = Vec::new();
+            // SAFETY: as below.
+            unsafe { self.read(offset, len_bytes, |present| bytes.extend_from_slice(present)) };
             fill(&mut bytes);
             for (index, byte) in bytes.into_iter().enumerate() {
                 let at = self.start + offset + index;

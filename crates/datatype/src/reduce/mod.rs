@@ -91,6 +91,19 @@ pub(crate) fn apply(kernel: Kernel, input: &SendBuf, inout: &mut RecvBuf) {
     }
 }
 
+/// Applies a kernel to a buffer, consecutive or not, and as many packed elements.
+pub(crate) fn apply_to_packed(Kernel(kernel): Kernel, input: &SendBuf, inout: &mut [u8]) {
+    if let Some(input) = input.as_contiguous() {
+        return kernel(input, inout);
+    }
+    let mut from = [0; PIECE_BYTES];
+    for (index, to) in inout.chunks_mut(PIECE_BYTES).enumerate() {
+        let from = &mut from[..to.len()];
+        input.pack_at((index * PIECE_BYTES) as u64, from);
+        kernel(from, to);
+    }
+}
+
 /// Applies a kernel to packed elements and those of a buffer, consecutive or not, from its packed byte `offset_bytes` on,
 /// as far as both go.
 pub(crate) fn apply_packed(Kernel(kernel): Kernel, input: &[u8], inout: &mut RecvBuf, offset_bytes: u64) {

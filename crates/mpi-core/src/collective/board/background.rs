@@ -41,6 +41,8 @@ struct Wishes {
     ring: AtomicUsize,
     /// To know that something moved.
     has_moved: AtomicBool,
+    /// To count it as one in which members added to one value in turn.
+    was_in_chain: AtomicBool,
 }
 
 const NOBODY: usize = 0;
@@ -65,6 +67,10 @@ impl Wishes {
         if self.has_moved.load(Ordering::Relaxed) {
             self.has_moved.store(false, Ordering::Relaxed);
             world.operations.note_movement();
+        }
+        if self.was_in_chain.load(Ordering::Relaxed) {
+            self.was_in_chain.store(false, Ordering::Relaxed);
+            world.engine.borrow_mut().count_chain_collective();
         }
     }
 }
@@ -119,6 +125,10 @@ impl<'a> Caller<'a> {
     const READS_STRAIGHT: bool = false;
 
     fn count_straight(self) {}
+
+    fn count_chain(self) {
+        self.0.was_in_chain.store(true, Ordering::Relaxed);
+    }
 
     fn may_lend(self) -> bool {
         false

@@ -35,6 +35,11 @@ impl<'a> Caller<'a> {
         self.0.engine.borrow_mut().count_straight_collective();
     }
 
+    /// In this call members added to one value in turn.
+    fn count_chain(self) {
+        self.0.engine.borrow_mut().count_chain_collective();
+    }
+
     /// True if the system lets members read each other's memory, as far as this one knows.
     fn may_lend(self) -> bool {
         self.0.engine.borrow().may_lend()

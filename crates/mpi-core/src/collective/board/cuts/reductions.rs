@@ -1,6 +1,6 @@
 //! Operands from each, of which everyone reduces all, or a part for all.
 
-use engine::{BOARD_PIECE_BYTES, BOARD_STEP_BYTES};
+use engine::{BOARD_COMMON_BYTES, BOARD_COMMON_PIECES, BOARD_PIECE_BYTES, BOARD_STEP_BYTES};
 
 use super::LENGTH_BYTES;
 use super::blocks::LENGTHS;
@@ -17,6 +17,8 @@ const TURNS_REDUCE_ALL_MAX_BYTES: u64 = 256 << 10;
 const PART_READ_MIN_BYTES: u64 = 32 << 10;
 /// The same of two members.
 const PAIR_PART_READ_MIN_BYTES: u64 = 128 << 10;
+/// Shortest piece of a reduction in a chain: to begin earlier than after one gains nothing.
+const LINK_MIN_BYTES: u64 = 16 << 10;
 /// Most bytes of an element.
 pub const ELEMENT_MAX_BYTES: u64 = (BOARD_STEP_BYTES - LENGTHS * LENGTH_BYTES) as u64;
 
@@ -40,10 +42,51 @@ pub fn read_min_bytes(comm: &Comm) -> u64 {
     }
 }
 
+/// True if a reduction of elements of so many bytes that is not brief goes in a chain, by a predefined operation: where members take
+/// turns on the processors.
+pub fn goes_in_chain(comm: &Comm, size: u64) -> bool {
+    comm.is_oversubscribed() && size <= BOARD_COMMON_BYTES as u64
+}
+
+/// Steps of a reduction of so many elements in a chain.
+pub fn chain_steps(count: u64, size: u64) -> u64 {
+    count.div_ceil(link_max(size) * BOARD_COMMON_PIECES as u64).max(1)
+}
+
+/// Pieces of one of its steps, of so many elements: as many as there may be, so that one member begins while the one before is at
+/// it, unless they would be short.
+pub fn chain_pieces(count: u64, size: u64) -> u64 {
+    let early = (count * size).div_ceil(LINK_MIN_BYTES).min(BOARD_COMMON_PIECES as u64);
+    count.div_ceil(link_max(size)).max(early)
+}
+
+/// Most elements of a piece.
+fn link_max(size: u64) -> u64 {
+    BOARD_COMMON_BYTES as u64 / size
+}
+
 /// Longest piece of a reduction in which each member reduces a part. Where all run at once, what one writes is read while it
 /// is near; otherwise each step costs a turn of everyone.
 pub fn piece_max_bytes(comm: &Comm) -> u64 {
     let (ranks, told_bytes) = (u64::from(comm.size()), (LENGTHS * LENGTH_BYTES) as u64);
     let near_max = (BOARD_PIECE_BYTES as u64 - told_bytes) * ranks / (ranks - 1);
     if comm.is_oversubscribed() { ELEMENT_MAX_BYTES } else { near_max }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_of_a_chain_fit_their_places() {
+        for size in [1, 3, 8, 12, 16, 4096, 5000, 40_000, BOARD_COMMON_BYTES as u64] {
+            for len_bytes in [1, 100, 16 << 10, 17 << 10, 64 << 10, 300_000, 512 << 10, (512 << 10) + 1, 10_000_019] {
+                let count = u64::div_ceil(len_bytes, size);
+                let in_step = count.div_ceil(chain_steps(count, size));
+                let pieces = chain_pieces(in_step, size);
+                assert!((1..=BOARD_COMMON_PIECES as u64).contains(&pieces), "{count} of {size} bytes");
+                assert!(in_step.div_ceil(pieces) * size <= BOARD_COMMON_BYTES as u64, "{count} of {size} bytes");
+            }
+        }
+    }
 }

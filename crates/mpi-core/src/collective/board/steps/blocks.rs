@@ -240,16 +240,24 @@ impl Table<'_> {
             is_agreed &= counts_alike;
             outcome = outcome.and(found);
         }
-        if is_agreed && brought.choice.is_judged() {
-            let judge = brought.judge;
-            self.hear(if self.me() == judge { Some(meant) } else { self.told(judge, step) });
+        if is_agreed {
+            self.hear(brought, step);
         }
         Ok((is_agreed, outcome))
     }
 
-    /// The judge has told which way the next call of this kind goes.
+    /// All members count the same steps, of which this is the first: if the call is judged, the judge has told there which way the
+    /// next one of its kind goes.
+    #[inline]
+    pub(super) fn hear(self, brought: &Brought, step: u64) {
+        if brought.choice.is_judged() {
+            let judge = brought.judge;
+            self.hear_of_next(if self.me() == judge { Some(brought.told()) } else { self.told(judge, step) });
+        }
+    }
+
     #[inline(never)]
-    fn hear(self, told: Option<[u64; LENGTHS]>) {
+    fn hear_of_next(self, told: Option<[u64; LENGTHS]>) {
         let is_straight = told.is_some_and(|[_, longest]| longest & NEXT_STRAIGHT != 0);
         self.comm.judgements().hear(if is_straight { Way::Straight } else { Way::Passed });
     }
@@ -285,7 +293,13 @@ impl Table<'_> {
 
     /// Compares what a member tells in the first of several steps with what this one means and tells: whether it counts the
     /// same steps, and what is wrong.
-    fn compare(self, meant: [u64; LENGTHS], rank: usize, step: u64, expected_bytes: u64) -> (bool, Result<()>) {
+    pub(super) fn compare(
+        self,
+        meant: [u64; LENGTHS],
+        rank: usize,
+        step: u64,
+        expected_bytes: u64,
+    ) -> (bool, Result<()>) {
         // What this member has just written may still be on its way to its board: reading it there would wait for that.
         let told = if rank == self.me() { Some(meant) } else { self.told(rank, step) };
         let Some([own, longest]) = told else {
@@ -314,20 +328,21 @@ pub(super) struct Brought {
     pub choice: Choice,
     /// The member whose say it is.
     judge: usize,
-    /// The step in which this is told is the first of those in which blocks go straight.
-    is_straight: bool,
+    /// How those go of whose steps this is told in the first.
+    told_way: u64,
 }
 
-/// In the word that tells of the longest block: the blocks of this call go straight, and so do those of the next one of its
-/// kind.
+/// In the word that tells of the longest block: this call goes in a chain, its blocks go straight, or those of the next one of its
+/// kind do.
+const CHAIN: u64 = 1 << 61;
 const STRAIGHT: u64 = 1 << 62;
 const NEXT_STRAIGHT: u64 = 1 << 63;
-pub(super) const LEN_MASK: u64 = STRAIGHT - 1;
+pub(super) const LEN_MASK: u64 = CHAIN - 1;
 
 impl Brought {
     /// Of a call whose way is not judged.
     pub fn new(root: Option<usize>, own_bytes: u64, longest_bytes: u64) -> Self {
-        Self { root, own_bytes, longest_bytes, choice: Choice::PASSED, judge: 0, is_straight: false }
+        Self { root, own_bytes, longest_bytes, choice: Choice::PASSED, judge: 0, told_way: 0 }
     }
 
     /// The same of one for which that was chosen, about which the first member has the say.
@@ -342,13 +357,17 @@ impl Brought {
 
     /// The same in a step of those who go straight.
     pub fn straight(&self) -> Self {
-        Self { is_straight: true, ..*self }
+        Self { told_way: STRAIGHT, ..*self }
+    }
+
+    /// The same in the step of those who add to one value in turn.
+    pub fn in_chain(&self) -> Self {
+        Self { told_way: CHAIN, ..*self }
     }
 
     /// What a member tells of it in the first step.
     pub fn told(&self) -> [u64; LENGTHS] {
-        let this = if self.is_straight { STRAIGHT } else { 0 };
         let next = if self.choice.is_next_straight() { NEXT_STRAIGHT } else { 0 };
-        [self.own_bytes, self.longest_bytes & LEN_MASK | this | next]
+        [self.own_bytes, self.longest_bytes & LEN_MASK | self.told_way | next]
     }
 }

@@ -5,6 +5,7 @@
 
 mod blocks;
 mod broadcast;
+mod chain;
 mod reduce;
 mod rooted;
 mod straight;

@@ -11,12 +11,12 @@ use super::Table;
 use super::blocks::Brought;
 use crate::collective::arguments::Reduction;
 use crate::collective::board::cuts::blocks::Cut;
-use crate::collective::board::cuts::reductions::{is_brief, piece_max_bytes};
+use crate::collective::board::cuts::reductions::{goes_in_chain, is_brief, piece_max_bytes};
 use crate::collective::board::judgement::Choice;
 use crate::error::{ErrorClass, Result};
 
 /// Bytes reduced at a time: operand and value stay in a first-level cache.
-const REDUCE_BLOCK_BYTES: u64 = 8 << 10;
+pub(super) const REDUCE_BLOCK_BYTES: u64 = 8 << 10;
 
 #[flavoured]
 impl Table<'_> {
@@ -34,6 +34,9 @@ impl Table<'_> {
         let brought = Brought::new(root, len_bytes, len_bytes).judged(choice);
         if choice.is_straight() && self.reduce_straight(&brought, data).await?.is_some() {
             return Ok(Some(()));
+        }
+        if let Some(op) = data.op.packed(&data.datatype).filter(|_| goes_in_chain(self.comm, size)) {
+            return self.reduce_in_chain(&brought, op, data).await.map(Some);
         }
         let piece_max = (piece_max_bytes(self.comm) / size).max(1);
         let pieces = data.count.div_ceil(piece_max);
