@@ -1,6 +1,6 @@
 /* Reductions of ranks that share processors: each adds its operands to one value in turn, in one step or several. With
  * the argument `apart` ranks have processors of their own, and nothing goes this way. */
-#include "check.h"
+#include "counter.h"
 
 enum { longest = 200000, lengths = 8 };
 
@@ -9,8 +9,6 @@ enum { longest = 200000, lengths = 8 };
 static const int counts[lengths] = {40, 1000, 9000, 20011, 65535, 65536, 65537, longest};
 
 static double *own, *sums;
-static MPI_T_pvar_session session;
-static MPI_T_pvar_handle handle;
 
 static double operand(int round, int rank, int i)
 {
@@ -32,24 +30,6 @@ static int are_sums(const double *numbers, int round, int count)
             return 0;
     }
     return 1;
-}
-
-/* How many collectives have gone in a chain. */
-static unsigned long long in_chain(void)
-{
-    unsigned long long count = 0;
-    OK(MPI_T_pvar_read(session, handle, &count));
-    return count;
-}
-
-static void start_counting(void)
-{
-    int index = 0, count = 0, provided = 0;
-    OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
-    OK(MPI_T_pvar_get_index("collectives_in_a_chain", MPI_T_PVAR_CLASS_COUNTER, &index));
-    OK(MPI_T_pvar_session_create(&session));
-    OK(MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count));
-    OK(MPI_T_pvar_start(session, handle));
 }
 
 static void sums_of(int round, int count, int root)
@@ -119,7 +99,7 @@ int main(int argc, char **argv)
     own = calloc(2 * longest, sizeof *own);
     sums = calloc(2 * longest + 1, sizeof *sums);
     OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
-    start_counting();
+    struct counter in_chain = start_counting("collectives_in_a_chain");
     /* A communicator's first calls are messages, of either kind. */
     for (int call = 0; call < 9; call++) {
         MPI_Request request;
@@ -129,11 +109,11 @@ int main(int argc, char **argv)
     }
     for (int round = 0; round < 4 * lengths; round++) {
         int count = counts[round % lengths];
-        unsigned long long before = in_chain();
+        unsigned long long before = counted(&in_chain);
         /* Two to a root go another way. */
         for (int root = world_size > 2 ? world_size - 1 : -1; root >= -1; root--) sums_of(round / lengths, count, root);
         unsigned long long calls = world_size > 2 ? world_size + 1 : 1;
-        unsigned long long chained = in_chain() - before;
+        unsigned long long chained = counted(&in_chain) - before;
         CHECK(apart || count < 1000 ? chained == 0 : count > 20000 ? chained == calls : chained <= calls);
         located(round, count);
     }
@@ -141,9 +121,7 @@ int main(int argc, char **argv)
         for (int second = 0; second < lengths; second++)
             if (first != second)
                 disagree(first + second, (first + 3 * second) % world_size, counts[first], counts[second]);
-    OK(MPI_T_pvar_handle_free(session, &handle));
-    OK(MPI_T_pvar_session_free(&session));
-    OK(MPI_T_finalize());
+    stop_counting(&in_chain);
     free(own);
     free(sums);
     return finish();

@@ -1,7 +1,7 @@
 /* Collectives of long blocks, whose way over boards or straight from memory to memory is judged while they
  * are used: all ranks go the same way in every call, whatever it is and whatever comes between, and both
  * ways are tried. */
-#include "check.h"
+#include "counter.h"
 
 enum { longest = 8192, rounds = 120 };
 
@@ -69,25 +69,11 @@ static void disagreement(MPI_Comm comm, int count)
     CHECK(class == MPI_ERR_TRUNCATE);
 }
 
-/* What counts the collectives that were read straight from now on. */
-static MPI_T_pvar_handle counter(MPI_T_pvar_session *session)
-{
-    int index = 0, count = 0, provided = 0;
-    MPI_T_pvar_handle handle;
-    OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
-    OK(MPI_T_pvar_get_index("collectives_read_straight", MPI_T_PVAR_CLASS_COUNTER, &index));
-    OK(MPI_T_pvar_session_create(session));
-    OK(MPI_T_pvar_handle_alloc(*session, index, NULL, &handle, &count));
-    OK(MPI_T_pvar_start(*session, handle));
-    return handle;
-}
-
 int main(int argc, char **argv)
 {
     MPI_Comm comm;
-    MPI_T_pvar_session session;
     start(&argc, &argv);
-    MPI_T_pvar_handle handle = counter(&session);
+    struct counter read_straight = start_counting("collectives_read_straight");
     OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     OK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
     out = calloc((size_t)world_size * longest * 8 + 64, sizeof(int));
@@ -106,12 +92,9 @@ int main(int argc, char **argv)
         if (round % 8 == 7)
             disagreement(comm, round % 16 == 7 ? longest / 2 : 2 * longest - 1);
     }
-    unsigned long long straight = 0;
-    OK(MPI_T_pvar_read(session, handle, &straight));
+    unsigned long long straight = counted(&read_straight);
     CHECK(straight > 0 && straight < 4 * rounds - 8);
-    OK(MPI_T_pvar_handle_free(session, &handle));
-    OK(MPI_T_pvar_session_free(&session));
-    OK(MPI_T_finalize());
+    stop_counting(&read_straight);
     free(out);
     free(in);
     OK(MPI_Comm_free(&comm));

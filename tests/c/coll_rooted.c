@@ -1,6 +1,6 @@
 /* Long collectives with a root. Of two ranks that run at once, the way over boards or by messages is judged while
  * they are used: both go the same way in every call, also after one in which they meant different lengths. */
-#include "check.h"
+#include "counter.h"
 
 enum { longest = 70000, rounds = 40 };
 
@@ -9,8 +9,6 @@ static const int counts[] = {9000, 12288, 16367, 16368, 16384, 20000, 30000, 330
 enum { lengths = sizeof counts / sizeof *counts };
 
 static int *all, *own;
-static MPI_T_pvar_session session;
-static MPI_T_pvar_handle handle;
 
 static int value(int round, int rank, int i)
 {
@@ -137,24 +135,6 @@ static void disagree(int root, int first, int second)
     }
 }
 
-/* How many collectives have gone over boards. */
-static unsigned long long over_boards(void)
-{
-    unsigned long long count = 0;
-    OK(MPI_T_pvar_read(session, handle, &count));
-    return count;
-}
-
-static void start_counting(void)
-{
-    int index = 0, count = 0, provided = 0;
-    OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
-    OK(MPI_T_pvar_get_index("collectives_over_boards", MPI_T_PVAR_CLASS_COUNTER, &index));
-    OK(MPI_T_pvar_session_create(&session));
-    OK(MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count));
-    OK(MPI_T_pvar_start(session, handle));
-}
-
 int main(int argc, char **argv)
 {
     MPI_Op ordered;
@@ -164,19 +144,19 @@ int main(int argc, char **argv)
     own = calloc(longest, sizeof(int));
     OK(MPI_Op_create(take_halves, 0, &ordered));
     OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
-    start_counting();
+    struct counter over_boards = start_counting("collectives_over_boards");
     /* A communicator's first calls are messages. */
     for (int call = 0; call < 9; call++) OK(MPI_Barrier(MPI_COMM_WORLD));
     for (int round = 0; round < rounds; round++) {
         int root = round / 2 % world_size;
         for (int at = 0; at < lengths; at++) {
             int count = counts[(at + round) % lengths];
-            unsigned long long before = over_boards();
+            unsigned long long before = counted(&over_boards);
             broadcast(round, root, count);
             gather(round, root, count);
             scatter(round, root, count);
             reduce(round, root, count, ordered);
-            if (count >= 16384) judged += 4, judged_over_boards += over_boards() - before;
+            if (count >= 16384) judged += 4, judged_over_boards += counted(&over_boards) - before;
         }
         same_bits(round, root);
         if (world_size == 2 && round % 4 == 3) {
@@ -191,9 +171,7 @@ int main(int argc, char **argv)
     }
     /* Both ways have been gone. */
     if (argc > 1 && strcmp(argv[1], "judged") == 0) CHECK(judged_over_boards > 0 && judged_over_boards < judged);
-    OK(MPI_T_pvar_handle_free(session, &handle));
-    OK(MPI_T_pvar_session_free(&session));
-    OK(MPI_T_finalize());
+    stop_counting(&over_boards);
     OK(MPI_Op_free(&ordered));
     free(all);
     free(own);

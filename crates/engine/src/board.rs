@@ -11,6 +11,7 @@ use base::memory::{ReadRange, WriteRange};
 use base::sync::{AtomicBool, AtomicU64, Ordering};
 use datatype::SendBuf;
 use fabric::{Access, DirectCopy, LocalMemory, MappedArea, MemoryRegion, PeerIndex, RemoteMemory, Rkey};
+pub use lockfree::board::CommonPiece as BoardCommonPiece;
 use lockfree::board::{Ahead, Place, Places, Turn};
 use lockfree::pace::Pace;
 use lockfree::{Board, Stores};
@@ -366,14 +367,12 @@ impl GroupBoard {
         self.have_finished(Board::finished_before_common(step), step)
     }
 
-    /// Lets `change` work on the first `len_bytes` of a piece of what members change in turn in `step`: this one after that of
-    /// rank `before`, or first, if there is room for it. False if that one has not passed the piece on.
+    /// Lets `change` work on a piece of what members change in turn: this one after that of rank `before`, or first, if there is
+    /// room for it. False if that one has not passed the piece on.
     #[inline]
     pub fn change_common(
         &self,
-        step: u64,
-        piece: usize,
-        len_bytes: usize,
+        piece: BoardCommonPiece,
         before: Option<usize>,
         change: impl FnOnce(&mut [u8]),
     ) -> bool {
@@ -381,33 +380,26 @@ impl GroupBoard {
             Some(rank) => Turn::After(&self.boards[rank]),
             None => Turn::First { finished: self.finished.load(Ordering::Relaxed) },
         };
-        self.boards[COMMON_RANK].change_common(step, piece, len_bytes, turn, change)
+        self.boards[COMMON_RANK].change_common(piece, turn, change)
     }
 
-    /// This member has changed so many pieces. Wakes nobody.
+    /// This member has changed this piece, and those before it. Wakes nobody.
     #[inline]
-    pub fn pass_on(&self, step: u64, pieces: usize) {
-        self.boards[self.me].pass_on(step, pieces);
+    pub fn pass_on(&self, piece: BoardCommonPiece) {
+        self.boards[self.me].pass_on(piece);
     }
 
-    /// How many pieces of `step` the member of this rank has passed on.
+    /// True if the member of this rank has passed this piece on.
     #[inline]
-    pub fn passed_on(&self, rank: usize, step: u64) -> usize {
-        self.boards[rank].passed_on(step)
+    pub fn has_passed_on(&self, rank: usize, piece: BoardCommonPiece) -> bool {
+        self.boards[rank].has_passed_on(piece)
     }
 
-    /// Lets `take` read the first `len_bytes` of a piece that members have changed in a `step` that is not finished here; false if
-    /// the `last` to change it has not passed it on.
+    /// Lets `take` read a piece that members have changed in a step that is not finished here; false if the `last` to change it
+    /// has not passed it on.
     #[inline]
-    pub fn read_common(
-        &self,
-        step: u64,
-        piece: usize,
-        len_bytes: usize,
-        last: usize,
-        take: impl FnOnce(&[u8]),
-    ) -> bool {
-        self.boards[COMMON_RANK].read_common(step, piece, len_bytes, &self.boards[last], take)
+    pub fn read_common(&self, piece: BoardCommonPiece, last: usize, take: impl FnOnce(&[u8])) -> bool {
+        self.boards[COMMON_RANK].read_common(piece, &self.boards[last], take)
     }
 
     /// This member is through with `step`, which all showed.

@@ -43,7 +43,7 @@ mod ways;
 
 pub use crate::board::{
     BOARD_COMMON_BYTES, BOARD_COMMON_PIECES, BOARD_PIECE_BYTES, BOARD_PIECES, BOARD_SHORT_BYTES, BOARD_STEP_BYTES,
-    BOARDS_MAX, BoardOffer, BoardTable, GroupBoard, Lent, LentPlace,
+    BOARDS_MAX, BoardCommonPiece, BoardOffer, BoardTable, GroupBoard, Lent, LentPlace,
 };
 pub use crate::core::{CHANNEL_MEMORY_MAX_BYTES, Engine};
 pub use port::Port;

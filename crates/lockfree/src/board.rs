@@ -5,11 +5,11 @@
 //!   line 0   │ 40 │ told │ up to 48 bytes      one cache line: a short step is one transfer for each reader; told are
 //!   line 1   │ 41 │ told │ …                     the length, where longer content stands, and a mark for the owner's use
 //!   …  8 lines, step modulo 8
-//!   passed on: 41 │ 3                   written by the owner: the pieces that it has changed in its turn
+//!   passed on: 41 │ 3                   written by the owner: how many pieces it has changed at its turn, see below
 //!   8 pieces of 2 KiB                   content that is hardly longer, step modulo 8
 //!   a ring of 9 to 64 pieces of 64 KiB  content up to that length; or 8 pieces, step modulo 8
 //!   2 pieces of 256 KiB                 longer content, step modulo 2
-//!   2 places of 8 pieces of 64 KiB      on one board of a group: what all change in turn ([`Turn`]), step modulo 2
+//!   2 times 8 pieces of 64 KiB          on one board of a group: what all change in turn ([`Turn`]), step modulo 2
 //! ```
 //! Steps are numbered alike by all members of the group and only go up. The owner shows a step once, everyone reads
 //! it, and what stood in its place before may be overwritten when all have finished with that: [`Board::show`] asks for
@@ -25,7 +25,7 @@ use std::ops::Range;
 use base::sync::Ordering;
 
 pub use self::ahead::Ahead;
-pub use self::common::{COMMON_MAX_BYTES, COMMON_PIECES, Turn};
+pub use self::common::{COMMON_MAX_BYTES, COMMON_PIECES, CommonPiece, Turn};
 pub use self::places::{Place, Places};
 use crate::{CACHE_LINE_BYTES, SharedMemory};
 

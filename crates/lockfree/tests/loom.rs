@@ -4,7 +4,7 @@
 #![cfg(loom)]
 
 use base::sync::Ordering;
-use lockfree::board::{Places, Turn};
+use lockfree::board::{CommonPiece, Places, Turn};
 use lockfree::fastpath::{
     Fill, FixedReceiver, FixedSender, RecordReceiver, RecordSender, VariableTopReceiver, VariableTopSender, fixed,
     variable_top,
@@ -169,17 +169,18 @@ fn a_step_on_a_board_is_read_before_it_is_overwritten() {
 
 #[test]
 fn a_common_value_is_changed_in_turn_and_read_whole_before_the_next_one_stands_there() {
-    model(|| {
+    let piece = |step| CommonPiece { step, index: 0, len_bytes: 8 };
+    model(move || {
         let [first, last] = [(); 2].map(|()| Board::new(SharedMemory::private(Board::FOOTPRINT)));
         let (before, own) = (first.clone(), last.clone());
         let other = thread::spawn(move || {
             // The third step stands where the first stood.
             for step in [1u64, 3] {
-                while before.passed_on(step) == 0 {
+                while !before.has_passed_on(piece(step)) {
                     thread::yield_now();
                 }
-                assert!(before.change_common(step, 0, 8, Turn::After(&before), |value| value[7] += 1));
-                own.pass_on(step, 1);
+                assert!(before.change_common(piece(step), Turn::After(&before), |value| value[7] += 1));
+                own.pass_on(piece(step));
                 own.finish(step);
             }
         });
@@ -188,14 +189,14 @@ fn a_common_value_is_changed_in_turn_and_read_whole_before_the_next_one_stands_t
                 thread::yield_now();
             }
             let turn = Turn::First { finished: last.finished() };
-            assert!(first.change_common(step, 0, 8, turn, |value| value.fill(step as u8)));
-            first.pass_on(step, 1);
-            while last.passed_on(step) == 0 {
+            assert!(first.change_common(piece(step), turn, |value| value.fill(step as u8)));
+            first.pass_on(piece(step));
+            while !last.has_passed_on(piece(step)) {
                 thread::yield_now();
             }
             let mut whole = [step as u8; 8];
             whole[7] += 1;
-            assert!(first.read_common(step, 0, 8, &last, |value| assert_eq!(value, whole)));
+            assert!(first.read_common(piece(step), &last, |value| assert_eq!(value, whole)));
             first.finish(step);
         }
         other.join().unwrap();

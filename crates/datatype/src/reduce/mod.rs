@@ -79,28 +79,26 @@ fn find_kernel(op: PredefinedOp, basic: Basic) -> Option<Kernel> {
 
 /// Applies a kernel to two buffers of equally many bytes, consecutive or not.
 pub(crate) fn apply(kernel: Kernel, input: &SendBuf, inout: &mut RecvBuf) {
+    in_packed_pieces(input, |offset_bytes, from| apply_packed(kernel, from, inout, offset_bytes));
+}
+
+/// Applies a kernel to a buffer, consecutive or not, and as many packed elements.
+pub(crate) fn apply_to_packed(Kernel(kernel): Kernel, input: &SendBuf, inout: &mut [u8]) {
+    in_packed_pieces(input, |offset_bytes, from| kernel(from, &mut inout[offset_bytes as usize..][..from.len()]));
+}
+
+/// Gives all of a buffer, packed, and from which byte on each piece is; what is consecutive in one.
+#[inline]
+fn in_packed_pieces(input: &SendBuf, mut take: impl FnMut(u64, &[u8])) {
     if let Some(input) = input.as_contiguous() {
-        return apply_packed(kernel, input, inout, 0);
+        return take(0, input);
     }
     let mut from = [0; PIECE_BYTES];
     let mut done = 0;
     while done < input.len_bytes() {
         let piece = input.pack_at(done, &mut from);
-        apply_packed(kernel, &from[..piece], inout, done);
+        take(done, &from[..piece]);
         done += piece as u64;
-    }
-}
-
-/// Applies a kernel to a buffer, consecutive or not, and as many packed elements.
-pub(crate) fn apply_to_packed(Kernel(kernel): Kernel, input: &SendBuf, inout: &mut [u8]) {
-    if let Some(input) = input.as_contiguous() {
-        return kernel(input, inout);
-    }
-    let mut from = [0; PIECE_BYTES];
-    for (index, to) in inout.chunks_mut(PIECE_BYTES).enumerate() {
-        let from = &mut from[..to.len()];
-        input.pack_at((index * PIECE_BYTES) as u64, from);
-        kernel(from, to);
     }
 }
 

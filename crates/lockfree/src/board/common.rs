@@ -25,6 +25,17 @@ pub(super) const END: usize = START + LONG_SLOTS as usize * STEP_BYTES;
 
 const _: () = assert!(PASSED_ON + CACHE_LINE_BYTES <= places::CONTENT.start && COMMON_PIECES < 1 << COUNT_BITS);
 
+/// A piece of what members change in a step, as far as it goes.
+#[derive(Clone, Copy, Debug)]
+pub struct CommonPiece {
+    /// The step.
+    pub step: u64,
+    /// Its place among the pieces of the step.
+    pub index: usize,
+    /// Its length, in bytes.
+    pub len_bytes: usize,
+}
+
 /// Why it is a member's turn.
 #[derive(Clone, Copy)]
 pub enum Turn<'a> {
@@ -43,81 +54,70 @@ impl Board {
         Self::finished_before(step, LONG_MAX_BYTES)
     }
 
-    /// Lets `change` work on the first `len_bytes` of a piece of what members change in `step`, which is on this board, whoever
-    /// owns it; false unless it is the caller's turn.
+    /// Lets `change` work on a piece of what members change, which is on this board, whoever owns it; false unless it is the
+    /// caller's turn.
     ///
     /// # Panics
     /// If the caller is the first and some still read what stood there, or there is no such piece.
     #[inline]
-    pub fn change_common(
-        &self,
-        step: u64,
-        piece: usize,
-        len_bytes: usize,
-        turn: Turn<'_>,
-        change: impl FnOnce(&mut [u8]),
-    ) -> bool {
+    pub fn change_common(&self, piece: CommonPiece, turn: Turn<'_>, change: impl FnOnce(&mut [u8])) -> bool {
         match turn {
             Turn::First { finished } => {
-                assert!(finished >= Self::finished_before_common(step), "what stands here may still be read");
+                assert!(finished >= Self::finished_before_common(piece.step), "what stands here may still be read");
             }
-            Turn::After(before) if before.passed_on(step) <= piece => return false,
+            Turn::After(before) if !before.has_passed_on(piece) => return false,
             Turn::After(_) => {}
         }
         // SAFETY: the first member begins when all have finished what stood here before, each other one when the one before has
-        // passed the piece on, which it does when it is through; and who reads waits for the last. The loads of `passed_on` and
-        // `finished` pair with their stores.
-        unsafe { self.memory.write(place(step, piece, len_bytes), len_bytes, change) };
+        // passed the piece on, which it does when it is through; and who reads waits for the last. The loads of `has_passed_on`
+        // and `finished` pair with their stores.
+        unsafe { self.memory.write(piece.place(), piece.len_bytes, change) };
         true
     }
 
-    /// Lets `take` read the first `len_bytes` of a piece that members have changed in `step`, which is on this board, before this
-    /// reader finishes it; false unless `last`, the last of them, has passed it on.
+    /// Lets `take` read a piece that members have changed, which is on this board, before this reader finishes the step; false
+    /// unless `last`, the last of them, has passed it on.
     ///
     /// # Panics
     /// If there is no such piece.
     #[inline]
-    pub fn read_common(
-        &self,
-        step: u64,
-        piece: usize,
-        len_bytes: usize,
-        last: &Board,
-        take: impl FnOnce(&[u8]),
-    ) -> bool {
-        if last.passed_on(step) <= piece {
+    pub fn read_common(&self, piece: CommonPiece, last: &Board, take: impl FnOnce(&[u8])) -> bool {
+        if !last.has_passed_on(piece) {
             return false;
         }
         // SAFETY: the last one to change it is through, and the first one of the step that stands here next waits until this
         // reader has finished.
-        unsafe { self.memory.read(place(step, piece, len_bytes), len_bytes, take) };
+        unsafe { self.memory.read(piece.place(), piece.len_bytes, take) };
         true
     }
 
-    /// The owner has changed so many pieces of a step, at its turn.
+    /// The owner has changed this piece, and those before it, at its turn.
     #[inline]
-    pub fn pass_on(&self, step: u64, pieces: usize) {
-        // Release: whose turn comes next sees what was changed. Pairs with the load in `passed_on`.
-        self.memory.word(PASSED_ON).store(step << COUNT_BITS | pieces as u64, Ordering::Release);
+    pub fn pass_on(&self, piece: CommonPiece) {
+        // Release: whose turn comes next sees what was changed. Pairs with the load in `has_passed_on`.
+        self.memory.word(PASSED_ON).store(piece.passed_on(), Ordering::Release);
     }
 
-    /// How many pieces of a step the owner has passed on; all, if it has gone on to a later one.
+    /// True if the owner has passed this piece on, or has gone on to a later step.
     #[inline]
-    pub fn passed_on(&self, step: u64) -> usize {
-        let word = self.memory.word(PASSED_ON).load(Ordering::Acquire);
-        match word >> COUNT_BITS {
-            its if its == step => word as usize & ((1 << COUNT_BITS) - 1),
-            its if its > step => COMMON_PIECES,
-            _ => 0,
-        }
+    pub fn has_passed_on(&self, piece: CommonPiece) -> bool {
+        self.memory.word(PASSED_ON).load(Ordering::Acquire) >= piece.passed_on()
     }
 }
 
-/// Where so many bytes of a piece stand.
-#[inline]
-fn place(step: u64, piece: usize, len_bytes: usize) -> usize {
-    assert!(piece < COMMON_PIECES && len_bytes <= COMMON_MAX_BYTES, "a step has a limit");
-    START + (step % LONG_SLOTS) as usize * STEP_BYTES + piece * COMMON_MAX_BYTES
+impl CommonPiece {
+    /// What tells that it has been passed on: more for each later one.
+    #[inline]
+    fn passed_on(self) -> u64 {
+        self.step << COUNT_BITS | (self.index as u64 + 1)
+    }
+
+    /// Where it stands.
+    #[inline]
+    fn place(self) -> usize {
+        assert!(self.index < COMMON_PIECES && self.len_bytes <= COMMON_MAX_BYTES, "a step has a limit");
+        START + (self.step % LONG_SLOTS) as usize * STEP_BYTES + self.index * COMMON_MAX_BYTES
+    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -129,24 +129,29 @@ mod tests {
         [(); 2].map(|()| Board::new(SharedMemory::private(Board::FOOTPRINT)))
     }
 
+    fn piece(step: u64, index: usize, len_bytes: usize) -> CommonPiece {
+        CommonPiece { step, index, len_bytes }
+    }
+
     #[test]
     fn a_value_is_changed_in_turn_and_read_once_it_is_whole() {
         let [first, last] = boards();
         for step in 1..9 {
-            for piece in 0..COMMON_PIECES {
+            for index in 0..COMMON_PIECES {
+                let (whole, part) = (piece(step, index, COMMON_MAX_BYTES), piece(step, index, 2));
                 let turn = Turn::First { finished: step - 1 };
-                assert!(first.change_common(step, piece, COMMON_MAX_BYTES, turn, |value| value.fill(step as u8)));
-                let change = |value: &mut [u8]| value[1] += piece as u8;
-                assert!(!first.change_common(step, piece, 2, Turn::After(&first), change), "it is not passed on");
-                first.pass_on(step, piece + 1);
-                assert!(first.change_common(step, piece, 2, Turn::After(&first), change));
-                assert!(!first.read_common(step, piece, 3, &last, |_| ()), "it is not whole");
-                last.pass_on(step, piece + 1);
+                assert!(first.change_common(whole, turn, |value| value.fill(step as u8)));
+                let change = |value: &mut [u8]| value[1] += index as u8;
+                assert!(!first.change_common(part, Turn::After(&first), change), "it is not passed on");
+                first.pass_on(whole);
+                assert!(first.change_common(part, Turn::After(&first), change));
+                assert!(!first.read_common(part, &last, |_| ()), "it is not whole");
+                last.pass_on(whole);
             }
-            for piece in 0..COMMON_PIECES {
+            for index in 0..COMMON_PIECES {
                 let mut seen = [0; 3];
-                assert!(first.read_common(step, piece, 3, &last, |value| seen.copy_from_slice(value)));
-                assert_eq!(seen, [step as u8, (step as usize + piece) as u8, step as u8]);
+                assert!(first.read_common(piece(step, index, 3), &last, |value| seen.copy_from_slice(value)));
+                assert_eq!(seen, [step as u8, (step as usize + index) as u8, step as u8]);
             }
         }
     }
@@ -154,13 +159,15 @@ mod tests {
     #[test]
     fn who_has_gone_on_to_a_later_step_has_passed_all_on() {
         let [board, _] = boards();
-        board.pass_on(7, 3);
-        assert_eq!([6, 7, 8].map(|step| board.passed_on(step)), [COMMON_PIECES, 3, 0]);
+        board.pass_on(piece(7, 3, 0));
+        let pieces = [(6, COMMON_PIECES - 1), (7, 2), (7, 3), (7, 4), (8, 0)];
+        let has_passed_on = pieces.map(|(step, index)| board.has_passed_on(piece(step, index, 0)));
+        assert_eq!(has_passed_on, [true, true, true, false, false]);
     }
 
     #[test]
     fn pieces_of_steps_that_have_room_at_a_time_stand_apart_from_each_other_and_from_content() {
-        let places = (6..8).flat_map(|step| (0..COMMON_PIECES).map(move |piece| place(step, piece, 0)));
+        let places = (6..8).flat_map(|step| (0..COMMON_PIECES).map(move |index| piece(step, index, 0).place()));
         let expected = (places::CONTENT.end..Board::FOOTPRINT).step_by(COMMON_MAX_BYTES);
         assert!(places.eq(expected));
     }
@@ -169,6 +176,13 @@ mod tests {
     #[should_panic(expected = "may still be read")]
     fn the_first_waits_for_those_who_still_read() {
         let [board, _] = boards();
-        board.change_common(20, 0, 1, Turn::First { finished: 17 }, |_| ());
+        board.change_common(piece(20, 0, 1), Turn::First { finished: 17 }, |_| ());
+    }
+
+    #[test]
+    #[should_panic(expected = "a step has a limit")]
+    fn a_piece_ends_where_the_next_one_begins() {
+        let [board, _] = boards();
+        board.change_common(piece(20, 0, COMMON_MAX_BYTES + 1), Turn::First { finished: 19 }, |_| ());
     }
 }

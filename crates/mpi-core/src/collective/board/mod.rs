@@ -13,8 +13,8 @@
 //! allreduce, reduce, short         everyone shows, everyone (the root) reduces all       1 step
 //! allreduce, reduce, long          everyone shows a piece, each reduces a part of it     2 steps per piece
 //!                                  and shows that, everyone (the root) reads the parts
-//! the same where members take      each adds its operands to one value in turn (steps::chain),   1 step per 512 KiB
-//! turns on the processors          everyone (the root) reads it
+//! the same where members take      each adds its operands to one value in turn, which    1 step per 512 KiB
+//! turns on the processors          everyone (the root) reads (steps::chain)
 //! allreduce, longer yet            everyone shows where operands and result lie, reduces  3 steps
 //!                                  a part of all operands, and reads all other parts
 //! reduce of two, long              as short ones, by pieces                              1 step per piece
@@ -23,8 +23,8 @@
 //! reduce-scatter-block             everyone shows, each reduces its block                1 step (per piece)
 //! scan, exscan, short              everyone shows, each reduces those before it          1 step
 //! ```
-//! Nothing is matched and nobody runs between two others: where processes outnumber processors each of them runs once
-//! per step, whoever comes first. Reductions evaluate operands in the order of ranks, in all members alike.
+//! Nothing is matched and, but in a chain, nobody runs between two others: where processes outnumber processors each of them
+//! runs once per step, whoever comes first. Reductions evaluate operands in the order of ranks, in all members alike.
 //!
 //! Cost: a step is one line written and one read from each other member, or a copy in and one out.
 //!

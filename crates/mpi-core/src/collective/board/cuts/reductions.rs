@@ -1,4 +1,4 @@
-//! Operands from each, of which everyone reduces all, or a part for all.
+//! Operands from each, of which everyone reduces all, or a part for all, or which are added to one value in turn.
 
 use engine::{BOARD_COMMON_BYTES, BOARD_COMMON_PIECES, BOARD_PIECE_BYTES, BOARD_STEP_BYTES};
 
@@ -17,7 +17,7 @@ const TURNS_REDUCE_ALL_MAX_BYTES: u64 = 256 << 10;
 const PART_READ_MIN_BYTES: u64 = 32 << 10;
 /// The same of two members.
 const PAIR_PART_READ_MIN_BYTES: u64 = 128 << 10;
-/// Shortest piece of a reduction in a chain: to begin earlier than after one gains nothing.
+/// Shortest piece of a reduction in a chain that has several.
 const LINK_MIN_BYTES: u64 = 16 << 10;
 /// Most bytes of an element.
 pub const ELEMENT_MAX_BYTES: u64 = (BOARD_STEP_BYTES - LENGTHS * LENGTH_BYTES) as u64;

@@ -240,24 +240,16 @@ impl Table<'_> {
             is_agreed &= counts_alike;
             outcome = outcome.and(found);
         }
-        if is_agreed {
-            self.hear(brought, step);
+        if is_agreed && brought.choice.is_judged() {
+            let judge = brought.judge;
+            self.hear(if self.me() == judge { Some(meant) } else { self.told(judge, step) });
         }
         Ok((is_agreed, outcome))
     }
 
-    /// All members count the same steps, of which this is the first: if the call is judged, the judge has told there which way the
-    /// next one of its kind goes.
-    #[inline]
-    pub(super) fn hear(self, brought: &Brought, step: u64) {
-        if brought.choice.is_judged() {
-            let judge = brought.judge;
-            self.hear_of_next(if self.me() == judge { Some(brought.told()) } else { self.told(judge, step) });
-        }
-    }
-
+    /// The judge has told which way the next call of this kind goes.
     #[inline(never)]
-    fn hear_of_next(self, told: Option<[u64; LENGTHS]>) {
+    fn hear(self, told: Option<[u64; LENGTHS]>) {
         let is_straight = told.is_some_and(|[_, longest]| longest & NEXT_STRAIGHT != 0);
         self.comm.judgements().hear(if is_straight { Way::Straight } else { Way::Passed });
     }

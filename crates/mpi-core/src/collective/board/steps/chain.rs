@@ -4,6 +4,7 @@
 //! the value besides what the caller has: it is small enough to stay near, and operands are read once, by who has them.
 
 use datatype::PackedOp;
+use engine::BoardCommonPiece;
 
 use super::super::flavoured;
 use super::Table;
@@ -23,12 +24,11 @@ struct Chain<'a> {
     root: Option<usize>,
 }
 
-/// A piece of a reduction, and where members add to it.
+/// A part of a reduction, and the piece in which members add to it.
 #[derive(Clone, Copy)]
 struct Link {
-    step: u64,
-    piece: usize,
     part: Part,
+    piece: BoardCommonPiece,
 }
 
 #[flavoured]
@@ -47,25 +47,26 @@ impl Table<'_> {
             let step = self.group.next_step();
             if index == 0 {
                 self.show(step, &[], brought.told().map(u64::to_ne_bytes).as_flattened()).await?;
-                if !self.await_agreement(brought, step, self.me()).await? {
-                    return self.leave_disagreeing(brought, step).await;
+                if !self.await_those_before(brought, step).await? {
+                    return self.await_agreement(brought, step).await;
                 }
             }
-            let part = whole.share(index, steps);
-            let pieces = chain_pieces(part.count, size);
-            let link = |piece| Link { step, piece: piece as usize, part: part.share(piece, pieces) };
-            for piece in 0..pieces {
-                self.add(&chain, link(piece)).await?;
+            let shared = whole.share(index, steps);
+            let pieces = chain_pieces(shared.count, size);
+            let link = |index| {
+                let part = shared.share(index, pieces);
+                let len_bytes = (part.count * size) as usize;
+                Link { part, piece: BoardCommonPiece { step, index: index as usize, len_bytes } }
+            };
+            for index in 0..pieces {
+                self.add(&chain, link(index)).await?;
             }
             if index == 0 && (chain.value.is_some() || steps > 1) {
-                if !self.await_agreement(brought, step, self.size()).await? {
-                    return self.leave_disagreeing(brought, step).await;
-                }
-                self.hear(brought, step);
+                self.await_agreement(brought, step).await?;
             }
             if let Some(value) = chain.value.filter(|_| self.me() < self.last()) {
-                for piece in 0..pieces {
-                    self.take_value(data, link(piece), value).await?;
+                for index in 0..pieces {
+                    self.take_value(data, link(index), value).await?;
                 }
             }
             self.finish_lone(step, None).await;
@@ -74,43 +75,46 @@ impl Table<'_> {
         Ok(())
     }
 
-    /// Waits until the first `ranks` members have told in the first step what this one means; false if one of them has told
-    /// something else. What others tell does not count: the one before must come to the same conclusion about those before
-    /// it, or its turn would never end.
-    async fn await_agreement(self, brought: &Brought, step: u64, ranks: usize) -> Result<bool> {
+    /// Waits until the members before this one have told in the first step what it means; false if one of them has told
+    /// something else. What others tell does not count yet: the one before must come to the same conclusion about those
+    /// before it, or its turn would never end.
+    async fn await_those_before(self, brought: &Brought, step: u64) -> Result<bool> {
         let meant = brought.told();
         let (mut heard, mut differs) = (0, false);
         self.wait_for_shown(|| {
-            while !differs && heard < ranks && self.group.is_shown(heard, step) {
+            while !differs && heard < self.me() && self.group.is_shown(heard, step) {
                 differs = self.compare(meant, heard, step, brought.own_bytes).1.is_err();
                 heard += 1;
             }
-            differs || heard >= ranks
+            differs || heard == self.me()
         })
         .await?;
         Ok(!differs)
     }
 
-    /// Members do not agree, which each finds once all have told what they mean.
-    #[cold]
-    async fn leave_disagreeing(self, brought: &Brought, step: u64) -> Result<()> {
+    /// Waits for what all tell in the first step.
+    ///
+    /// # Errors
+    /// If they do not agree: all find that, and leave after this step.
+    async fn await_agreement(self, brought: &Brought, step: u64) -> Result<()> {
         let (is_agreed, outcome) = self.compare_all(brought, step, |_| brought.own_bytes).await?;
-        self.finish_first(step, is_agreed).await;
+        if outcome.is_err() {
+            self.finish_first(step, is_agreed).await;
+        }
         outcome
     }
 
     /// Adds this member's operands at its turn. The last one takes the value at once.
-    async fn add(self, chain: &Chain<'_>, Link { step, piece, part }: Link) -> Result<()> {
+    async fn add(self, chain: &Chain<'_>, Link { part, piece }: Link) -> Result<()> {
         let Chain { op, data, value, root } = *chain;
         let (me, size) = (self.me(), data.datatype.size());
         let before = me.checked_sub(1);
         self.wait_for_shown(|| match before {
-            Some(before) => self.group.passed_on(before, step) > piece,
-            None => self.group.has_common_room(step),
+            Some(before) => self.group.has_passed_on(before, piece),
+            None => self.group.has_common_room(piece.step),
         })
         .await?;
-        let len_bytes = (part.count * size) as usize;
-        let is_its_turn = self.group.change_common(step, piece, len_bytes, before, |common| match value {
+        let is_its_turn = self.group.change_common(piece, before, |common| match value {
             _ if before.is_none() => {
                 part.input(data).pack_at(0, common);
             }
@@ -126,29 +130,23 @@ impl Table<'_> {
             }
             _ => op.reduce_to(&part.input(data), common),
         });
-        if !is_its_turn {
-            return Err(self.taken_back(before));
+        if let (false, Some(before)) = (is_its_turn, before) {
+            // It has taken back what it said.
+            return Err(self.shorter(before, 0));
         }
-        self.group.pass_on(step, piece + 1);
+        self.group.pass_on(piece);
         self.caller.ring(self.group, if me == self.last() { root } else { Some(me + 1) }).await;
         Ok(())
     }
 
     /// Takes a piece of what all have added to.
-    async fn take_value(self, data: &Reduction, Link { step, piece, part }: Link, value: Value<'_>) -> Result<()> {
+    async fn take_value(self, data: &Reduction, Link { part, piece }: Link, value: Value<'_>) -> Result<()> {
         let last = self.last();
-        self.wait_for_shown(|| self.group.passed_on(last, step) > piece).await?;
-        let len_bytes = (part.count * data.datatype.size()) as usize;
-        let is_whole = self.group.read_common(step, piece, len_bytes, last, |common| {
+        self.wait_for_shown(|| self.group.has_passed_on(last, piece)).await?;
+        let is_whole = self.group.read_common(piece, last, |common| {
             value.part(data, part.first, part.count).unpack_at(0, common);
         });
-        if is_whole { Ok(()) } else { Err(self.taken_back(Some(last))) }
-    }
-
-    /// A member that no longer says what it has said.
-    #[cold]
-    fn taken_back(self, rank: Option<usize>) -> crate::Error {
-        self.shorter(rank.unwrap_or(0), 0)
+        if is_whole { Ok(()) } else { Err(self.shorter(last, 0)) }
     }
 
     /// The last of the chain.

@@ -35,7 +35,9 @@ impl Table<'_> {
         if choice.is_straight() && self.reduce_straight(&brought, data).await?.is_some() {
             return Ok(Some(()));
         }
-        if let Some(op) = data.op.packed(&data.datatype).filter(|_| goes_in_chain(self.comm, size)) {
+        if goes_in_chain(self.comm, size)
+            && let Some(op) = data.op.packed(&data.datatype)
+        {
             return self.reduce_in_chain(&brought, op, data).await.map(Some);
         }
         let piece_max = (piece_max_bytes(self.comm) / size).max(1);
@@ -215,8 +217,8 @@ impl Table<'_> {
 
     /// Reduces what `operands` names, from the last on, as each step writes its right operand; or from the first on if the
     /// operation commutes and `operands` does not say otherwise, so that a sum is what a loop over all of it gives. Of what a
-    /// member shows, it begins `before(rank)` elements in. Our own is read where it lies, as `input`, for what was written for others is no longer
-    /// near; or, if the value comes there, from the board, or a copy.
+    /// member shows, it begins `before(rank)` elements in. Our own is read where it lies, as `input`, for what was written for
+    /// others is no longer near; or, if the value comes there, from the board, or a copy.
     pub(super) fn fold(
         self,
         data: &Reduction,
