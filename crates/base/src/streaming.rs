@@ -47,6 +47,9 @@ pub unsafe fn lines(from: *const u8, to: *mut u8, count: usize) {
     if crate::copy::prefers_avx512() {
         // SAFETY: the caller's promise, and the processor has these instructions.
         unsafe { whole_lines(from, to, count) };
+    } else if std::arch::is_x86_feature_detected!("avx") {
+        // SAFETY: the caller's promise, and the processor has these instructions.
+        unsafe { half_lines(from, to, count) };
     } else {
         // SAFETY: the caller's promise.
         unsafe { quarter_lines(from, to, count) };
@@ -67,6 +70,23 @@ unsafe fn whole_lines(from: *const u8, to: *mut u8, count: usize) {
         let value = unsafe { _mm512_loadu_si512(from.add(at)) };
         // SAFETY: as above; the target begins with a line.
         unsafe { _mm512_stream_si512(to.add(at), value) };
+    }
+}
+
+/// # Safety
+/// As [`lines`], on a processor with AVX.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx")]
+unsafe fn half_lines(from: *const u8, to: *mut u8, count: usize) {
+    use std::arch::x86_64::{__m256i, _mm256_loadu_si256, _mm256_stream_si256};
+    let (from, to) = (from.cast::<__m256i>(), to.cast::<__m256i>());
+    for at in 0..count {
+        // SAFETY: inside the lines, by the caller's promise; the source is read without alignment.
+        let (low, high) = unsafe { (_mm256_loadu_si256(from.add(2 * at)), _mm256_loadu_si256(from.add(2 * at + 1))) };
+        // SAFETY: as above; the target begins with a line.
+        unsafe { _mm256_stream_si256(to.add(2 * at), low) };
+        // SAFETY: as above.
+        unsafe { _mm256_stream_si256(to.add(2 * at + 1), high) };
     }
 }
 
