@@ -13,6 +13,11 @@ const LONG_MIN_BYTES: usize = 2048;
 pub const DOWNWARDS_MIN_BYTES: usize = 8 << 10;
 /// Shortest copy that begins at its end where that is asked for, in bytes.
 const DOWNWARDS_LONG_MIN_BYTES: usize = 256;
+/// Shortest copy from the end of which both halves are read at once, in bytes: lines come from main memory sooner if they are
+/// asked for in two places. Measured on an AMD EPYC of the third generation, whose registers are those of AVX: pieces of 16 and
+/// 32 KiB that another core streams into memory are passed on in 5 to 10 % less time, and of 8 KiB in as much.
+#[cfg(target_arch = "x86_64")]
+const HALVES_MIN_BYTES: usize = 16 << 10;
 /// Longest one. The C library writes what is much longer than the caches past them, without that instruction; where it
 /// begins to depends on the processor.
 const LONG_MAX_BYTES: usize = 4 << 20;
@@ -80,8 +85,9 @@ pub unsafe fn copy_raw_downwards(from: *const u8, to: *mut u8, bytes: usize) {
             return unsafe { avx512::copy_downwards(from, to, bytes) };
         }
         if std::arch::is_x86_feature_detected!("avx") {
+            let copy = if bytes < HALVES_MIN_BYTES { avx::copy_downwards } else { avx::copy_halves_downwards };
             // SAFETY: as above.
-            return unsafe { avx::copy_downwards(from, to, bytes) };
+            return unsafe { copy(from, to, bytes) };
         }
     }
     // SAFETY: the caller's promise.
@@ -224,6 +230,44 @@ macro_rules! loops {
 #[cfg(target_arch = "x86_64")]
 mod avx {
     loops!("avx", __m256i, _mm256_loadu_si256, _mm256_storeu_si256);
+
+    /// As [`copy_downwards`], of both halves at once.
+    ///
+    /// # Safety
+    /// As [`copy`], of at least eight registers.
+    #[target_feature(enable = "avx")]
+    pub(super) unsafe fn copy_halves_downwards(from: *const u8, to: *mut u8, bytes: usize) {
+        /// A line.
+        const STEP: usize = 2 * REGISTER;
+        debug_assert!(bytes >= 8 * REGISTER);
+        // Both end with a line of the source, but for a rest of the upper one: what is waited for are the loads.
+        let half = bytes / 2 - from.addr().wrapping_add(bytes / 2) % STEP;
+        let end = bytes - from.addr().wrapping_add(bytes) % STEP;
+        // SAFETY: that rest.
+        unsafe { std::ptr::copy_nonoverlapping(from.wrapping_add(end), to.wrapping_add(end), bytes - end) };
+        let (mut upper, mut lower) = (end, half);
+        while lower >= STEP && upper >= half + STEP {
+            (upper, lower) = (upper - STEP, lower - STEP);
+            // SAFETY: these two registers' bytes lie in the upper half.
+            let (first, second) =
+                unsafe { (load(from.wrapping_add(upper + REGISTER)), load(from.wrapping_add(upper))) };
+            // SAFETY: and these in the lower one.
+            let (third, fourth) =
+                unsafe { (load(from.wrapping_add(lower + REGISTER)), load(from.wrapping_add(lower))) };
+            // SAFETY: as above, of the target.
+            unsafe {
+                store(to.wrapping_add(upper + REGISTER), first);
+                store(to.wrapping_add(upper), second);
+                store(to.wrapping_add(lower + REGISTER), third);
+                store(to.wrapping_add(lower), fourth);
+            }
+        }
+        // The halves differ by less than two lines, so that little is left of either.
+        // SAFETY: the beginning of the upper half.
+        unsafe { std::ptr::copy_nonoverlapping(from.wrapping_add(half), to.wrapping_add(half), upper - half) };
+        // SAFETY: and of the lower one.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, lower) };
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -254,6 +298,7 @@ mod tests {
             }
             if std::arch::is_x86_feature_detected!("avx") {
                 ways.extend([(64, by!(avx::copy) as Copying), (64, by!(avx::copy_downwards))]);
+                ways.push((256, by!(avx::copy_halves_downwards)));
             }
             if std::arch::is_x86_feature_detected!("avx512f") {
                 ways.extend([(128, by!(avx512::copy) as Copying), (128, by!(avx512::copy_downwards))]);
@@ -285,6 +330,17 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn long_copies_from_the_end_are_whole() {
+        let source: Vec<u8> = (0..HALVES_MIN_BYTES as u32 + 200).map(|n| (n * 7 + n / 256) as u8).collect();
+        for len in [HALVES_MIN_BYTES - 1, HALVES_MIN_BYTES, HALVES_MIN_BYTES + 129] {
+            let mut target = vec![0; len + 2];
+            copy_downwards(&mut target[1..=len], &source[9..][..len]);
+            assert!(target[1..=len] == source[9..][..len] && target[0] == 0 && target[len + 1] == 0, "{len}");
         }
     }
 
