@@ -107,6 +107,48 @@ fn long_messages_come_whole_where_their_receiver_gives_leave() {
     assert_eq!(send(&narrow, false, 40_000, true), (0, 0), "and so do all pieces together");
 }
 
+/// Where both sides send at once nobody copies one piece while the next is written, so there are none.
+#[test]
+fn messages_of_an_exchange_go_in_one_record() {
+    const LEN: usize = 60_000;
+    let config = Config { large_copy: LargeCopy::Staged, channel_bytes: 256 << 10, ..Config::default() };
+    let (one_way, _) = send_one_by_one(local_engines(2, &config).expect("a segment"), &[LEN], 80, true);
+    assert!(one_way.whole_sent > 60 && one_way.whole_in_pieces == one_way.whole_sent, "{one_way:?}");
+    let mut engines = local_engines(2, &config).expect("a segment");
+    for number in 0..80 {
+        let mut bufs = [(); 2].map(|()| RecvBuf::from_owned(vec![0; LEN].into()));
+        let receives: Vec<_> = (engines.iter_mut().zip(&mut bufs).zip([1, 0]))
+            .map(|((engine, buf), from)| {
+                let buf = buf.slice(0, LEN as u64);
+                engine.recv(Source::Peer(from), CONTEXT, TagPattern::Exact(7), buf).expect("a peer")
+            })
+            .collect();
+        let sends: Vec<_> = (engines.iter_mut().zip([1, 0]))
+            .map(|(engine, to)| {
+                let data = SendBuf::from_owned(payload(number + u64::from(to), LEN));
+                engine.send(SendMode::Standard, to, CONTEXT, 7, data).expect("a peer")
+            })
+            .collect();
+        let requests: Vec<_> = receives.into_iter().zip(sends).collect();
+        while engines
+            .iter()
+            .zip(&requests)
+            .any(|(engine, (receive, send))| !engine.is_complete(*receive) || !engine.is_complete(*send))
+        {
+            engines.iter_mut().for_each(|engine| _ = engine.progress());
+        }
+        for (engine, (receive, send)) in engines.iter_mut().zip(requests) {
+            assert_eq!(engine.take(receive).expect("complete").outcome, Outcome::Done);
+            assert_eq!(engine.take(send).expect("complete").outcome, Outcome::Done);
+        }
+        for (me, buf) in (0..).zip(&mut bufs) {
+            assert!(buf.contiguous_mut().is_some_and(|space| *space == *payload(number + me, LEN)), "{number} {me}");
+        }
+    }
+    let stats = engines[0].stats();
+    assert!(stats.whole_sent > 50 && stats.whole_in_pieces == 0, "{stats:?}");
+}
+
 /// Messages that come whole before their receive keep their place, and are truncated and held back as short ones are.
 #[test]
 fn long_messages_that_come_whole_are_received_as_short_ones_are() {

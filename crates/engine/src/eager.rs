@@ -52,8 +52,8 @@ impl Core {
     }
 
     /// Sends a longer message without a request, to a peer that has given leave to: as if it were a short one, or in pieces, of
-    /// which the receiver copies one while the next is written. Where one waits for the other's processor it does not; and
-    /// what is not much longer than a piece takes less time in one where it goes both ways at once.
+    /// which the receiver copies one while the next is written. Where one waits for the other's processor it does not, nor
+    /// where messages go both ways at once.
     #[inline(never)]
     fn try_whole(&mut self, to: PeerId, context: ContextId, tag: Tag, buf: &SendBuf) -> bool {
         let (key, len_bytes) = (match_key(context, tag), buf.len_bytes());
@@ -63,7 +63,8 @@ impl Core {
         if !may || buf.as_contiguous().is_none() || peer.link.holds_back_eager() {
             return false;
         }
-        let is_gone = match len_bytes <= self.thresholds.whole_record_max_bytes() {
+        let in_one_record = len_bytes <= self.thresholds.whole_record_max_bytes(!self.posted.is_empty());
+        let is_gone = match in_one_record {
             true => self.push_whole(to, key, buf),
             false => self.push_pieces(to, key, buf),
         };
@@ -72,6 +73,7 @@ impl Core {
         {
             peer.whole.spend(len_bytes);
             self.stats.whole_sent += 1;
+            self.stats.whole_in_pieces += u64::from(!in_one_record);
             self.readying = Some(to);
             self.eager_left(to, len_bytes);
         }

@@ -220,6 +220,10 @@ impl<T, const LANES: usize> Queue<T, LANES> {
         self.line.len() + self.lists.nodes.len()
     }
 
+    fn is_empty(&self) -> bool {
+        self.line.is_empty() && self.lists.nodes.is_empty()
+    }
+
     /// Where in the line the first entry stands that `is_wanted`, if it is near enough to the front.
     #[inline]
     fn walk(&self, is_wanted: impl Fn(Pattern) -> bool) -> Option<usize> {
@@ -284,6 +288,11 @@ impl<T: Copy> PostedQueue<T> {
                 Links::Listed(self.queue.lists.push(receive, [pattern]))
             }
         }
+    }
+
+    /// True if no receive waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
     }
 
     /// As if it had been posted before all others.
@@ -444,7 +453,7 @@ impl<T> UnexpectedQueue<T> {
     /// Takes it out.
     #[inline(always)]
     pub(crate) fn take(&mut self, pattern: Pattern) -> Option<T> {
-        if self.queue.line.is_empty() && self.queue.lists.nodes.is_empty() { None } else { self.take_found(pattern) }
+        if self.queue.is_empty() { None } else { self.take_found(pattern) }
     }
 
     fn take_found(&mut self, pattern: Pattern) -> Option<T> {

@@ -30,6 +30,8 @@ pub struct Stats {
     pub ahead_sent: u64,
     /// Long messages that needed no request, by their receiver's leave.
     pub whole_sent: u64,
+    /// Of those, such as went in pieces.
+    pub whole_in_pieces: u64,
     /// Bytes of first parts that found their receive waiting.
     pub ahead_taken_bytes: u64,
     /// Bytes of those whose receive came later or went another way.
@@ -342,6 +344,11 @@ impl Stats {
             "long sends without a request",
             "Long messages that their receiver took as if they were short.",
             |stats| stats.whole_sent,
+        ),
+        total(
+            "long sends in pieces",
+            "Those of them of which one piece was copied while the next was written.",
+            |stats| stats.whole_in_pieces,
         ),
         total("bytes ahead, taken", "Bytes of first parts that found their receive waiting.", |stats| {
             stats.ahead_taken_bytes

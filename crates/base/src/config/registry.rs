@@ -317,7 +317,7 @@ pub const VARIABLES: &[Variable] = &[
         ahead_bytes,
         "bytes",
         0..,
-        "Bytes of a long message that follow its request through the channel before it is answered, where no other send is under way and the receiver was ready for the last one and took it that way. Where that is the way to stay, a receiver gives leave for seven messages without a request: of this length at most in one record, of 256 KiB in pieces (where ranks outnumber cores, of 128 KiB in one record), and of three eighths of the channel. 0: neither."
+        "Bytes of a long message that follow its request through the channel before it is answered, where no other send is under way and the receiver was ready for the last one and took it that way. Where that is the way to stay, a receiver gives leave for seven messages without a request: of this length at most in one record (of twice it while a receive waits here, as in exchanges), of 256 KiB in pieces (where ranks outnumber cores, of 128 KiB in one record), and of three eighths of the channel. 0: neither."
     ),
     size!(
         "FERROVIA_SHARED_COPY_MIN",
