@@ -15,7 +15,7 @@ pub const DOWNWARDS_MIN_BYTES: usize = 8 << 10;
 const DOWNWARDS_LONG_MIN_BYTES: usize = 256;
 /// Shortest copy from the end of which both halves are read at once, in bytes: lines come from main memory sooner if they are
 /// asked for in two places. Measured on an AMD EPYC of the third generation, whose registers are those of AVX: pieces of 16 and
-/// 32 KiB that another core streams into memory are passed on in 5 to 10 % less time, and of 8 KiB in as much.
+/// 32 KiB that another core streams into memory are passed on in 5 to 6 % less time, and of 8 KiB in as much.
 #[cfg(target_arch = "x86_64")]
 const HALVES_MIN_BYTES: usize = 16 << 10;
 /// Longest one. The C library writes what is much longer than the caches past them, without that instruction; where it

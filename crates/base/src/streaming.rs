@@ -73,6 +73,9 @@ unsafe fn whole_lines(from: *const u8, to: *mut u8, count: usize) {
     }
 }
 
+/// With two: four, as below, take a tenth to a sixth longer for 16 to 256 KiB between two cores of an AMD EPYC of the third
+/// generation that share no cache.
+///
 /// # Safety
 /// As [`lines`], on a processor with AVX.
 #[cfg(target_arch = "x86_64")]

@@ -168,7 +168,8 @@ impl Thresholds {
     pub fn whole_record_max_bytes(&self, waits_for_some: bool) -> u64 {
         match self.is_crowded {
             true => STAGED_CROWDED_MAX_BYTES,
-            false => self.ahead_bytes * if waits_for_some { 2 } else { 1 },
+            false if waits_for_some => self.ahead_bytes.saturating_mul(2),
+            false => self.ahead_bytes,
         }
     }
 
@@ -301,6 +302,8 @@ mod tests {
     fn who_waits_for_a_message_sends_longer_records() {
         let thresholds = Thresholds { ahead_bytes: 32 << 10, ..THRESHOLDS };
         assert_eq!([false, true].map(|waits| thresholds.whole_record_max_bytes(waits)), [32 << 10, 64 << 10]);
+        let longest = Thresholds { ahead_bytes: u64::MAX, ..thresholds };
+        assert_eq!(longest.whole_record_max_bytes(true), u64::MAX);
         let crowded = Thresholds { is_crowded: true, ..thresholds };
         assert_eq!([false, true].map(|waits| crowded.whole_record_max_bytes(waits)), [128 << 10; 2]);
     }
