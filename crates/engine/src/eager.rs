@@ -52,8 +52,9 @@ impl Core {
     }
 
     /// Sends a longer message without a request, to a peer that has given leave to: as if it were a short one, or in pieces, of
-    /// which the receiver copies one while the next is written. Where one waits for the other's processor it does not, nor
-    /// where messages go both ways at once.
+    /// which the receiver copies one while the next is written where it can (see [`Thresholds::whole_record_max_bytes`]).
+    ///
+    /// [`Thresholds::whole_record_max_bytes`]: protocol::rendezvous::Thresholds::whole_record_max_bytes
     #[inline(never)]
     fn try_whole(&mut self, to: PeerId, context: ContextId, tag: Tag, buf: &SendBuf) -> bool {
         let (key, len_bytes) = (match_key(context, tag), buf.len_bytes());

@@ -347,7 +347,7 @@ impl Stats {
         ),
         total(
             "long sends in pieces",
-            "Those of them of which one piece was copied while the next was written.",
+            "Of long sends without a request such as went in pieces, so that one is copied while the next is written.",
             |stats| stats.whole_in_pieces,
         ),
         total("bytes ahead, taken", "Bytes of first parts that found their receive waiting.", |stats| {

@@ -162,9 +162,10 @@ impl Thresholds {
         }
     }
 
-    /// Longest of these that goes in one record; longer ones go in pieces. Who `waits_for_some` itself is likely to exchange
-    /// messages: both write at once, so that nobody copies a piece while the next is written. (Two processors of an AMD EPYC of
-    /// the third generation that share a cache: 64 KiB in 5.2 us, not 6.5; 128 KiB in 14, not 12, for they leave the near cache.)
+    /// Longest of these that goes in one record; longer ones go in pieces. Where one waits for the other's processor, nobody
+    /// copies a piece while the next is written. Nor where both write at once: who `waits_for_some` message itself is likely
+    /// to exchange them. (Two processors of an AMD EPYC of the third generation that share a cache: 64 KiB in 5.3 us, not 6.5;
+    /// but 128 KiB in 14, not 12.)
     pub fn whole_record_max_bytes(&self, waits_for_some: bool) -> u64 {
         match self.is_crowded {
             true => STAGED_CROWDED_MAX_BYTES,
