@@ -309,7 +309,8 @@ fn tests(page: &mut String) -> Result<()> {
     let shown: Vec<String> = programs.iter().map(|(name, ranks)| format!("`{name}` ({})", ranks.join("; "))).collect();
     writeln!(page, "{}.\n", shown.join(", "))?;
     let (out, within): (Vec<_>, Vec<_>) = test::python_list()?.into_iter().partition(|entry| entry.name == "-");
-    let counts: Vec<String> = within.iter().filter(|entry| entry.name == "all").map(ranks).collect();
+    let (whole, alone): (Vec<_>, Vec<_>) = within.into_iter().partition(|entry| entry.name == "all");
+    let counts: Vec<String> = whole.iter().map(ranks).collect();
     writeln!(page, "mpi4py's own test suite, the whole in one start ({}), but for:\n", counts.join(", "))?;
     for entry in &out {
         let (pattern, why) = entry.words.split_first().context("a line out of scope says what it leaves out")?;
@@ -317,7 +318,8 @@ fn tests(page: &mut String) -> Result<()> {
         let only_on = if entry.ranks().is_empty() { String::new() } else { format!(" ({})", ranks(entry)) };
         writeln!(page, "- `{pattern}`{only_on}: {}", why.join(" "))?;
     }
-    page.push('\n');
+    let alone: Vec<String> = alone.iter().map(|entry| format!("`{}` ({})", entry.name, ranks(entry))).collect();
+    writeln!(page, "\nand modules and tests of it on their own: {}.\n", alone.join(", "))?;
     Ok(())
 }
 

@@ -15,8 +15,16 @@ const VIPL_PKG_CONFIG: &str = include_str!("install/vipl.pc");
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What is installed, as cargo's words. Whoever builds more in release mode builds these as well, so that all libraries have
-/// the same features and go into the same kinds of results: none is compiled twice.
-pub const PACKAGES: [&str; 4] = ["--package=abi", "--package=vipl", "--package=launcher", "--package=cli"];
+/// the same features and go into the same kinds of results: none is compiled twice. Not the programs that only tests start.
+pub const TARGETS: [&str; 7] = [
+    "--package=abi",
+    "--package=vipl",
+    "--package=launcher",
+    "--package=cli",
+    "--lib",
+    "--bin=mpiexec",
+    "--bin=ferrovia",
+];
 
 /// Builds and installs under `prefix`, telling what it does.
 pub fn run(prefix: &Path) -> Result<()> {
@@ -44,7 +52,7 @@ fn build() -> Result<Built> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args(["build", "--release", "--message-format=json-render-diagnostics"])
-        .args(PACKAGES)
+        .args(TARGETS)
         .current_dir(paths::root())
         .stderr(Stdio::inherit())
         .output()

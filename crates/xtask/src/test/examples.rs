@@ -61,8 +61,8 @@ pub fn build_rust() -> Result<PathBuf> {
 /// A Rust example of the `ferrovia` crate, built in release mode.
 pub fn rust_example(name: &str) -> Result<PathBuf> {
     Program::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["build", "--release", "--quiet", "--package=ferrovia", "--lib", "--bins", "--example", name])
-        .args(crate::install::PACKAGES)
+        .args(["build", "--release", "--quiet", "--package=ferrovia", "--example", name])
+        .args(crate::install::TARGETS)
         .limit(Duration::from_secs(900))
         .run_successfully()?;
     Ok(paths::target().join("release/examples").join(name))
