@@ -36,13 +36,7 @@ const KEPT: &str = "-Zmiri-ignore-leaks";
 
 /// The longest first. Where not all of a crate can be run, the words are parts of its tests' names.
 const SUITES: &[Suite] = &[
-    // But the judgement of block lengths, which is arithmetic over many thousand laps.
-    Suite {
-        package: "lockfree",
-        words: &["--lib", "--", "--skip", "trial::"],
-        flags: &[STRICT, MIXED, KEPT],
-        least: 25,
-    },
+    Suite { package: "lockfree", words: &["--lib"], flags: &[STRICT, MIXED, KEPT], least: 25 },
     // Those that reach user memory; what is proved of types and their wire form is proved in safe code.
     Suite {
         package: "datatype",
