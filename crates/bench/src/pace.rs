@@ -40,7 +40,8 @@ impl Pace {
         }
     }
 
-    fn of(line_ns: f64) -> Option<Self> {
+    /// That at which a line takes so long one way, if it is one of them; 0: not known.
+    pub fn of(line_ns: f64) -> Option<Self> {
         match line_ns {
             ns if ns <= 0.0 => None,
             ns if ns <= NEAR_MAX_NS => Some(Self::Near),

@@ -140,6 +140,8 @@ pub struct End {
     outstanding: u64,
     /// As many as that queue holds.
     outstanding_max: u64,
+    /// Where polls put what has completed; a program has such memory, and does not clear it for each.
+    done: Vec<WorkCompletion>,
     /// Receives filled and not yet taken notice of, by their numbers.
     arrived: VecDeque<u64>,
     sent: u64,
@@ -191,6 +193,7 @@ impl End {
             peers: 1,
             outstanding: 0,
             outstanding_max: depth.into(),
+            done: vec![WorkCompletion::default(); COMPLETIONS],
             arrived: VecDeque::new(),
             sent: 0,
             next: None,
@@ -404,16 +407,13 @@ impl End {
     }
 
     fn poll(&mut self) -> Result<usize> {
-        let mut done = [WorkCompletion::default(); COMPLETIONS];
         let start = self.spent.map(|_| Instant::now());
-        let sends = self.context.poll(self.send_queue, &mut done)?;
-        self.successes(&done[..sends])?;
+        let sends = self.poll_one(self.send_queue)?;
         self.outstanding -= sends as u64;
         // Where nothing can complete there, looking would only delay.
         let takes = self.shape.movement.takes_receive();
-        let receives = if takes { self.context.poll(self.receive_queue, &mut done)? } else { 0 };
-        self.successes(&done[..receives])?;
-        self.arrived.extend(done[..receives].iter().map(|completion| completion.id));
+        let receives = if takes { self.poll_one(self.receive_queue)? } else { 0 };
+        self.arrived.extend(self.done[..receives].iter().map(|completion| completion.id));
         if let (Some(start), Some((_, polling))) = (start, &mut self.spent)
             && sends + receives > 0
         {
@@ -422,12 +422,14 @@ impl End {
         Ok(sends + receives)
     }
 
-    /// As the function of that name, with what the device tells of it.
-    fn successes(&mut self, done: &[WorkCompletion]) -> Result<()> {
-        successes(done).map_err(|error| match self.context.next_event() {
+    /// Takes what has completed in a queue, all of it successes; what the device tells of one that is none goes with it.
+    fn poll_one(&mut self, queue: CompletionQueue) -> Result<usize> {
+        let count = self.context.poll(queue, &mut self.done)?;
+        successes(&self.done[..count]).map_err(|error| match self.context.next_event() {
             Some(event) => error.context(format!("the device tells of {event:?}")),
             None => error,
-        })
+        })?;
+        Ok(count)
     }
 
     /// Waits until the next message is there, and posts a receive in place of the one it used.

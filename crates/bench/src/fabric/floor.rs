@@ -1,14 +1,19 @@
 //! The physical limits between threads of this process: a cache line there and back, and copying.
 
+use super::places::Place;
 use super::sampling::{Sampling, Taken};
+use crate::pace;
 use crate::record::{Measured, Row};
+use crate::statistics;
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Round trips of a sample.
-const TRIPS: u64 = 500;
+/// Samples of a line, and round trips of each.
+const LINE: (u64, u64) = (100, 500);
+/// The same for a look at the pace between two points: a millisecond or two.
+const GLANCE: (u64, u64) = (25, 100);
 /// Empty looks before the processor is offered to others.
 const LOOKS: u32 = 10_000;
 
@@ -24,7 +29,11 @@ pub fn floors(sizes: &[u64], sampling: &Sampling) -> Vec<Measured> {
         bytes,
         unit: unit.to_owned(),
     };
-    let mut all = vec![measured(row("line", 64, "us"), 0.0, line())];
+    let line = line(LINE);
+    let mut all = Vec::new();
+    for (met, samples) in pace::told_apart(line.samples.clone(), &line.samples) {
+        all.push(measured(pace::of_row(&row("line", 64, "us"), met), 0.0, Taken { samples, ..line }));
+    }
     for bytes in sizes {
         let Ok(length) = usize::try_from(*bytes) else { continue };
         let (from, mut to) = (vec![1_u8; length], vec![0_u8; length]);
@@ -52,25 +61,32 @@ fn wait_for(line: &Line, value: u64) {
     }
 }
 
-fn line() -> Taken {
-    const SAMPLES: u64 = 100;
+/// Nanoseconds that a line takes one way now, between the processors on which two ends are put.
+pub fn line_now_ns() -> f64 {
+    statistics::median(&line(GLANCE).samples)
+}
+
+/// So many samples of so many round trips, each between two threads on processors of their own.
+fn line((samples, trips): (u64, u64)) -> Taken {
     let (ping, pong) = (Line(AtomicU64::new(0)), Line(AtomicU64::new(0)));
-    let mut samples = Vec::new();
+    let mut taken = Vec::new();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            for i in 1..=SAMPLES * TRIPS {
+            let _place = Place::take(1, 2);
+            for i in 1..=samples * trips {
                 wait_for(&ping, i);
                 pong.0.store(i, Ordering::Release);
             }
         });
-        for sample in 0..SAMPLES {
+        let _place = Place::take(0, 2);
+        for sample in 0..samples {
             let start = Instant::now();
-            for i in sample * TRIPS + 1..=(sample + 1) * TRIPS {
+            for i in sample * trips + 1..=(sample + 1) * trips {
                 ping.0.store(i, Ordering::Release);
                 wait_for(&pong, i);
             }
-            samples.push(start.elapsed().as_nanos() as f64 / TRIPS as f64 / 2.0);
+            taken.push(start.elapsed().as_nanos() as f64 / trips as f64 / 2.0);
         }
     });
-    Taken { per_sample: TRIPS, samples }
+    Taken { per_sample: trips, samples: taken }
 }

@@ -24,6 +24,7 @@ mod turns;
 
 use crate::environment::Environment;
 use crate::journal::Journal;
+use crate::pace::{self, Pace};
 use crate::plan::Job;
 use crate::record::{FLOOR, FORMAT, Failure, LibraryRecord, Measured, Record, Records, Row, Run};
 use crate::rounds::{self, Effort};
@@ -239,18 +240,28 @@ fn measured(options: &Options, test: &Test, device: &str, sampling: &Sampling) -
     let mut all = Vec::new();
     for bytes in sizes {
         for values in combinations(&parameters) {
-            let rows = match test.group.as_str() {
-                _ if device == raw::NAME => raw::measure(test.program(), *bytes, &values, sampling)?,
-                _ if device == PROVIDER => provider::measure(test.program(), options.ends, *bytes, &values, sampling)?,
-                "polling" => polling::measure(&values, sampling)?,
-                "registering" => registering::measure(*bytes, &values, sampling)?,
-                "costs" => costs::measure(test.program(), &opening, *bytes, &values, sampling)?,
-                _ => transfer::measure(test.program(), &opening, *bytes, &values, sampling)?,
+            let measure = || match test.group.as_str() {
+                _ if device == raw::NAME => raw::measure(test.program(), *bytes, &values, sampling),
+                _ if device == PROVIDER => provider::measure(test.program(), options.ends, *bytes, &values, sampling),
+                "polling" => polling::measure(&values, sampling),
+                "registering" => registering::measure(*bytes, &values, sampling),
+                "costs" => costs::measure(test.program(), &opening, *bytes, &values, sampling),
+                _ => transfer::measure(test.program(), &opening, *bytes, &values, sampling),
             };
-            all.extend(rows.into_iter().map(|found| found.measured(test, *bytes, &values)));
+            // Virtual time has one pace, and so has who is alone; more ends than two meet both.
+            let is_of_two = ranks(test) == 2 && device != "sim" && !values.contains_key("slaves");
+            let (rows, met) = if is_of_two { paced(measure)? } else { (measure()?, None) };
+            all.extend(rows.into_iter().map(|found| found.measured(test, *bytes, &values, met)));
         }
     }
     Ok(all)
+}
+
+/// What is measured, and the machine's pace if it was the same before and after.
+fn paced(measure: impl FnOnce() -> Result<Vec<Found>>) -> Result<(Vec<Found>, Option<Pace>)> {
+    let before = Pace::of(floor::line_now_ns());
+    let found = measure()?;
+    Ok((found, before.filter(|pace| Pace::of(floor::line_now_ns()) == Some(*pace))))
 }
 
 /// Every choice of one value from each list.
@@ -280,7 +291,7 @@ pub struct Found {
 }
 
 impl Found {
-    fn measured(self, test: &Test, bytes: u64, values: &BTreeMap<String, String>) -> Measured {
+    fn measured(self, test: &Test, bytes: u64, values: &BTreeMap<String, String>, met: Option<Pace>) -> Measured {
         let mut parameters = values.clone();
         parameters.extend(self.parameters);
         let row = Row {
@@ -291,6 +302,7 @@ impl Found {
             unit: self.unit.to_owned(),
         };
         let (operations_per_sample, amount) = (self.taken.per_sample, self.amount);
+        let row = pace::of_row(&row, met);
         Measured { row, operations_per_sample, amount, samples: self.taken.samples, unpaced: 0, again: false }
     }
 

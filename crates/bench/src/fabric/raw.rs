@@ -1,8 +1,10 @@
 //! Bare TCP sockets as if they were a device: the floor of what the `tcp` device can do, in the same run.
 //!
-//! Both ends poll, as those of a device do; a message is its bytes and nothing else.
+//! Both ends poll, as those of a device do, and are put on processors as those are; a message is its bytes and nothing
+//! else.
 
 use super::Found;
+use super::places::Place;
 use super::sampling::{Sampling, Taken};
 use anyhow::{Context as _, Result, anyhow, bail};
 use std::collections::BTreeMap;
@@ -117,8 +119,13 @@ fn conduct(
     let (mut mine, mut theirs) = (End::new(mine, sent, answered)?, End::new(theirs, answered, sent)?);
     std::thread::scope(|scope| {
         // It ends when this end closes.
-        let other = scope.spawn(move || while theirs.fill().and_then(|()| theirs.write(answered)).is_ok() {});
+        let other = scope.spawn(move || {
+            let _place = Place::take(1, 2);
+            while theirs.fill().and_then(|()| theirs.write(answered)).is_ok() {}
+        });
+        let place = Place::take(0, 2);
         let measured = sampling.take(|| step(&mut mine, sent));
+        drop(place);
         drop(mine);
         other.join().map_err(|_| anyhow!("the thread of the other end panicked"))?;
         measured
