@@ -299,6 +299,26 @@ static void merges(void)
     OK(MPI_Comm_free(&half));
 }
 
+/* Programs name no datatype where nothing is sent; of one element it is a mistake as ever. */
+static void nothing_of_no_type(void)
+{
+    MPI_Comm comm = errors_return(MPI_COMM_WORLD);
+    const int right = (world_rank + 1) % world_size, left = (world_rank + world_size - 1) % world_size;
+    MPI_Request requests[2];
+    MPI_Status status;
+    int byte = 0, count = 1;
+    OK(MPI_Sendrecv(NULL, 0, MPI_DATATYPE_NULL, right, 1, NULL, 0, MPI_DATATYPE_NULL, left, 1, comm, &status));
+    OK(MPI_Get_count(&status, MPI_BYTE, &count));
+    CHECK(count == 0 && status.MPI_SOURCE == left);
+    OK(MPI_Irecv(NULL, 0, MPI_DATATYPE_NULL, left, 2, comm, &requests[0]));
+    OK(MPI_Isend(NULL, 0, MPI_DATATYPE_NULL, right, 2, comm, &requests[1]));
+    OK(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+    OK(MPI_Bcast(NULL, 0, MPI_DATATYPE_NULL, 0, comm));
+    FAILS(MPI_Isend(&byte, 1, MPI_DATATYPE_NULL, right, 3, comm, &requests[0]), MPI_ERR_TYPE);
+    FAILS(MPI_Bcast(&byte, 1, MPI_DATATYPE_NULL, 0, comm), MPI_ERR_TYPE);
+    OK(MPI_Comm_free(&comm));
+}
+
 /* Nobody as partner, and the limits of names, keys and values. */
 static void nobody_and_limits(void)
 {
@@ -355,6 +375,7 @@ int main(int argc, char **argv)
     errors_in_statuses();
     odd_graphs();
     merges();
+    nothing_of_no_type();
     nobody_and_limits();
     return finish();
 }

@@ -16,6 +16,32 @@ static void go_on(void)
     CHECK(sum == world_size * (world_size - 1) / 2);
 }
 
+/* The first calls of a communicator are messages, of which a receive alone would take less than it has room for: rank 0
+ * means another count than all others, and who hears of it learns it. */
+static void first_calls(int mine, int others)
+{
+    const int count = world_rank == 0 ? mine : others;
+    for (int call = 0; call < 7; call++) {
+        MPI_Comm comm;
+        OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+        int error = MPI_SUCCESS, learnt, all = 0;
+        if (call == 0) error = MPI_Bcast(out, count, MPI_INT, 0, comm);
+        if (call == 1) error = MPI_Gather(in, count, MPI_INT, out, count, MPI_INT, 0, comm);
+        if (call == 2) error = MPI_Scatter(in, count, MPI_INT, out, count, MPI_INT, 0, comm);
+        if (call == 3) error = MPI_Allgather(in, count, MPI_INT, out, count, MPI_INT, comm);
+        if (call == 4) error = MPI_Alltoall(in, count, MPI_INT, out, count, MPI_INT, comm);
+        if (call == 5) error = MPI_Reduce(in, out, count, MPI_INT, MPI_SUM, 0, comm);
+        if (call == 6) error = MPI_Scan(in, out, count, MPI_INT, MPI_SUM, comm);
+        learnt = class_of(error) == MPI_ERR_TRUNCATE;
+        CHECK(learnt || error == MPI_SUCCESS);
+        /* One whom rank 0 sends to, or rank 0. */
+        OK(MPI_Allreduce(&learnt, &all, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
+        CHECK(all);
+        OK(MPI_Barrier(comm));
+        OK(MPI_Comm_free(&comm));
+    }
+}
+
 /* Rank 1 means another count than all others in everything that has a root or reduces. Whoever is to read too much or
  * too little learns it; who sends need not. */
 static void one_means_another(int count, int other)
@@ -30,8 +56,7 @@ static void one_means_another(int count, int other)
         CHECK(world_rank == root ? class_of(error) == MPI_ERR_TRUNCATE : !error || class_of(error) == MPI_ERR_TRUNCATE);
         go_on();
         error = MPI_Scatter(in, mine, MPI_INT, out, mine, MPI_INT, root, world);
-        /* If the blocks of all are long they are messages, of which one may be shorter than its receiver expects. */
-        int learns = world_rank != root && (is_other || root == 1) && (count < other ? count : other) <= 32768;
+        int learns = world_rank != root && (is_other || root == 1);
         CHECK(learns ? class_of(error) == MPI_ERR_TRUNCATE : !error || class_of(error) == MPI_ERR_TRUNCATE);
         go_on();
     }
@@ -41,11 +66,10 @@ static void one_means_another(int count, int other)
     go_on();
     int counts[3] = {count, mine, count}, places[3] = {0, longest / 3, longest / 3 * 2};
     int error = MPI_Allgatherv(in, counts[world_rank], MPI_INT, out, counts, places, MPI_INT, world);
-    /* Where all know of a long block they are messages. */
-    int learns = !is_other && !(all_run && count > 8192);
+    int learns = !is_other;
     CHECK(learns ? class_of(error) == MPI_ERR_TRUNCATE : !error || class_of(error) == MPI_ERR_TRUNCATE);
     go_on();
-    /* Elsewhere they are messages, which are content with a shorter operand, and leave out an empty one. */
+    /* Elsewhere they are messages, which leave out an empty operand. */
     for (int exclusive = 0; all_run && count <= 100 && other <= 100 && exclusive < 2; exclusive++) {
         error = exclusive ? MPI_Exscan(in, out, mine, MPI_INT, MPI_SUM, world)
                           : MPI_Scan(in, out, mine, MPI_INT, MPI_SUM, world);
@@ -59,6 +83,8 @@ int main(int argc, char **argv)
     start(&argc, &argv);
     for (int i = 0; i < 20; i++) go_on();
     OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    first_calls(3, 7);
+    first_calls(7, 3);
     /* Less, more, and more than any memory for it: rank 0 sends so much where all expect one number. */
     const int counts[] = {0, 2, longest / world_size};
     for (size_t at = 0; at < sizeof counts / sizeof *counts; at++) {

@@ -31,10 +31,13 @@ static void aliased(MPI_Comm comm)
     REFUSED(MPI_Alltoall(data, 1, MPI_INT, data, 1, MPI_INT, comm));
     REFUSED(MPI_Alltoallv(data, ones, places, MPI_INT, data, ones, places, MPI_INT, comm));
     REFUSED(MPI_Alltoallw(data, ones, byte_places, types, data, ones, byte_places, types, comm));
+    REFUSED(MPI_Reduce_local(data, data, 1, MPI_INT, MPI_SUM));
     REFUSED(MPI_Iallreduce(data, data, 1, MPI_INT, MPI_SUM, comm, &request));
     REFUSED(MPI_Allreduce_init(data, data, 1, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &request));
     /* Of nothing there is no such mistake, and what lies elsewhere in one array is none. */
     OK(MPI_Allreduce(data, data, 0, MPI_INT, MPI_SUM, comm));
+    OK(MPI_Reduce_local(data, data, 0, MPI_INT, MPI_SUM));
+    OK(MPI_Reduce_local(data, data + 1, 1, MPI_INT, MPI_SUM));
     OK(MPI_Allgather(data + size, 1, MPI_INT, data, 1, MPI_INT, comm));
     OK(MPI_Alltoall(data, 1, MPI_INT, data + size, 1, MPI_INT, comm));
 }

@@ -339,7 +339,10 @@ impl One<'_> {
                     plan.at(Stage::Memory, format!("let {name} = {find};"));
                     return format!("{name}.as_deref()");
                 }
-                let find = format!("check::object::<{object}>(&face, {n}, {name})?");
+                let find = match self.count_of_type().filter(|_| has_buffer) {
+                    Some(count) => format!("check::datatype(&face, {n}, {name}, {count})?"),
+                    None => format!("check::object::<{object}>(&face, {n}, {name})?"),
+                };
                 let lenient = match object {
                     "Datatype" => Some("check::insignificant_datatype"),
                     "Op" => Some("check::insignificant_op"),
@@ -472,6 +475,13 @@ impl One<'_> {
             words.iter().map(|word| format!("{prefix}{word}")).chain(words.iter().map(|word| (*word).to_owned()));
         let mut found = candidates.filter_map(|name| self.function.find(&name));
         found.find(|(_, parameter)| parameter.pointers == 0).map(|(_, parameter)| rust_name(&parameter.name))
+    }
+
+    /// The scalar parameter that says how many elements of this datatype there are.
+    fn count_of_type(&self) -> Option<String> {
+        let prefix = self.name.strip_suffix("datatype").or_else(|| self.name.strip_suffix("type"))?;
+        let (_, count) = self.function.find(&format!("{prefix}count"))?;
+        (count.pointers == 0).then(|| rust_name(&count.name))
     }
 
     /// True if `MPI_IN_PLACE` can stand for this buffer.

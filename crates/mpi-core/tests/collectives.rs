@@ -331,13 +331,19 @@ fn disagreement_and_bad_arguments_are_explained() {
             world.collective(comm, &Arguments::Bcast { root: 2, buffer: blocks_of(room(&mut data), 4) }).unwrap_err();
         assert_eq!(error.class, ErrorClass::Root);
         assert!(error.message.contains("root 2") && error.message.contains("MPI_COMM_WORLD"), "{error}");
-        let len = if comm.rank() == 0 { 4 } else { 1 };
-        let result = world.collective(comm, &Arguments::Bcast { root: 0, buffer: blocks_of(room(&mut data), len) });
-        if comm.rank() == 1 {
-            let error = result.unwrap_err();
-            assert_eq!(error.class, ErrorClass::Truncate);
-            for part in ["MPI_Bcast", "rank 0 sent 16 bytes", "rank 1 expects at most 4"] {
-                assert!(error.message.contains(part), "'{part}' in: {error}");
+        // Too much is refused by any receive; too little by who does what the others do.
+        for lens in [[4, 1], [1, 4]] {
+            let len = lens[comm.rank() as usize];
+            let result = world.collective(comm, &Arguments::Bcast { root: 0, buffer: blocks_of(room(&mut data), len) });
+            if comm.rank() == 1 {
+                let error = result.unwrap_err();
+                assert_eq!(error.class, ErrorClass::Truncate);
+                let sizes = lens.map(|len| len * size_of::<i32>());
+                let (sent, expected) =
+                    (format!("rank 0 sent {} bytes", sizes[0]), format!("rank 1 expects {}", sizes[1]));
+                for part in ["MPI_Bcast", &sent, &expected] {
+                    assert!(error.message.contains(part), "'{part}' in: {error}");
+                }
             }
         }
     });

@@ -603,6 +603,9 @@ pub(crate) unsafe fn reduce_local(
     }
     // SAFETY: by the contract of the caller.
     let input = unsafe { SendBuf::new(inbuf, count as u64, datatype) };
+    if input.len_bytes() > 0 && inbuf == inoutbuf.cast_const() {
+        return ErrorClass::Buffer.fail(format!("inbuf and inoutbuf both start at address {inbuf:p}"));
+    }
     // SAFETY: as above; the two do not overlap.
     let mut inout = unsafe { RecvBuf::new(inoutbuf, count as u64, datatype) };
     op.reduce(datatype, &input, &mut inout).map_err(|error| ErrorClass::Op.error(error.to_string()))

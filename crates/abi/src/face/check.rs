@@ -83,6 +83,15 @@ pub(crate) fn at_leader<K: Object>(
     object(face, n, handle).map(Some)
 }
 
+/// A datatype of `count` elements. Of none, programs pass `MPI_DATATYPE_NULL`: it stands for `MPI_BYTE` then.
+#[inline]
+pub(crate) fn datatype(face: &Face, n: usize, handle: Handle<Datatype>, count: i64) -> Result<Held<Arc<Datatype>>> {
+    if count == 0 && handle.value == <Datatype as Object>::NULL {
+        return Ok(face.process().basic_datatype(Basic::Byte));
+    }
+    object(face, n, handle)
+}
+
 /// A datatype that is not significant in this call: `MPI_BYTE` if it is not even one.
 pub(crate) fn insignificant_datatype(face: &Face, handle: Handle<Datatype>) -> Held<Arc<Datatype>> {
     let process = face.process();

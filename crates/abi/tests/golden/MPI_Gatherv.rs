@@ -10,7 +10,7 @@ pub unsafe extern "C" fn PMPI_Gatherv(sendbuf: *const c_void, sendcount: c_int, 
         let sendcount = i64::from(sendcount);
         if check::is_member(root, &comm) && !is_in_place(sendbuf.cast()) { check::not_negative(&face, 2, i64::from(sendcount))?; }
         check::root(&face, 8, root, &comm)?;
-        let sendtype = if check::is_member(root, &comm) && !is_in_place(sendbuf.cast()) { check::object::<Datatype>(&face, 3, sendtype)? } else { check::insignificant_datatype(&face, sendtype) };
+        let sendtype = if check::is_member(root, &comm) && !is_in_place(sendbuf.cast()) { check::datatype(&face, 3, sendtype, sendcount)? } else { check::insignificant_datatype(&face, sendtype) };
         if check::is_member(root, &comm) && !is_in_place(sendbuf.cast()) { check::committed(&face, 3, &sendtype)?; }
         let recvcounts = check::array(&face, 5, recvcounts, if at_root { check::peer_count(&comm) as usize } else { 0 })?;
         let recvcounts = Counts::Small(recvcounts);

@@ -10,7 +10,7 @@ pub unsafe extern "C" fn PMPI_Send(buf: *const c_void, count: c_int, datatype: H
         check::not_negative(&face, 2, i64::from(count))?;
         check::destination(&face, 4, dest, &comm)?;
         check::tag(&face, 5, tag)?;
-        let datatype = check::object::<Datatype>(&face, 3, datatype)?;
+        let datatype = check::datatype(&face, 3, datatype, count)?;
         check::committed(&face, 3, &datatype)?;
         let buf = buf.cast::<u8>();
         check::not_in_place(&face, 1, buf)?;

@@ -124,19 +124,23 @@ impl<O: ?Sized> Keys<O> {
         })
     }
 
-    /// Frees a key. Its attributes stay and keep following its rules.
+    /// Frees a key. Its attributes stay and keep following its rules; as long as there are any, it may be freed again,
+    /// as a delete callback that frees its own key does at every object.
     ///
     /// # Errors
-    /// `Keyval` if there is none with this number, or it was freed before.
+    /// `Keyval` if there is none with this number, or it was freed before and nothing refers to it any more.
     ///
     /// MPI: §7.7.2 `MPI_Comm_free_keyval`
     pub fn free(&self, number: i32) -> Result<()> {
         let mut state = self.lock();
-        let Some(key) = state.held.remove(&number) else {
-            return ErrorClass::Keyval.fail(format!("{number} is not a key that can be freed"));
-        };
-        state.freed.insert(number, Arc::downgrade(&key));
-        Ok(())
+        if let Some(key) = state.held.remove(&number) {
+            state.freed.insert(number, Arc::downgrade(&key));
+            return Ok(());
+        }
+        match state.freed.get(&number) {
+            Some(key) if key.strong_count() > 0 => Ok(()),
+            _ => ErrorClass::Keyval.fail(format!("{number} is not a key that can be freed")),
+        }
     }
 
     /// Nothing between taking the lock and releasing it can panic, so it is never poisoned.

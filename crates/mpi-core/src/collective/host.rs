@@ -17,8 +17,8 @@ use crate::world::{World, engine_error};
 /// Why looking a symbol up cannot fail.
 const BOUND: &str = "a schedule names only what its call has";
 
-/// A message of a schedule; none if it was gone at once.
-type Handle = Option<RequestId>;
+/// A message of a schedule and, of one to be received, its length in bytes; none if it was gone at once.
+type Handle = Option<(RequestId, Option<u64>)>;
 
 /// Temporary memory of one start.
 type Temps = SmallVec<[Scratch; 2]>;
@@ -84,7 +84,7 @@ impl Running {
     #[cold]
     fn fail(&mut self, world: &World, error: Error) -> Poll<Result<()>> {
         let mut engine = world.engine.borrow_mut();
-        for id in self.execution.outstanding().iter().flatten() {
+        for (id, _) in self.execution.outstanding().iter().flatten() {
             engine.cancel(*id);
             engine.detach(*id);
         }
@@ -114,20 +114,31 @@ impl Host for Stage<'_> {
         if engine.try_send(peer, context, tag, &buf) {
             return Ok(None);
         }
-        engine.send(SendMode::Standard, peer, context, tag, buf).map(Some).map_err(engine_error)
+        let id = engine.send(SendMode::Standard, peer, context, tag, buf).map_err(engine_error)?;
+        Ok(Some((id, None)))
     }
 
     fn start_recv(&mut self, peer: u32, tag_offset: u32, region: Region) -> Result<Handle> {
         let (peer, context, tag) = self.address(peer, tag_offset);
         let buf = self.recv_buf(region);
+        let len_bytes = buf.len_bytes();
         let mut engine = self.world.engine.borrow_mut();
-        engine.recv(Source::Peer(peer), context, TagPattern::Exact(tag), buf).map(Some).map_err(engine_error)
+        let id = engine.recv(Source::Peer(peer), context, TagPattern::Exact(tag), buf).map_err(engine_error)?;
+        Ok(Some((id, Some(len_bytes))))
     }
 
     fn poll(&mut self, handle: Handle) -> Result<bool> {
-        let Some(id) = handle else { return Ok(true) };
+        let Some((id, expected_bytes)) = handle else { return Ok(true) };
         let Some(completion) = self.world.engine.borrow_mut().take(id) else { return Ok(false) };
-        match completion.outcome {
+        let sent_bytes = completion.envelope.len_bytes;
+        let outcome = match (completion.outcome, expected_bytes) {
+            // A receive would be content with less, but not who does the same as the others.
+            (Outcome::Done, Some(capacity_bytes)) if sent_bytes < capacity_bytes => {
+                Outcome::Truncated { sent_bytes, capacity_bytes }
+            }
+            (outcome, _) => outcome,
+        };
+        match outcome {
             Outcome::Done => Ok(true),
             outcome @ Outcome::Truncated { .. } => {
                 // Others may wait for what this process passes on: they get what there is.
@@ -203,7 +214,7 @@ pub(super) fn blame(comm: &Comm, call: &'static str, peer: PeerId, outcome: Outc
     let (me, other) = (comm.describe_self(), comm.describe_peer(peer));
     match outcome {
         Outcome::Truncated { sent_bytes, capacity_bytes } => ErrorClass::Truncate.error(format!(
-            "{call} on {comm}: {other} sent {sent_bytes} bytes where {me} expects at most {capacity_bytes}; \
+            "{call} on {comm}: {other} sent {sent_bytes} bytes where {me} expects {capacity_bytes}; \
              do all ranks pass the same counts and types?"
         )),
         Outcome::Failed(why) => class_of(&why).error(format!("{call} on {comm}: between {me} and {other}: {why}")),

@@ -18,6 +18,7 @@ use crate::environment::Hardware;
 use crate::error::{ErrorClass, Result};
 use crate::group::Group;
 use crate::info::Info;
+use crate::session::{SELF_SET, WORLD_SET, known_set};
 use crate::world::World;
 
 /// By what a communicator is split.
@@ -110,9 +111,9 @@ impl World {
             SplitType::HardwareUnguided => return self.split_by_hardware(comm, key, info),
             SplitType::Shared => Some(self.process_manager().node_key()),
             SplitType::HardwareGuided => guided(),
-            SplitType::ResourceGuided => match hint("mpi_pset_name").as_deref() {
-                Some("mpi://WORLD") => Some(0),
-                Some("mpi://SELF") => Some(u64::from(self.peer())),
+            SplitType::ResourceGuided => match hint("mpi_pset_name").as_deref().and_then(known_set) {
+                Some(WORLD_SET) => Some(0),
+                Some(SELF_SET) => Some(u64::from(self.peer())),
                 _ => guided(),
             },
         };

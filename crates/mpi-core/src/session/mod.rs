@@ -87,9 +87,9 @@ impl Session {
     ///
     /// MPI: §11.3.3 `MPI_Session_get_pset_info`
     pub fn set_info(&self, name: &str) -> Result<Info> {
-        let size = match name {
-            WORLD_SET => self.size,
-            SELF_SET => 1,
+        let size = match known_set(name) {
+            Some(WORLD_SET) => self.size,
+            Some(SELF_SET) => 1,
             _ => return Err(no_such_set(name)),
         };
         let info = Info::new();
@@ -104,9 +104,9 @@ impl Session {
     ///
     /// MPI: §11.3.2 `MPI_Group_from_session_pset`
     pub fn group(self: &Arc<Self>, name: &str) -> Result<Group> {
-        let group = match name {
-            WORLD_SET => Group::identity(self.size, self.rank),
-            SELF_SET => Group::new(vec![self.rank], self.rank),
+        let group = match known_set(name) {
+            Some(WORLD_SET) => Group::identity(self.size, self.rank),
+            Some(SELF_SET) => Group::new(vec![self.rank], self.rank),
             _ => return Err(no_such_set(name)),
         };
         Ok(group.made_from(Arc::clone(self)))
@@ -154,6 +154,11 @@ impl Session {
     }
 }
 
+/// The process set that is meant by a name, in which capitals do not count.
+pub fn known_set(name: &str) -> Option<&'static str> {
+    PROCESS_SETS.into_iter().find(|known| known.eq_ignore_ascii_case(name))
+}
+
 fn no_such_set(name: &str) -> Error {
     ErrorClass::Arg.error(format!("there is no process set '{name}'"))
 }
@@ -183,7 +188,9 @@ mod tests {
             assert!(Arc::ptr_eq(group.session().unwrap(), &session));
         }
         assert!(session.nth_set(-1).is_err() && session.nth_set(2).is_err());
-        assert!(session.group("mpi://world").is_err() && session.group("").is_err());
+        // Capitals mean as much in these names as in a host's.
+        assert_eq!(session.group("mpi://world").unwrap().size(), session.group(WORLD_SET).unwrap().size());
+        assert!(session.group("mpi://").is_err() && session.group("").is_err());
         assert_eq!(session.set_info("app://ocean").unwrap_err().class, ErrorClass::Arg);
     }
 
