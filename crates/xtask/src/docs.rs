@@ -320,6 +320,18 @@ fn tests(page: &mut String) -> Result<()> {
     }
     let alone: Vec<String> = alone.iter().map(|entry| format!("`{}` ({})", entry.name, ranks(entry))).collect();
     writeln!(page, "\nand modules and tests of it on their own: {}.\n", alone.join(", "))?;
+    let (out, folders): (Vec<_>, Vec<_>) = test::mpich_list()?.into_iter().partition(|entry| entry.name == "-");
+    let folders: Vec<String> = folders.iter().map(|entry| format!("`{}`", entry.name)).collect();
+    writeln!(
+        page,
+        "MPICH's own tests in C, as its lists have them, of the folders {}; but for:\n",
+        folders.join(", ")
+    )?;
+    for entry in &out {
+        let (program, why) = entry.words.split_first().context("a line out of scope says what it leaves out")?;
+        writeln!(page, "- `{program}`: {}", why.join(" "))?;
+    }
+    page.push('\n');
     Ok(())
 }
 

@@ -235,5 +235,6 @@ pub fn python_with_mpi4py() -> Result<PathBuf> {
     Ok(python::prepare()?.python)
 }
 
+pub use debian::mpich::list as mpich_list;
 pub use examples::rust_example;
 pub use python::list as python_list;

@@ -2,6 +2,7 @@
 
 mod fftw;
 mod hpcc;
+pub mod mpich;
 
 use super::{Case, Verdict, Workshop};
 use crate::command::{Program, exists};
@@ -13,30 +14,36 @@ use std::time::Duration;
 
 /// A case for each program: fetch, build against the installation given, run.
 pub fn cases() -> Vec<Case> {
-    vec![case("debian/hpcc", hpcc::test), case("debian/fftw", fftw::test)]
+    vec![
+        case("debian/hpcc", &["make"], hpcc::test),
+        case("debian/fftw", &["make"], fftw::test),
+        case("debian/mpich", &["make", "perl", "xz"], mpich::test),
+    ]
 }
 
-fn case(name: &str, test: fn(&Workshop, &Path) -> Result<()>) -> Case {
+fn case(name: &str, tools: &'static [&str], test: fn(&Workshop, &Path) -> Result<()>) -> Case {
     Case::that_may_skip(name, move |workshop| {
         let prefix = workshop.installation()?;
-        if !exists("apt-get") || !exists("dpkg-deb") || !exists("make") {
-            return Ok(Verdict::Skipped("needs apt-get, dpkg-deb and make".to_owned()));
+        if let Some(lacking) = ["apt-get", "dpkg-deb"].iter().chain(tools).find(|tool| !exists(tool)) {
+            return Ok(Verdict::Skipped(format!("needs {lacking}")));
         }
         test(workshop, &prefix).map(|()| Verdict::Passed)
     })
 }
 
-/// The source of a package, unpacked anew into a folder of this name in `target`.
-fn source(workshop: &Workshop, package: &str, folder: &str) -> Result<PathBuf> {
-    let archive = fetched(workshop, package, ".orig.tar.gz", &["source", "--download-only", "--tar-only"])?;
+/// The source of a package, unpacked anew into a folder of this name in `target`; what fits these patterns of it, or
+/// without any the whole.
+fn source(workshop: &Workshop, package: &str, folder: &str, patterns: &[&str]) -> Result<PathBuf> {
+    let archive = fetched(workshop, package, ".orig.tar.", &["source", "--download-only", "--tar-only"])?;
     let folder = paths::target().join(folder);
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder)?;
     Program::new("tar")
-        .arg("-xzf")
+        .arg("-xf")
         .arg(&archive)
-        .args(["--strip-components=1", "-C"])
+        .args(["--strip-components=1", "--wildcards", "-C"])
         .arg(&folder)
+        .args(patterns)
         .run_successfully()?;
     Ok(folder)
 }
@@ -55,16 +62,16 @@ fn installed(workshop: &Workshop, package: &str) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The file of a package that ends so, which this call of apt-get brings if the cache does not have it.
-fn fetched(workshop: &Workshop, package: &str, end: &str, call: &[&str]) -> Result<PathBuf> {
+/// The file of a package with this in its name, which this call of apt-get brings if the cache does not have it.
+fn fetched(workshop: &Workshop, package: &str, kind: &str, call: &[&str]) -> Result<PathBuf> {
     let start = format!("{package}_");
-    if let Some(file) = find(&cache(), &start, end) {
+    if let Some(file) = find(&cache(), &start, kind) {
         return Ok(file);
     }
     workshop.debian_lists()?;
     println!("Fetching {package} from the Debian archive (only once)");
     apt().args(call).arg(package).run_successfully()?;
-    find(&cache(), &start, end).with_context(|| format!("apt-get fetched no {start}…{end}"))
+    find(&cache(), &start, kind).with_context(|| format!("apt-get fetched no {start}…{kind}"))
 }
 
 /// Asks the archive what it has. The lists are our own: nothing of the system is changed.
@@ -121,10 +128,10 @@ fn archive() -> Option<String> {
     })
 }
 
-fn find(folder: &Path, start: &str, end: &str) -> Option<PathBuf> {
+fn find(folder: &Path, start: &str, kind: &str) -> Option<PathBuf> {
     fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).find(|path| {
         path.file_name()
             .and_then(|name| name.to_str())
-            .is_some_and(|name| name.starts_with(start) && name.ends_with(end))
+            .is_some_and(|name| name.starts_with(start) && name.contains(kind) && !name.ends_with(".asc"))
     })
 }

@@ -25,7 +25,7 @@ const TRANSFORMS: [&str; 9] = [
 
 /// Builds it and runs its test program on one to four ranks.
 pub fn test(workshop: &Workshop, prefix: &Path) -> Result<()> {
-    let folder = source(workshop, "fftw3", "fftw")?;
+    let folder = source(workshop, "fftw3", "fftw", &[])?;
     let build = |program: &str| Program::new(program).folder(&folder).limit(Duration::from_secs(600));
     build("./configure")
         .args(["--enable-mpi", "--disable-fortran", "--disable-doc", "--disable-dependency-tracking"])

@@ -20,7 +20,7 @@ pub fn test(workshop: &Workshop, prefix: &Path) -> Result<()> {
 }
 
 fn build(workshop: &Workshop, prefix: &Path) -> Result<PathBuf> {
-    let folder = source(workshop, "hpcc", "hpcc")?;
+    let folder = source(workshop, "hpcc", "hpcc", &[])?;
     let blas = Program::new("find")
         .arg(installed(workshop, BLAS_PACKAGE)?)
         .args(["-name", "libopenblas.a"])
