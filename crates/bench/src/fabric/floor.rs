@@ -20,8 +20,8 @@ const LOOKS: u32 = 10_000;
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-/// All floors, with copying at these sizes.
-pub fn floors(sizes: &[u64], sampling: &Sampling) -> Vec<Measured> {
+/// All floors, with copying at these sizes; a line `by_pace`, or as it was met.
+pub fn floors(sizes: &[u64], sampling: &Sampling, by_pace: bool) -> Vec<Measured> {
     let row = |test: &str, bytes: u64, unit: &str| Row {
         test: test.to_owned(),
         ranks: 0,
@@ -31,7 +31,8 @@ pub fn floors(sizes: &[u64], sampling: &Sampling) -> Vec<Measured> {
     };
     let line = line(LINE);
     let mut all = Vec::new();
-    for (met, samples) in pace::told_apart(line.samples.clone(), &line.samples) {
+    let paces: &[f64] = if by_pace { &line.samples } else { &[] };
+    for (met, samples) in pace::told_apart(line.samples.clone(), paces) {
         all.push(measured(pace::of_row(&row("line", 64, "us"), met), 0.0, Taken { samples, ..line }));
     }
     for bytes in sizes {

@@ -74,6 +74,9 @@ pub struct Options {
     /// Order of the tests (default: drawn, and recorded)
     #[arg(long)]
     seed: Option<u64>,
+    /// Do not look at the machine's pace before and after points of two ends; rows then hold whatever pace was met
+    #[arg(long)]
+    no_pace: bool,
     /// Something to remember with the run, such as commit=…
     #[arg(long, value_name = "NAME=VALUE", value_parser = crate::measure::name_and_value)]
     note: Vec<(String, String)>,
@@ -201,7 +204,7 @@ fn one(
     let sampling = Sampling { seconds: options.seconds, samples_max: options.samples, operations_min: 1 };
     let (name, ranks, outcome) = match device {
         Some(device) => (device.as_str(), ranks(test), measured(options, test, device, &sampling)),
-        None => (FLOOR, 0, Ok(floor::floors(&plan::floor_sizes(tests, &options.sizes), &sampling))),
+        None => (FLOOR, 0, Ok(floor::floors(&plan::floor_sizes(tests, &options.sizes), &sampling, !options.no_pace))),
     };
     let failed = match outcome {
         Ok(all) => {
@@ -250,7 +253,8 @@ fn measured(options: &Options, test: &Test, device: &str, sampling: &Sampling) -
             };
             // Virtual time has one pace, and so has who is alone; more ends than two meet both.
             let is_of_two = ranks(test) == 2 && device != "sim" && !values.contains_key("slaves");
-            let (rows, met) = if is_of_two { paced(measure)? } else { (measure()?, None) };
+            let asks = is_of_two && !options.no_pace;
+            let (rows, met) = if asks { paced(measure)? } else { (measure()?, None) };
             all.extend(rows.into_iter().map(|found| found.measured(test, *bytes, &values, met)));
         }
     }

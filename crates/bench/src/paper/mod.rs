@@ -145,7 +145,7 @@ fn measured(paper: &data::Paper, devices: &[String], options: &Options) -> Resul
                 let named = entries.iter().filter(|entry| entry.measurement.level == Level::Fabric);
                 let mut all = devices.to_vec();
                 all.extend(named.filter_map(|entry| entry.measurement.device.clone()));
-                words.extend(["--device".to_owned(), all.join(",")]);
+                words.extend(["--no-pace".to_owned(), "--device".to_owned(), all.join(",")]);
                 fabric::records(&suite, &read(words)?)?
             }
             Level::Mpi | Level::App => {
