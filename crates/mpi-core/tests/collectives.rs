@@ -340,7 +340,7 @@ fn disagreement_and_bad_arguments_are_explained() {
                 assert_eq!(error.class, ErrorClass::Truncate);
                 let sizes = lens.map(|len| len * size_of::<i32>());
                 let (sent, expected) =
-                    (format!("rank 0 sent {} bytes", sizes[0]), format!("rank 1 expects {}", sizes[1]));
+                    (format!("rank 0 sent {} bytes", sizes[0]), format!("rank 1 expects {};", sizes[1]));
                 for part in ["MPI_Bcast", &sent, &expected] {
                     assert!(error.message.contains(part), "'{part}' in: {error}");
                 }

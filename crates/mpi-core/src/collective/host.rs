@@ -17,8 +17,8 @@ use crate::world::{World, engine_error};
 /// Why looking a symbol up cannot fail.
 const BOUND: &str = "a schedule names only what its call has";
 
-/// A message of a schedule and, of one to be received, its length in bytes; none if it was gone at once.
-type Handle = Option<(RequestId, Option<u64>)>;
+/// A message of a schedule, and how many bytes it has to bring, of one that is sent none; nothing if it was gone at once.
+type Handle = Option<(RequestId, u64)>;
 
 /// Temporary memory of one start.
 type Temps = SmallVec<[Scratch; 2]>;
@@ -115,7 +115,7 @@ impl Host for Stage<'_> {
             return Ok(None);
         }
         let id = engine.send(SendMode::Standard, peer, context, tag, buf).map_err(engine_error)?;
-        Ok(Some((id, None)))
+        Ok(Some((id, 0)))
     }
 
     fn start_recv(&mut self, peer: u32, tag_offset: u32, region: Region) -> Result<Handle> {
@@ -124,19 +124,19 @@ impl Host for Stage<'_> {
         let len_bytes = buf.len_bytes();
         let mut engine = self.world.engine.borrow_mut();
         let id = engine.recv(Source::Peer(peer), context, TagPattern::Exact(tag), buf).map_err(engine_error)?;
-        Ok(Some((id, Some(len_bytes))))
+        Ok(Some((id, len_bytes)))
     }
 
     fn poll(&mut self, handle: Handle) -> Result<bool> {
         let Some((id, expected_bytes)) = handle else { return Ok(true) };
         let Some(completion) = self.world.engine.borrow_mut().take(id) else { return Ok(false) };
         let sent_bytes = completion.envelope.len_bytes;
-        let outcome = match (completion.outcome, expected_bytes) {
+        let outcome = match completion.outcome {
             // A receive would be content with less, but not who does the same as the others.
-            (Outcome::Done, Some(capacity_bytes)) if sent_bytes < capacity_bytes => {
-                Outcome::Truncated { sent_bytes, capacity_bytes }
+            Outcome::Done if sent_bytes < expected_bytes => {
+                Outcome::Truncated { sent_bytes, capacity_bytes: expected_bytes }
             }
-            (outcome, _) => outcome,
+            outcome => outcome,
         };
         match outcome {
             Outcome::Done => Ok(true),

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 /// With `cargo nextest` where it is installed, else with `cargo test`; documentation tests always by cargo.
 pub fn cases() -> Vec<Case> {
-    // From nothing, on a machine that has other things to do, too.
     let cargo =
-        || Program::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())).limit(Duration::from_secs(1800));
+        || Program::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())).limit(Duration::from_secs(900));
     vec![
         Case::new("cargo/test", move |_| {
             let command = match exists("cargo-nextest") {
