@@ -51,6 +51,11 @@ pub trait Fixture {
         &[]
     }
 
+    /// True if the memory of the cases is to be the device's own, which it may reach by other ways than the caller's.
+    fn allocates_memory(&self) -> bool {
+        false
+    }
+
     /// True if completions beyond a queue's depth are noticed exactly there.
     fn has_exact_depths(&self) -> bool {
         true

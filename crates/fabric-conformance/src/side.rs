@@ -6,7 +6,7 @@ use base::memory::WriteRange;
 use fabric::{
     Access, CompletionQueue, ConnectOptions, Context, FabricError, LocalMemory, MemoryRegion, Operation, Payload,
     ProtectionDomain, QueuePair, QueuePairAttributes, QueuePairState, ReceiveRequest, RemoteMemory, ScatterGather,
-    SendRequest, Transition, WcStatus, WorkCompletion,
+    SendRequest, SharedMemory, Transition, WcStatus, WorkCompletion,
 };
 
 use crate::Fixture;
@@ -18,13 +18,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Memory {
     bytes: *mut [u8],
     pub(crate) region: MemoryRegion,
+    /// Where the device gave the bytes out.
+    _keep: Option<SharedMemory>,
 }
 
 impl Memory {
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) {
         assert!(offset + bytes.len() <= self.bytes.len());
         for (index, byte) in bytes.iter().enumerate() {
-            // SAFETY: inside the allocation, which is never freed; peers may write too, hence volatile.
+            // SAFETY: inside the allocation, which is never freed, or kept; peers may write too, hence volatile.
             unsafe { self.bytes.cast::<u8>().add(offset + index).write_volatile(*byte) };
         }
     }
@@ -63,23 +65,34 @@ pub(crate) struct Side {
     pub(crate) completions: CompletionQueue,
     /// Polled and not looked at yet.
     pub(crate) done: Vec<WorkCompletion>,
+    allocates: bool,
 }
 
 impl Side {
-    fn new(mut context: Box<dyn Context>) -> Self {
+    fn new(mut context: Box<dyn Context>, allocates: bool) -> Self {
         let domain = context.allocate_protection_domain().expect("a first protection domain");
         let completions = context.create_completion_queue(512).expect("a first completion queue");
-        Self { context, domain, completions, done: Vec::new() }
+        Self { context, domain, completions, done: Vec::new(), allocates }
     }
 
     /// `len` registered zero bytes, aligned to 8; never freed, so no mistake of a device can hurt the test itself.
     pub(crate) fn memory(&mut self, len: usize, access: Access) -> Memory {
+        if self.allocates {
+            return self.allocated(len, access);
+        }
         let words: &'static mut [u64] = Box::leak(vec![0u64; len.div_ceil(8).max(1)].into_boxed_slice());
         let start = words.as_mut_ptr().cast::<u8>();
         // SAFETY: leaked memory is valid for ever, and from now on it is reached through raw pointers only.
         let range = unsafe { WriteRange::new(start, len) };
         let region = self.context.register(self.domain, LocalMemory::Target(range), access).expect("a region");
-        Memory { bytes: std::ptr::slice_from_raw_parts_mut(start, len), region }
+        Memory { bytes: std::ptr::slice_from_raw_parts_mut(start, len), region, _keep: None }
+    }
+
+    /// As [`Side::memory`], given out by the device.
+    fn allocated(&mut self, len: usize, access: Access) -> Memory {
+        let (region, memory) = self.context.allocate(self.domain, len, access).expect("device memory");
+        let bytes = std::ptr::slice_from_raw_parts_mut(memory.start().as_ptr(), len);
+        Memory { bytes, region, _keep: Some(memory) }
     }
 
     pub(crate) fn attributes(&self) -> QueuePairAttributes {
@@ -127,7 +140,9 @@ pub(crate) struct Connection {
 impl Pair {
     pub(crate) fn open(fixture: &mut dyn Fixture) -> Result<Self, String> {
         let [here, there] = fixture.open()?;
-        Ok(Self { here: Side::new(here), there: Side::new(there), other_words: fixture.other_words() })
+        let allocates = fixture.allocates_memory();
+        let [here, there] = [here, there].map(|context| Side::new(context, allocates));
+        Ok(Self { here, there, other_words: fixture.other_words() })
     }
 
     /// A reliable connection with the usual options.

@@ -50,6 +50,8 @@ fn is_quick(name: &str) -> bool {
 struct Shm {
     channel_bytes: usize,
     cross_memory: Result<(), String>,
+    /// Memory is mapped at both ends.
+    mapped: bool,
 }
 
 impl Fixture for Shm {
@@ -58,13 +60,17 @@ impl Fixture for Shm {
     }
 
     fn open(&mut self) -> Result<[Box<dyn Context>; 2], String> {
-        let shape = Shape { process_count: 2, channel_bytes: self.channel_bytes, arena_bytes: 1 << 20 };
+        let shape = Shape { process_count: 2, channel_bytes: self.channel_bytes, arena_bytes: 16 << 20 };
         let segment = Segment::create(shape).map_err(|error| error.to_string())?;
         let open = |place| -> Result<Box<dyn Context>, String> {
             let link = ShmLink::join(segment.clone(), PeerIndex(place), self.cross_memory.clone());
             Ok(Box::new(SoftContext::new(link.map_err(|error| error.to_string())?)))
         };
         Ok([open(0)?, open(1)?])
+    }
+
+    fn allocates_memory(&self) -> bool {
+        self.mapped
     }
 }
 
@@ -75,7 +81,17 @@ fn shm() {
         println!("skipped: the case in which memory is copied once: {why}");
         return;
     }
-    let report = fabric_conformance::run(&mut Shm { channel_bytes: 64 << 10, cross_memory }, |_| true);
+    over_shm(Shm { channel_bytes: 64 << 10, cross_memory, mapped: false }, |_| true);
+}
+
+#[test]
+fn shm_in_mapped_memory() {
+    let cross_memory = Err("switched off by the test".into());
+    over_shm(Shm { channel_bytes: 64 << 10, cross_memory, mapped: true }, is_quick);
+}
+
+fn over_shm(mut shm: Shm, wanted: impl Fn(&str) -> bool) {
+    let report = fabric_conformance::run(&mut shm, wanted);
     println!("{report}");
     assert!(report.skipped.is_empty(), "the software adapter can do everything");
 }
@@ -83,9 +99,7 @@ fn shm() {
 #[test]
 fn shm_staged_through_a_small_channel() {
     let cross_memory = Err("switched off by the test".into());
-    let report = fabric_conformance::run(&mut Shm { channel_bytes: 4 << 10, cross_memory }, is_quick);
-    println!("{report}");
-    assert!(report.skipped.is_empty(), "the software adapter can do everything");
+    over_shm(Shm { channel_bytes: 4 << 10, cross_memory, mapped: false }, is_quick);
 }
 
 /// The simulator, both ends in one network.

@@ -14,7 +14,9 @@ use crate::{Case, Fixture, Outcome};
 pub(super) const CASES: &[Case] = &[
     Case { name: "keys_bounds_and_rights_are_checked_at_the_target", run: remote_access },
     Case { name: "a_queue_pair_grants_no_more_than_it_was_told", run: queue_pair_access },
+    Case { name: "what_was_allowed_once_is_checked_the_next_time", run: checked_again },
     Case { name: "a_deregistered_region_is_out_of_reach", run: deregistered },
+    Case { name: "nothing_is_written_through_a_queue_pair_that_has_failed", run: failed_there },
     Case { name: "another_protection_domain_is_out_of_reach", run: other_domain },
     Case { name: "local_keys_and_bounds_are_checked", run: local_protection },
     Case { name: "a_receive_with_a_bad_key_fails_at_both_sides", run: bad_receive },
@@ -108,6 +110,40 @@ fn queue_pair_access(fixture: &mut dyn Fixture) -> Outcome {
     })
 }
 
+/// After a read of the same region, by the same queue pair or another one.
+fn checked_again(fixture: &mut dyn Fixture) -> Outcome {
+    let (all, reads) = (Access::REMOTE_ALL, Access::REMOTE_READ);
+    let cases = [
+        ("past the end", [all, all, all], 57),
+        ("past the end, by another queue pair", [all, all, all], 57),
+        ("before the start", [all, all, all], 0u64.wrapping_sub(8)),
+        ("where only reading is allowed", [reads, all, all], 0),
+        ("through a queue pair that only reads", [all, reads, reads], 0),
+        ("through a queue pair that only reads, after one that writes", [all, all, reads], 0),
+    ];
+    with_pair(fixture, |pair| {
+        for (name, [region, first, second], offset) in cases {
+            let far = pair.there.memory(64, region);
+            let near = pair.here.memory(64, Access::LOCAL);
+            far.fill(7);
+            let mut connect =
+                |access| pair.connect_with(&ConnectOptions { access, ..ConnectOptions::default() }, |_| {});
+            let qps = [connect(first), connect(second)];
+            let by_two = name.contains("another") || name.contains("after");
+            for round in 0..2 {
+                pair.here.send(qps[0].here, round, Operation::RdmaRead(far.remote(0)), &[near.part(0, 64)]);
+                pair.expect_here(round, WcStatus::Success, name);
+            }
+            assert_eq!(near.all(), [7; 64], "{name}");
+            near.fill(1);
+            let qp = qps[usize::from(by_two)];
+            pair.here.send(qp.here, 2, Operation::RdmaWrite(far.remote(offset)), &[near.part(0, 16)]);
+            pair.expect_here(2, WcStatus::RemoteAccessError, name);
+            assert_eq!(far.all(), [7; 64], "{name}: nothing was changed");
+        }
+    })
+}
+
 fn deregistered(fixture: &mut dyn Fixture) -> Outcome {
     with_pair(fixture, |pair| {
         let qp = pair.connect();
@@ -120,6 +156,23 @@ fn deregistered(fixture: &mut dyn Fixture) -> Outcome {
         assert!(pair.there.context.deregister(far.region).is_err(), "once");
         pair.here.send(qp.here, 2, Operation::RdmaWrite(far.remote(0)), &[near.part(0, 16)]);
         pair.expect_here(2, WcStatus::RemoteAccessError, "a write after it");
+        assert_eq!(far.all(), [7; 16]);
+    })
+}
+
+fn failed_there(fixture: &mut dyn Fixture) -> Outcome {
+    with_pair(fixture, |pair| {
+        let options = ConnectOptions { retry_count: 1, timeout: Duration::from_millis(4), ..ConnectOptions::default() };
+        let qp = pair.connect_with(&options, |_| {});
+        let far = pair.there.memory(16, Access::REMOTE_ALL);
+        let near = pair.here.memory(16, Access::LOCAL);
+        pair.here.send(qp.here, 1, Operation::RdmaWrite(far.remote(0)), &[near.part(0, 16)]);
+        pair.expect_here(1, WcStatus::Success, "a write while it works");
+        far.fill(7);
+        break_down(&mut pair.there, qp.there).expect("any state leads to the error state");
+        pair.there.poll();
+        pair.here.send(qp.here, 2, Operation::RdmaWrite(far.remote(0)), &[near.part(0, 16)]);
+        pair.expect_here(2, WcStatus::TransportRetryExceeded, "a write after that");
         assert_eq!(far.all(), [7; 16]);
     })
 }
