@@ -103,6 +103,8 @@ fn lay_out(built: &Built, prefix: &Path) -> Result<()> {
     let (bin, lib) = (prefix.join("bin"), prefix.join("lib"));
     put_file(&built.library, &lib.join("libmpi_abi.so.1"), 0o755)?;
     put_link("libmpi_abi.so.1", &lib.join("libmpi_abi.so"))?;
+    // By the name under which makefiles without a wrapper ask for an MPI.
+    put_link("libmpi_abi.so.1", &lib.join("libmpi.so"))?;
     put_file(&built.header, &prefix.join("include/mpi.h"), 0o644)?;
     put_text(&PKG_CONFIG.replace("@VERSION@", VERSION), &lib.join("pkgconfig/ferrovia.pc"), 0o644)?;
     put_file(&built.vipl, &lib.join("libvipl.so.1"), 0o755)?;
@@ -122,7 +124,7 @@ fn lay_out(built: &Built, prefix: &Path) -> Result<()> {
         ("bin/mpiexec, bin/mpirun", "start programs"),
         ("bin/mpicc, bin/mpicxx, bin/mpic++", "compile and link C and C++"),
         ("bin/ferrovia", "tells what is installed and why things are as they are"),
-        ("lib/libmpi_abi.so.1", "the library: MPI-5 standard ABI"),
+        ("lib/libmpi_abi.so.1", "the library: MPI-5 standard ABI (-lmpi_abi or -lmpi)"),
         ("include/mpi.h, lib/pkgconfig/ferrovia.pc", "for compilers and build systems"),
         ("lib/libvipl.so.1, include/vipl.h, vipl.pc", "the VI Provider Library 1.0"),
     ] {

@@ -12,6 +12,7 @@ pub fn cases() -> Vec<Case> {
         Case::new("relocation/compile-and-run", compile_and_run).quick(true),
         Case::that_may_skip("relocation/pkg-config", pkg_config),
         Case::new("relocation/through-links", through_links),
+        Case::new("relocation/without-wrapper", without_wrapper),
     ]
 }
 
@@ -64,6 +65,27 @@ fn through_links(workshop: &Workshop) -> Result<()> {
     programs::compile(|name| Program::new(links.join(name)), "hello", &program)?;
     uses_library_of(&program, &place)?;
     Job::launched(Program::new(links.join("mpiexec")).args(["-n", "2"]).arg(&program)).run_saying("No Errors").map(drop)
+}
+
+/// Compiled as makefiles do that know folders and the name of the library, and no wrapper.
+fn without_wrapper(workshop: &Workshop) -> Result<()> {
+    let (folder, place) = moved(workshop)?;
+    for library in ["mpi", "mpi_abi"] {
+        let program = folder.path().join(library);
+        Program::new("cc")
+            .arg("-o")
+            .arg(&program)
+            .arg(crate::paths::root().join("tests/c/hello.c"))
+            .arg(format!("-I{}", place.join("include").display()))
+            .arg(format!("-L{}", place.join("lib").display()))
+            .arg(format!("-Wl,-rpath,{}", place.join("lib").display()))
+            .arg(format!("-l{library}"))
+            .run_successfully()?;
+        uses_library_of(&program, &place)?;
+        Job::launched(Program::new(place.join("bin/mpiexec")).args(["-n", "2"]).arg(&program))
+            .run_saying("No Errors")?;
+    }
+    Ok(())
 }
 
 fn uses_library_of(program: &Path, prefix: &Path) -> Result<()> {
