@@ -86,9 +86,9 @@ fn measure(options: &Options) -> Result<()> {
         bench("app", &["all", "--limit", "60", "--budget", "1200"])?;
         return bench("fabric", &["all", "--seconds", "0.05", "--budget", "600"]);
     }
-    let short = ["--seconds", "0.05", "--samples", "400", "--limit", "12", "--budget", "600"];
+    let short = ["--seconds", "0.05", "--samples", "400", "--limit", "30", "--budget", "600"];
     bench("mpi", &TESTS.iter().chain(&short).copied().collect::<Vec<_>>())?;
-    bench("app", &["all", "--seconds", "0.05", "--limit", "12", "--budget", "150"])?;
+    bench("app", &["all", "--seconds", "0.05", "--limit", "30", "--budget", "150"])?;
     bench("fabric", &["latency", "bandwidth", "costs", "--seconds", "0.02", "--budget", "40"])
 }
 
