@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use std::path::PathBuf;
 
 /// The tests over all libraries, in short.
-const TESTS: [&str; 21] = [
+const TESTS: [&str; 22] = [
     "latency",
     "exchange",
     "mixed",
@@ -30,6 +30,7 @@ const TESTS: [&str; 21] = [
     "memory",
     "idle",
     "datatype",
+    "calls",
 ];
 
 /// How long to measure.

@@ -57,9 +57,9 @@ const SUITES: &[Suite] = &[
     // The rules of `fabric`, on the adapter in software and over shared memory.
     Suite {
         package: "fabric-soft",
-        words: &["--test", "conformance", "--", "loopback", "shm_staged"],
+        words: &["--test", "conformance", "--", "loopback", "shm_staged", "shm_in_mapped"],
         flags: &[EXPOSED, MIXED, CLOSED, KEPT],
-        least: 2,
+        least: 3,
     },
     Suite {
         package: "fabric-soft",

@@ -28,8 +28,7 @@ fn compile_and_run(workshop: &Workshop) -> Result<()> {
     let (folder, place) = moved(workshop)?;
     let program = folder.path().join("hello");
     programs::compile(|name| Program::new(place.join("bin").join(name)), "hello", &program)?;
-    uses_library_of(&program, &place)?;
-    Job::launched(Program::new(place.join("bin/mpiexec")).args(["-n", "2"]).arg(&program)).run_saying("No Errors")?;
+    runs(&program, &place, &place.join("bin"))?;
     Job::launched(Program::new(&program)).run_saying("No Errors").map(drop)
 }
 
@@ -48,8 +47,7 @@ fn pkg_config(workshop: &Workshop) -> Result<Verdict> {
         .arg(crate::paths::root().join("tests/c/hello.c"))
         .env("PKG_CONFIG_PATH", simple.join("lib/pkgconfig"))
         .run_successfully()?;
-    uses_library_of(&program, &simple)?;
-    Job::launched(Program::new(simple.join("bin/mpiexec")).args(["-n", "2"]).arg(&program)).run_saying("No Errors")?;
+    runs(&program, &simple, &simple.join("bin"))?;
     Ok(Verdict::Passed)
 }
 
@@ -63,8 +61,7 @@ fn through_links(workshop: &Workshop) -> Result<()> {
     }
     let program = folder.path().join("hello");
     programs::compile(|name| Program::new(links.join(name)), "hello", &program)?;
-    uses_library_of(&program, &place)?;
-    Job::launched(Program::new(links.join("mpiexec")).args(["-n", "2"]).arg(&program)).run_saying("No Errors").map(drop)
+    runs(&program, &place, &links)
 }
 
 /// Compiled as makefiles do that know folders and the name of the library, and no wrapper.
@@ -81,14 +78,13 @@ fn without_wrapper(workshop: &Workshop) -> Result<()> {
             .arg(format!("-Wl,-rpath,{}", place.join("lib").display()))
             .arg(format!("-l{library}"))
             .run_successfully()?;
-        uses_library_of(&program, &place)?;
-        Job::launched(Program::new(place.join("bin/mpiexec")).args(["-n", "2"]).arg(&program))
-            .run_saying("No Errors")?;
+        runs(&program, &place, &place.join("bin"))?;
     }
     Ok(())
 }
 
-fn uses_library_of(program: &Path, prefix: &Path) -> Result<()> {
+/// The program uses the library under `prefix` and no other, and runs on two ranks by the launcher in `launchers`.
+fn runs(program: &Path, prefix: &Path, launchers: &Path) -> Result<()> {
     let finished = Program::new("ldd").arg(program).env_remove("LD_LIBRARY_PATH").run_successfully()?;
     let library = prefix.join("lib");
     let found = finished
@@ -98,5 +94,6 @@ fn uses_library_of(program: &Path, prefix: &Path) -> Result<()> {
     if !found {
         bail!("{} should use the library in {}\n{}", program.display(), library.display(), finished.report());
     }
-    Ok(())
+    let launched = Program::new(launchers.join("mpiexec")).args(["-n", "2"]).arg(program);
+    Job::launched(launched).run_saying("No Errors").map(drop)
 }
