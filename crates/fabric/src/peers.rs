@@ -158,6 +158,13 @@ pub trait MappedPeers: Send {
         None
     }
 
+    /// True if `peer` was last seen on the processor that the caller runs on. Processes of which each has a processor of its own
+    /// need not know.
+    fn runs_here(&self, peer: PeerIndex) -> bool {
+        let _ = peer;
+        false
+    }
+
     /// Tells `peer` that something was stored in its mapped memory; wakes it if it sleeps.
     fn notify(&self, peer: PeerIndex);
 }

@@ -190,6 +190,10 @@ impl MappedPeers for ShmPeers {
     }
 
     #[inline]
+    fn runs_here(&self, peer: PeerIndex) -> bool {
+        self.wakeup.runs_here(peer.0)
+    }
+
     fn notify(&self, peer: PeerIndex) {
         if let Some(doorbell) = self.doorbells.get(peer.0 as usize)
             && doorbell.must_ring()

@@ -1,10 +1,11 @@
-//! Keeping the processes of a job on different processors while they wait for each other.
+//! Keeping the processes of a job spread over the processors while they wait for each other.
 //!
 //! A process that is woken is often put on the processor of the one that woke it, and two that take turns there stay
 //! there: nothing looks overloaded, yet each message costs a switch, some forty times what it costs between two
-//! processors. So a process that waits tells where it runs, and when it finds a peer waiting in the same place while
-//! another processor is free of peers, it moves. Its affinity is the same afterwards: this is a push, not a binding, and
-//! other programs of the machine are not shut out.
+//! processors. Where processes outnumber processors, the system leaves three of four on one of two processors half of the
+//! time, for waiting in short yields looks like work. So a process that waits tells where it runs, and when a processor has
+//! two peers fewer, it moves there, the last of those that wait in one place first. Its affinity is the same afterwards:
+//! this is a push, not a binding, and other programs of the machine are not shut out.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,58 +14,99 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity}
 
 /// Where an identity says on which processor its process waits; 0 while it has not said so.
 const PROCESSOR: usize = 24;
-/// Rests between two looks at where everybody is.
+/// Rests between two looks at where everybody is, at least; there are as many as processes.
 const RESTS_PER_LOOK: u32 = 16;
+/// Looks that a process leaves out when it has moved: what it saw of those that compute may be old, and the system, which
+/// knows more, may move it back.
+const LOOKS_LEFT_OUT: u32 = 64;
 
 /// Where this process and its peers of this host run.
 pub(super) struct Placement {
     me: usize,
     identities: Vec<SharedMemory>,
-    /// There is a processor for each process.
-    is_roomy: bool,
+    /// What the process was allowed to run on in the beginning.
+    processors: Vec<usize>,
     rests: AtomicU32,
+    /// Looks to leave out.
+    left_out: AtomicU32,
 }
 
 impl Placement {
     /// The placement of process `me` among those with these identities.
     pub(super) fn new(me: u32, identities: Vec<SharedMemory>) -> Self {
-        let processors = sched_getaffinity(None).map_or(0, |allowed| allowed.count() as usize);
-        let is_roomy = identities.len() > 1 && identities.len() <= processors;
-        Self { me: me as usize, identities, is_roomy, rests: AtomicU32::new(0) }
+        let allowed = sched_getaffinity(None).unwrap_or_default();
+        let processors = (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor)).collect();
+        Self { me: me as usize, identities, processors, rests: AtomicU32::new(0), left_out: AtomicU32::new(0) }
     }
 
     /// One that moves nobody.
     pub(super) const fn nowhere() -> Self {
-        Self { me: 0, identities: Vec::new(), is_roomy: false, rests: AtomicU32::new(0) }
+        let (rests, left_out) = (AtomicU32::new(0), AtomicU32::new(0));
+        Self { me: 0, identities: Vec::new(), processors: Vec::new(), rests, left_out }
+    }
+
+    /// True if `process` was last seen on the processor that the caller runs on.
+    pub(super) fn runs_here(&self, process: u32) -> bool {
+        self.place_of(process as usize) == Some(sched_getcpu())
+    }
+
+    fn place_of(&self, process: usize) -> Option<usize> {
+        // Relaxed, here and below: hints, nothing is guarded by them.
+        let said = self.identities.get(process)?.half(PROCESSOR).load(Ordering::Relaxed);
+        (said as usize).checked_sub(1)
+    }
+
+    fn tell(&self, processor: usize) {
+        let said = self.identities[self.me].half(PROCESSOR);
+        if said.load(Ordering::Relaxed) != processor as u32 + 1 {
+            said.store(processor as u32 + 1, Ordering::Relaxed);
+        }
     }
 
     /// Called now and then by whoever waits, awake.
     pub(super) fn look_around(&self) {
-        if !self.is_roomy || !self.rests.fetch_add(1, Ordering::Relaxed).is_multiple_of(RESTS_PER_LOOK) {
+        if self.identities.len() < 2 {
+            return;
+        }
+        if self.identities.len() > self.processors.len() {
+            // Whoever writes to it wants to know, for it may be the same one.
+            self.tell(sched_getcpu());
+        }
+        let rests_per_look = RESTS_PER_LOOK.max(self.identities.len() as u32);
+        if !self.rests.fetch_add(1, Ordering::Relaxed).is_multiple_of(rests_per_look) {
             return;
         }
         let mine = sched_getcpu();
-        // Relaxed, here and below: hints, nothing is guarded by them.
-        self.identities[self.me].half(PROCESSOR).store(mine as u32 + 1, Ordering::Relaxed);
-        let places = self.identities.iter().map(|identity| {
-            let processor = identity.half(PROCESSOR).load(Ordering::Relaxed) as usize;
-            processor.checked_sub(1)
-        });
-        let places: Vec<_> = places.collect();
-        let shares = places[..self.me].contains(&Some(mine));
-        if shares
+        self.tell(mine);
+        let left_out = self.left_out.load(Ordering::Relaxed);
+        if left_out > 0 {
+            return self.left_out.store(left_out - 1, Ordering::Relaxed);
+        }
+        if let Some(better) = self.better_than(mine)
             && let Ok(allowed) = sched_getaffinity(None)
-            && let Some(better) = free_processor(&places, &allowed)
+            && allowed.is_set(better)
         {
             move_to(better, &allowed);
-            self.identities[self.me].half(PROCESSOR).store(better as u32 + 1, Ordering::Relaxed);
+            self.tell(better);
+            self.left_out.store(LOOKS_LEFT_OUT, Ordering::Relaxed);
         }
     }
-}
 
-/// A processor among those `allowed` on which nobody was last seen.
-fn free_processor(places: &[Option<usize>], allowed: &CpuSet) -> Option<usize> {
-    (0..CpuSet::MAX_CPU).find(|processor| allowed.is_set(*processor) && !places.contains(&Some(*processor)))
+    /// The processor with the fewest processes, if there are at least two fewer than on `mine` and this process is the last of
+    /// those there: one at a time moves away.
+    fn better_than(&self, mine: usize) -> Option<usize> {
+        let mut counts = [0u16; CpuSet::MAX_CPU];
+        let mut last_here = self.me;
+        for process in 0..self.identities.len() {
+            let Some(place) = self.place_of(process) else { continue };
+            if let Some(count) = counts.get_mut(place) {
+                *count = count.saturating_add(1);
+            }
+            last_here = if place == mine { process } else { last_here };
+        }
+        let best = self.processors.iter().copied().min_by_key(|processor| counts[*processor])?;
+        (last_here == self.me && counts[best] + 2 <= *counts.get(mine)?).then_some(best)
+    }
 }
 
 /// Moves the calling thread to `processor`; it may run on all that are `allowed` again afterwards.
@@ -81,22 +123,45 @@ fn move_to(processor: usize, allowed: &CpuSet) {
 mod tests {
     use super::*;
 
-    fn set(processors: &[usize]) -> CpuSet {
-        let mut set = CpuSet::new();
-        processors.iter().for_each(|processor| set.set(*processor));
-        set
+    /// A placement of process `me` with all where they were last seen.
+    fn placed(me: u32, places: &[Option<usize>], processors: &[usize]) -> Placement {
+        let identity = |place: &Option<usize>| {
+            let identity = SharedMemory::private(64);
+            identity.half(PROCESSOR).store(place.map_or(0, |place| place as u32 + 1), Ordering::Relaxed);
+            identity
+        };
+        let identities = places.iter().map(identity).collect();
+        Placement { processors: processors.to_vec(), ..Placement::new(me, identities) }
     }
 
     #[test]
-    fn a_processor_without_peers_is_found_among_those_allowed() {
-        let check = |places: &[Option<usize>], allowed: &[usize], expected| {
-            assert_eq!(free_processor(places, &set(allowed)), expected, "{places:?} on {allowed:?}");
+    fn the_last_one_moves_to_where_two_fewer_are() {
+        let check = |me: u32, places: &[Option<usize>], processors: &[usize], expected| {
+            let mine = places[me as usize].expect("this one knows");
+            let better = placed(me, places, processors).better_than(mine);
+            assert_eq!(better, expected, "{me} of {places:?} on {processors:?}");
         };
-        check(&[Some(0), Some(0)], &[0, 1], Some(1));
-        check(&[Some(0), Some(1)], &[0, 1], None);
-        check(&[Some(3), Some(3), None], &[3, 5, 9], Some(5));
-        check(&[Some(3), Some(3), Some(5)], &[3, 5, 9], Some(9));
-        check(&[Some(7)], &[7], None);
+        check(1, &[Some(0), Some(0)], &[0, 1], Some(1));
+        check(0, &[Some(0), Some(0)], &[0, 1], None);
+        check(1, &[Some(0), Some(1)], &[0, 1], None);
+        check(1, &[Some(3), Some(3), None], &[3, 5, 9], Some(5));
+        check(1, &[Some(3), Some(3), Some(5)], &[3, 5, 9], Some(9));
+        check(0, &[Some(7)], &[7], None);
+        check(2, &[Some(1), Some(1), Some(1), Some(0)], &[0, 1], Some(0));
+        check(1, &[Some(1), Some(1), Some(1), Some(0)], &[0, 1], None);
+        check(2, &[Some(1), Some(1), Some(1), Some(0), Some(0)], &[0, 1], None);
+        check(1, &[Some(u32::MAX as usize - 1), Some(0)], &[0, 1], None);
+    }
+
+    #[test]
+    fn those_that_run_on_the_callers_processor_are_known() {
+        let here = sched_getcpu();
+        // Should the system move this thread meanwhile, it is asked again.
+        let tells = |_: &u32| {
+            let placement = placed(0, &[Some(here), Some(here), Some(here + 1), None], &[here]);
+            placement.runs_here(1) && !placement.runs_here(2) && !placement.runs_here(3) && !placement.runs_here(4)
+        };
+        assert!((0..1000).any(|round| sched_getcpu() != here || tells(&round)));
     }
 
     #[test]
@@ -111,6 +176,7 @@ mod tests {
         // Wherever this thread runs when it looks, the other is said to be there.
         for round in 0..50 {
             identities[0].half(PROCESSOR).store(sched_getcpu() as u32 + 1, Ordering::Relaxed);
+            placement.left_out.store(0, Ordering::Relaxed);
             placement.rests.store(0, Ordering::Relaxed);
             placement.look_around();
             let other = identities[0].half(PROCESSOR).load(Ordering::Relaxed);

@@ -27,6 +27,10 @@ impl ShmWakeup {
         self.placement = Placement::nowhere();
     }
 
+    pub(super) fn runs_here(&self, process: u32) -> bool {
+        self.placement.runs_here(process)
+    }
+
     /// Whoever sleeps looks for peers that are stopped.
     pub(super) fn look_out(&mut self, lookout: Lookout) {
         self.lookout = Some(lookout);
