@@ -117,7 +117,7 @@ fn start_engine(manager: &Manager, config: &Config) -> Result<Engine, BootError>
     let log = Log::new(config.log, Some(rank));
     let beside = manager.hosts().ranks_beside(rank);
     let policy = wait_policy(beside, config);
-    let channel_memory_bytes = config.channel_memory_bytes.or_else(|| channel_memory(beside));
+    let channel_memory_bytes = config.channel_memory_bytes.or_else(|| channel_memory(beside, core_count(config)));
     let near_cache_bytes = near_cache_share_bytes(beside);
     let config = &Config { channel_memory_bytes, near_cache_bytes, ..config.clone() };
     let device = ways::device(config.device, manager.hosts(), rank)?;
@@ -166,10 +166,12 @@ pub(crate) fn copies(cross_memory: &Result<(), String>) -> String {
     }
 }
 
-/// What the channels into a process may take of the cache that all processes of this host fill: half of its share.
-fn channel_memory(process_count: u32) -> Option<usize> {
+/// What the channels into a process may take of the cache that all processes of this host fill: half of its share, or all
+/// where few of them run at a time, and use little of a block.
+fn channel_memory(process_count: u32, core_count: u32) -> Option<usize> {
     let share = cache_share_bytes(process_count)?;
-    Some((share / 2).min(CHANNEL_MEMORY_MAX_BYTES))
+    let part = if process_count > core_count { share } else { share / 2 };
+    Some(part.min(CHANNEL_MEMORY_MAX_BYTES))
 }
 
 fn wait_policy(process_count: u32, config: &Config) -> WaitPolicy {

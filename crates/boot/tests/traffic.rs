@@ -133,7 +133,11 @@ fn check(completion: Completion, from: u32, tag: i32, len: usize, seed: u64) {
 }
 
 fn run(size: u32, config: &Config, count: u64, seed: u64) -> Vec<Stats> {
-    let engines = local_engines(size, config).expect("a segment");
+    run_among(local_engines(size, config).expect("a segment"), count, seed)
+}
+
+fn run_among(engines: Vec<Engine>, count: u64, seed: u64) -> Vec<Stats> {
+    let size = engines.len() as u32;
     let arrived = Arc::new(AtomicU32::new(0));
     let threads: Vec<_> = engines
         .into_iter()
@@ -166,6 +170,20 @@ fn every_message_arrives_once_whole_and_in_order() {
         let stats = run(1 + (seed % 4) as u32, &Config::default(), 60, seed);
         assert_eq!(sum(&stats, |stats| stats.refused_records), 0, "seed {seed}");
     }
+}
+
+/// Where processes share processors, long messages are left in their channels for a while, and blocks are begun anew.
+#[test]
+fn every_message_arrives_once_whole_and_in_order_where_processors_are_shared() {
+    let mut met_in_channel = 0;
+    for seed in 0..6 {
+        let mut engines = local_engines(2 + (seed % 3) as u32, &Config::default()).expect("a segment");
+        engines.iter_mut().for_each(|engine| engine.set_crowded(true));
+        let stats = run_among(engines, 60, seed);
+        assert_eq!(sum(&stats, |stats| stats.refused_records), 0, "seed {seed}");
+        met_in_channel += sum(&stats, |stats| stats.met_in_channel);
+    }
+    assert!(met_in_channel > 0, "none of them was left there");
 }
 
 /// The devices on which engines stand on verbs.

@@ -10,14 +10,14 @@ use fabric::{MappedArea, MappedPeers, Wakeup};
 use lockfree::{Allowance, Announcements, Stores};
 use protocol::fastpath::Geometry;
 use protocol::registration::RegistrationCache;
-use protocol::wire::{self, Message};
+use protocol::wire::{self, Message, OfferedChannel};
 use protocol::{RendezvousOffer, SourceLayout, Thresholds};
 
 use crate::EngineError;
 use crate::arrivals::Inbox;
 use crate::channels::announced_places;
 use crate::coming::Kept;
-use crate::deliver::Unexpected;
+use crate::deliver::{PATIENCE_TURNS, Unexpected};
 use crate::inbound::{Inbound, Turn};
 use crate::layouts::{Layouts, PortLayouts};
 use crate::matching::{Pattern, PostedQueue, UnexpectedQueue};
@@ -74,6 +74,8 @@ pub(crate) struct Core {
     pub(crate) held_bytes: u64,
     /// A long message has come to its end, and no turn of a channel has been ended for that yet.
     pub(crate) is_long_over: bool,
+    /// Turns in which a long message without a receive may stay in its channel; 0 in one that takes in all there is.
+    pub(crate) patience: u32,
     /// What peers said of their channels in this turn.
     pub(crate) turned: Vec<(PeerId, Turn)>,
     pub(crate) thresholds: Thresholds,
@@ -177,8 +179,8 @@ impl Engine {
         let mailbox_place = context.place_count();
         let announcements = Announcements::new(announcements, announced_places(mailbox_place));
         let mailbox = context.mapped(MappedArea::Mailbox { owner: me });
-        let geometry = Geometry::new(config);
         let channel_memory_bytes = config.channel_memory_bytes.unwrap_or(CHANNEL_MEMORY_MAX_BYTES);
+        let geometry = Geometry::new(config).sharing(channel_memory_bytes, mailbox_place - 1);
         let allowance = Allowance::new(channel_memory_bytes as u64);
         let mut port = port;
         port.iter_mut().for_each(|port| port.spend_from(&allowance));
@@ -207,6 +209,7 @@ impl Engine {
             unexpected: UnexpectedQueue::new(),
             matched: Slab::new(),
             is_long_over: false,
+            patience: 0,
             kept: Slab::new(),
             peers: (0..size).map(|_| None).collect(),
             readying: None,
@@ -291,6 +294,7 @@ impl Engine {
     /// Says whether processes outnumber processors, which decides who copies long messages.
     pub fn set_crowded(&mut self, is_crowded: bool) {
         self.core.thresholds.is_crowded = is_crowded;
+        self.core.patience = self.core.patience_turns();
     }
 
     /// Takes over the settings that can change while messages are under way: sizes, budget, who copies.
@@ -303,6 +307,11 @@ impl Engine {
         core.datatypes = config.datatypes;
         // What receivers gave leave to as things were.
         core.peers.iter_mut().flatten().for_each(|peer| peer.whole = Whole::default());
+    }
+
+    /// Has the next turn of progress take in everything: who is about to sleep must not leave anything behind.
+    pub fn hurry(&mut self) {
+        self.core.patience = 0;
     }
 
     /// Bytes of unexpected data held now.
@@ -443,7 +452,12 @@ impl Engine {
 
     /// The earliest message that could be received so.
     pub fn probe(&mut self, from: Source, context: ContextId, tag: TagPattern) -> Option<Envelope> {
-        self.core.unexpected.peek(Pattern::new(context, from, tag)).map(|message| message.envelope)
+        let found = self.core.unexpected.peek(Pattern::new(context, from, tag)).map(|message| message.envelope);
+        if found.is_none() {
+            // It may lie in a channel, and no receive is posted for it meanwhile.
+            self.core.patience = 0;
+        }
+        found
     }
 
     /// Takes the earliest message that could be received so out of matching. MPI: §3.8.2.
@@ -453,7 +467,10 @@ impl Engine {
         context: ContextId,
         tag: TagPattern,
     ) -> Option<(MessageId, Envelope)> {
-        let message = self.core.unexpected.take(Pattern::new(context, from, tag))?;
+        let Some(message) = self.core.unexpected.take(Pattern::new(context, from, tag)) else {
+            self.core.patience = 0;
+            return None;
+        };
         let envelope = message.envelope;
         let message = self.core.fetch_probed(message);
         Some((MessageId(self.core.matched.insert(message)), envelope))
@@ -598,6 +615,11 @@ impl Core {
         Ok(RequestId(id))
     }
 
+    /// Turns in which a long message without a receive stays in its channel.
+    pub(crate) fn patience_turns(&self) -> u32 {
+        if self.thresholds.is_crowded { PATIENCE_TURNS } else { 0 }
+    }
+
     /// A request for a send that is not over.
     pub(crate) fn insert_send(&mut self, send: OutgoingSend) -> SlabKey {
         self.unfinished_sends += 1;
@@ -631,15 +653,15 @@ impl Core {
         if eager {
             return self.push_or_queue_eager(to, id);
         }
-        let mut is_near = false;
+        let mut channel = OfferedChannel::default();
         if let Ok(peer) = self.peer(to) {
             peer.traffic.rendezvous_sent += 1;
             peer.traffic.rendezvous_sent_bytes += envelope.len_bytes;
-            is_near = peer.link.is_near();
+            channel = peer.link.offer(envelope.len_bytes);
         }
         self.note(EventKind::RendezvousStarted, envelope);
         let memory = region.map(|held| held.remote());
-        let offer = RendezvousOffer { len_bytes: envelope.len_bytes, memory, layout, is_near };
+        let offer = RendezvousOffer { len_bytes: envelope.len_bytes, memory, layout, channel };
         self.send_control(to, Message::Request { key, send: id.to_bits(), offer });
         self.push_ahead(to, id);
     }

@@ -19,6 +19,10 @@ use crate::request::{
 use crate::scattered::Place;
 use crate::watch::EventKind;
 
+/// Turns in which a long message without a receive stays in its channel where processes share processors: who takes it out at
+/// once copies it twice, and its receive is often posted a few turns of the others later.
+pub(crate) const PATIENCE_TURNS: u32 = 16;
+
 /// A message that came before its receive.
 pub(crate) struct Unexpected {
     pub(crate) envelope: Envelope,
@@ -192,6 +196,14 @@ impl Core {
         }
     }
 
+    /// Whether there is a receive for what would have to be stored without one and is long, half of the longest eager message
+    /// or more; `None` if the record is no such.
+    pub(crate) fn has_receive(&mut self, peer: PeerId, record: Record, len_bytes: usize) -> Option<bool> {
+        let (context, tag) =
+            split(wire::key_of_eager(record).filter(|_| len_bytes >= self.thresholds.eager_max_bytes / 2)?);
+        Some(self.posted.would_match(context, peer, tag))
+    }
+
     fn arrive_request(&mut self, peer: PeerId, key: u64, send: u64, offer: RendezvousOffer) {
         let (context, tag) = split(key);
         let envelope = Envelope { peer, tag, len_bytes: offer.len_bytes };
@@ -331,7 +343,7 @@ impl Core {
             return;
         }
         let source = offer.memory.filter(|_| has_range).map(Place::Flat);
-        self.begin_whole(receive, incoming, source, reach, offer.is_near, None);
+        self.begin_whole(receive, incoming, source, reach, offer.channel, None);
     }
 
     /// Opens a claim cell for a receive that both sides copy; `None` if cells or regions are used up.

@@ -2,7 +2,7 @@
 
 use datatype::SendBuf;
 use fabric::PeerIndex;
-use lockfree::{MEDIUM_MIN_BYTES, Record, STREAMING_MIN_BYTES, Stores};
+use lockfree::{MEDIUM_MIN_BYTES, Reader, Record, STREAMING_MIN_BYTES, Stores};
 use protocol::fastpath::{COLD, HOLD_BACK};
 use protocol::wire;
 
@@ -22,6 +22,9 @@ impl Core {
             return self.send_to_self(context, tag, buf);
         }
         let record = wire::eager(match_key(context, tag), None);
+        if self.thresholds.is_crowded && len >= STREAMING_MIN_BYTES {
+            self.prepare(to, len);
+        }
         if let Some(Some(peer)) = self.peers.get_mut(to as usize)
             && let Peer { link, traffic, .. } = &mut **peer
             && let Some(block) = link.hot()
@@ -58,6 +61,9 @@ impl Core {
     #[inline(never)]
     fn try_whole(&mut self, to: PeerId, context: ContextId, tag: Tag, buf: &SendBuf) -> bool {
         let (key, len_bytes) = (match_key(context, tag), buf.len_bytes());
+        if len_bytes <= self.thresholds.whole_max_bytes() {
+            self.prepare(to, len_bytes as usize);
+        }
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
         // Like those that leave was given for are some that are longer than any may be.
         let may = peer.whole.permits(len_bytes) && len_bytes <= self.thresholds.whole_max_bytes();
@@ -79,6 +85,18 @@ impl Core {
             self.eager_left(to, len_bytes);
         }
         is_gone
+    }
+
+    /// Before a record with a payload of `len_bytes` to a mapped peer, not one of several reserved: says where its reader runs,
+    /// if processes share processors.
+    #[inline]
+    pub(crate) fn prepare(&mut self, to: PeerId, len_bytes: usize) {
+        if self.thresholds.is_crowded
+            && let Some(Some(peer)) = self.peers.get_mut(to as usize)
+        {
+            let is_here = self.context.runs_here(PeerIndex(to));
+            peer.link.prepare(len_bytes, if is_here { Reader::Here } else { Reader::Elsewhere });
+        }
     }
 
     /// Sends a longer message in one record.

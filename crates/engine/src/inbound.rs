@@ -20,6 +20,7 @@ use protocol::fastpath::{COLD, Geometry, HOLD_BACK, OtherReceiver, Receiver};
 use protocol::wire::Message;
 
 use crate::core::Core;
+use crate::deliver::PATIENCE_TURNS;
 use crate::request::PeerId;
 
 /// Records taken from one channel before the next is looked at.
@@ -46,6 +47,8 @@ struct Polled<R> {
     seen: u64,
     /// The sender has been told that it is cold.
     cooling: bool,
+    /// Turns in which the next record was left where it is.
+    turns_left_alone: u32,
 }
 
 /// The channels of one design.
@@ -61,7 +64,7 @@ impl<R: RecordReceiver> Polls<R> {
 
     fn add(&mut self, peer: PeerId, channel: R, hint: u64) {
         channel.set_hint(hint);
-        self.hot.push(Polled { peer, channel, seen: 0, cooling: false });
+        self.hot.push(Polled { peer, channel, seen: 0, cooling: false, turns_left_alone: 0 });
     }
 
     /// Takes what has arrived; true if anything moved.
@@ -176,7 +179,12 @@ impl<R: RecordReceiver> Polled<R> {
     fn take_in(&mut self, core: &mut Core) -> bool {
         let peer = self.peer;
         let mut count = 0;
-        while count < RECORDS_PER_TURN && self.channel.pop(|record, payload| core.arrive(peer, record, payload)) {
+        while count < RECORDS_PER_TURN {
+            if core.patience > 0 && self.leaves_alone(core)
+                || !self.channel.pop(|record, payload| core.arrive(peer, record, payload))
+            {
+                break;
+            }
             count += 1;
             if self.channel.credits_due() {
                 core.return_credits(peer, &mut self.channel);
@@ -188,6 +196,24 @@ impl<R: RecordReceiver> Polled<R> {
             }
         }
         count > 0
+    }
+
+    /// True if the next record, and what comes behind it, stays where it is for this turn: a message whose receive may be
+    /// posted soon. Once one has waited in vain, others do no longer until one of its kind has met its receive.
+    fn leaves_alone(&mut self, core: &mut Core) -> bool {
+        let Some((record, len_bytes)) = self.channel.peek() else { return false };
+        match core.has_receive(self.peer, record, len_bytes) {
+            Some(true) => {
+                core.stats.met_in_channel += u64::from((1..PATIENCE_TURNS).contains(&self.turns_left_alone));
+                self.turns_left_alone = 0;
+                false
+            }
+            Some(false) if self.turns_left_alone < core.patience => {
+                self.turns_left_alone += 1;
+                true
+            }
+            Some(false) | None => false,
+        }
     }
 }
 

@@ -86,6 +86,7 @@ impl Engine {
         if let Some(peer) = self.core.readying {
             self.core.ready_channel(peer, !moved);
         }
+        self.core.patience = self.core.patience_turns();
         self.turns_left -= 1;
         if self.turns_left == 0 {
             self.look_around();

@@ -16,7 +16,7 @@ use protocol::experience::{CopyWay, Kind};
 use protocol::registration::Registration;
 use protocol::rendezvous::{Chunks, Reach};
 use protocol::schemes::{self, Facts, Side};
-use protocol::wire::Message;
+use protocol::wire::{Message, OfferedChannel};
 use protocol::{CopyPlan, RendezvousOffer, ScatteredMemory, SharedCopy, SourceLayout};
 
 use crate::core::Core;
@@ -29,6 +29,8 @@ const SEGMENTS: usize = 128;
 /// Long messages that may come without a request before the sender asks again: what they take is not known, and the one
 /// that asks says whether the way is still the best.
 const WHOLE_MESSAGES: u8 = 7;
+/// The same where processes share processors: their lengths alone say how they go there.
+const WHOLE_MESSAGES_CROWDED: u8 = 63;
 /// Where a peer's side of a message lies.
 #[derive(Clone)]
 pub(crate) enum Place {
@@ -222,7 +224,7 @@ impl Core {
             _ => None,
         };
         let facts = self.facts(&incoming.buf, offer, source.as_ref(), reach);
-        let (scheme, is_shared, judged) = self.choose_scheme(peer, &facts, reach, offer.is_near);
+        let (scheme, is_shared, judged) = self.choose_scheme(peer, &facts, reach, offer.channel.is_near);
         let incoming = Incoming { judged, ..incoming };
         match (scheme, source) {
             (DatatypeScheme::Direct, Some(source)) if is_shared => {
@@ -249,7 +251,7 @@ impl Core {
                     return self.begin(receive, incoming, Some(DatatypeScheme::BcSpup));
                 };
                 let incoming = with_packed_form(incoming, form);
-                self.begin_whole(receive, incoming, source, reach, offer.is_near, Some(scheme));
+                self.begin_whole(receive, incoming, source, reach, offer.channel, Some(scheme));
             }
             _ => self.begin(receive, incoming, Some(DatatypeScheme::BcSpup)),
         }
@@ -310,13 +312,14 @@ impl Core {
         incoming: Incoming,
         source: Option<Place>,
         reach: Reach,
-        is_near: bool,
+        channel: OfferedChannel,
         scheme: Option<DatatypeScheme>,
     ) {
         let Envelope { peer, len_bytes, .. } = incoming.envelope;
         let possible = self.thresholds.ways(len_bytes, source.is_some(), reach);
         let (way, judged) = match scheme {
-            None => self.choose_way(peer, Kind::of(len_bytes, None, possible), len_bytes, is_near),
+            _ if channel.takes_whole && self.thresholds.is_whole_where_crowded(len_bytes) => (CopyWay::Staged, None),
+            None => self.choose_way(peer, Kind::of(len_bytes, None, possible), len_bytes, channel.is_near),
             // Packed into memory that is new each time: what it takes says nothing about others.
             Some(_) => (self.thresholds.plan(len_bytes, source.is_some(), reach).way(), None),
         };
@@ -409,7 +412,11 @@ impl Core {
         let is_short = incoming.envelope.len_bytes <= self.thresholds.whole_max_bytes();
         let goes_on = incoming.judged.is_none_or(|judged| judged.keeps_to_channel);
         let suits = goes_on && (incoming.waited || self.thresholds.is_crowded);
-        if is_short && suits { WHOLE_MESSAGES } else { 0 }
+        match self.thresholds.is_crowded {
+            _ if !(is_short && suits) => 0,
+            true => WHOLE_MESSAGES_CROWDED,
+            false => WHOLE_MESSAGES,
+        }
     }
 
     /// Ends a receive that has everything, or has failed.

@@ -38,6 +38,8 @@ pub struct Stats {
     pub ahead_dropped_bytes: u64,
     /// Messages that came before their receive.
     pub unexpected: u64,
+    /// Long messages that stayed in their channel until there was a receive for them.
+    pub met_in_channel: u64,
     /// Most bytes of unexpected data held at once.
     pub unexpected_peak_bytes: u64,
     /// Times senders were held back because the budget was used up.
@@ -357,6 +359,11 @@ impl Stats {
             stats.ahead_dropped_bytes
         }),
         total("unexpected messages", "Messages that came before their receive.", |stats| stats.unexpected),
+        total(
+            "messages left in the channel",
+            "Long messages that stayed in their channel until there was a receive, where ranks outnumber cores.",
+            |stats| stats.met_in_channel,
+        ),
         peak("unexpected bytes, peak", "Most bytes of unexpected data held at once.", |stats| {
             stats.unexpected_peak_bytes
         }),

@@ -175,7 +175,8 @@ impl Waiter {
         self.policy
     }
 
-    /// From now on senders wake this process; poll once more after this, then sleep or withdraw.
+    /// From now on senders wake this process; poll once more after this, in a hurry ([`Engine::hurry`](crate::Engine::hurry)),
+    /// then sleep or withdraw.
     pub fn announce(&self) -> Ticket {
         self.wakeup.announce()
     }

@@ -27,20 +27,28 @@
 //! A sender whose records are mostly *long* (2 KiB and more) asks for a block that is longer than the caches next to the
 //! cores: there ordinary stores can be the faster ones (see [`crate::pace`]). One whose records are mostly *medium* (512 bytes
 //! and more) tries whether it is better off so (`trial`). The receiver grants such lengths as far as its
-//! [`Allowance`] goes, and a block is as short as in the beginning again when its records are.
+//! [`Allowance`](crate::Allowance) goes, and a block is as short as in the beginning again when its records are.
+//!
+//! Where processes share processors ([`Reader`]), a sender that finds the block empty begins it anew before a long record: what
+//! was used last is still in the caches next to whoever has the processor. To a reader on its own processor it writes with
+//! ordinary stores.
 //!
 //! Cost of a message up to 40 bytes: one cache-line transfer. Memory: the block and one control line.
+
+mod receiver;
 
 use std::ops::Range;
 use std::time::Instant;
 
 use base::sync::Ordering;
 
-use crate::fastpath::{CONSUMED, CONTROL_BYTES, HINT, RecordReceiver, RecordSender, Returns, begun, newer};
+use crate::fastpath::{CONSUMED, CONTROL_BYTES, HINT, RecordSender, begun, newer};
 use crate::growth::{Growth, LINES_MIN};
 use crate::pace::Pace;
 use crate::trial::Trial;
-use crate::{Allowance, Bounds, CACHE_LINE_BYTES, MEDIUM_MIN_BYTES, STREAMING_MIN_BYTES, SharedMemory, Stores};
+use crate::{Bounds, CACHE_LINE_BYTES, MEDIUM_MIN_BYTES, STREAMING_MIN_BYTES, SharedMemory, Stores};
+
+pub use receiver::BlockReceiver;
 
 const HEADER_BYTES: usize = 24;
 /// How far ahead of itself a sender asks for the line it will write: a line that the receiver has read has to be taken
@@ -77,6 +85,18 @@ pub struct Record {
     pub streamed: bool,
 }
 
+/// On which processor the reader of a block runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Reader {
+    /// On one of its own.
+    #[default]
+    Apart,
+    /// On one that processes share, but not on the sender's.
+    Elsewhere,
+    /// On the sender's.
+    Here,
+}
+
 /// Payload bytes that fit one cache line together with the header.
 pub const LINE_PAYLOAD_BYTES: usize = CACHE_LINE_BYTES - HEADER_BYTES;
 
@@ -98,6 +118,12 @@ const STREAMED: u64 = 1 << 31;
 pub(crate) fn flag_of(record: Record, len_bytes: usize) -> u64 {
     let streamed = if record.streamed { STREAMED } else { 0 };
     u64::from(record.kind) << 56 | u64::from(record.short & 0x00ff_ffff) << 32 | streamed | len_bytes as u64
+}
+
+/// Bytes of the payload of a record with this flag word.
+#[inline]
+fn payload_len(flag: u64) -> usize {
+    (flag as u32 & !(STREAMED as u32)) as usize
 }
 
 /// True if the sender of such a record of `count` lines asks for as many more with it.
@@ -125,18 +151,6 @@ pub struct BlockSender {
     traffic: Box<Traffic>,
 }
 
-/// The receiving end.
-pub struct BlockReceiver {
-    memory: SharedMemory,
-    lines: usize,
-    position: usize,
-    returns: Returns,
-    first_lines: usize,
-    allowance: Allowance,
-    /// Memory from this offset on is not used any more, and its owner has not heard of that.
-    spare_from: Option<usize>,
-}
-
 /// What a sender knows of its block besides the place of the next record; touched by longer records, once per lap, and when
 /// there is no room.
 struct Traffic {
@@ -155,6 +169,9 @@ struct Traffic {
     had_time: bool,
     /// When this lap began.
     lap_began: Instant,
+    reader: Reader,
+    /// Lines of this lap that were left behind when it went back to the start.
+    lap_lines: usize,
 }
 
 /// Offset of the line that is `position` lines from the end of the block.
@@ -181,7 +198,7 @@ impl BlockSender {
     /// If `memory` is shorter than [`BlockSender::footprint`] or the block is shorter than 16 lines.
     pub fn new(memory: SharedMemory, block_bytes: usize) -> Self {
         check_geometry(&memory, block_bytes);
-        let bounds = Bounds { min_bytes: block_bytes, max_bytes: block_bytes, long_bytes: 0 };
+        let bounds = Bounds { min_bytes: block_bytes, max_bytes: block_bytes, ..Bounds::default() };
         Self::resizable(memory, block_bytes, bounds)
     }
 
@@ -201,6 +218,8 @@ impl BlockSender {
             later: 0..0,
             had_time: true,
             lap_began: Instant::now(),
+            reader: Reader::Apart,
+            lap_lines: 0,
             asked_lines: 0,
             asked_at: 0,
             resized,
@@ -220,10 +239,16 @@ impl BlockSender {
         payload_max_bytes(self.traffic.growth.first_lines() * CACHE_LINE_BYTES)
     }
 
-    /// Longest payload for which the block, as long as it is now, has not to grow first, in bytes.
+    /// Longest payload of a block as long as this one is now, in bytes: beyond [`BlockSender::payload_max_bytes`] if it is
+    /// as long as for long records. Such a record is refused should the block become shorter first.
     #[inline]
     pub fn present_payload_max_bytes(&self) -> usize {
-        payload_max_bytes(self.block_bytes()).min(self.payload_max_bytes())
+        payload_max_bytes(self.block_bytes())
+    }
+
+    /// As [`BlockSender::present_payload_max_bytes`], of the block as long as it will be if most of its records are long.
+    pub fn long_payload_max_bytes(&self) -> usize {
+        payload_max_bytes(self.traffic.growth.long_lines(self.lines) * CACHE_LINE_BYTES)
     }
 
     /// Bytes of the block now.
@@ -238,6 +263,22 @@ impl BlockSender {
         self.traffic.pace.is_near()
     }
 
+    /// Before a record of `len_bytes`, at least [`STREAMING_MIN_BYTES`], that is not one of several reserved: where the
+    /// reader runs now, as far as is known. If it shares a processor and the block is known to be empty, the record will lie
+    /// where the last ones did, for that is in the caches next to whoever has the processor.
+    pub fn prepare(&mut self, len_bytes: usize, reader: Reader) {
+        let traffic = &mut *self.traffic;
+        traffic.reader = reader;
+        if reader == Reader::Apart {
+            return traffic.growth.note_apart();
+        }
+        let count = lines_of(len_bytes);
+        traffic.growth.note_shared(|lines| count <= record_lines_max(lines));
+        if count <= record_lines_max(self.lines) {
+            self.restart(count);
+        }
+    }
+
     /// How often the block was resized.
     pub fn resized(&self) -> u64 {
         self.traffic.resized.into()
@@ -246,7 +287,7 @@ impl BlockSender {
     /// Appends a record of `len_bytes`, whose payload `fill` writes; false if there is no room now.
     ///
     /// # Panics
-    /// If `len_bytes` exceeds [`BlockSender::payload_max_bytes`].
+    /// If `len_bytes` exceeds [`BlockSender::payload_max_bytes`] and [`BlockSender::present_payload_max_bytes`].
     #[inline]
     pub fn push(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         let count = lines_of(len_bytes);
@@ -313,7 +354,9 @@ impl BlockSender {
     fn own_later(&mut self, record: Record, count: usize) {
         self.cleared_ahead = false;
         let end = self.position + count;
-        let is_later = !record.streamed && count <= OWN_LATER_LINES_MAX && end <= self.lines;
+        // Where processors are shared, there is no time that nobody else needs, nor is it known where the next record goes.
+        let is_shared = self.traffic.reader != Reader::Apart;
+        let is_later = !record.streamed && !is_shared && count <= OWN_LATER_LINES_MAX && end <= self.lines;
         self.traffic.later = if is_later && !self.traffic.pace.wants_sample() { self.position..end } else { 0..0 };
         if !std::mem::take(&mut self.traffic.had_time) {
             self.own(OWN_LATER_LINES_MAX);
@@ -356,7 +399,11 @@ impl BlockSender {
             }
             return pushed;
         }
-        let (stores, timed) = (self.traffic.pace.stores(), self.traffic.pace.wants_sample());
+        let (stores, timed) = match self.traffic.reader {
+            // It finds what it reads in the cache next to both.
+            Reader::Here => (Stores::Ordinary, false),
+            _ => (self.traffic.pace.stores(), self.traffic.pace.wants_sample()),
+        };
         let record = Record { streamed: stores == Stores::Streaming, ..record };
         let resized = self.traffic.resized;
         let mut ns = 0;
@@ -432,18 +479,39 @@ impl BlockSender {
         !turns || self.turn()
     }
 
+    /// Goes back to the start of a block that is known to be empty, if a record of `count` lines fits before where it stands.
+    /// The lap goes on, unless it has used as many lines as there are.
+    fn restart(&mut self, count: usize) {
+        // The record, and the flag after it, must not reach the line that sends the reader back.
+        if self.traffic.asked_lines > 0 || self.position <= count {
+            return;
+        }
+        self.consumed = newer(self.consumed, self.produced, self.memory.word(CONSUMED).load(Ordering::Acquire));
+        if self.consumed < self.produced {
+            return;
+        }
+        self.traffic.lap_lines += self.position;
+        if self.traffic.lap_lines >= self.lines {
+            self.turn();
+        } else {
+            self.wrap();
+        }
+    }
+
     /// A lap is over: begins the next, or asks for another length and sends nothing until it is answered (false).
     fn turn(&mut self) -> bool {
         self.consumed = newer(self.consumed, self.produced, self.memory.word(CONSUMED).load(Ordering::Acquire));
+        self.traffic.lap_lines = 0;
         self.traffic.pace.turn();
         let is_long = self.lines > self.traffic.growth.max_lines();
         let began = std::mem::replace(&mut self.traffic.lap_began, Instant::now());
         let ns = (self.traffic.lap_began - began).as_nanos() as u64;
-        let wanted = if self.traffic.trial.turn(self.lines, is_long, ns) {
+        let is_apart = self.traffic.reader == Reader::Apart;
+        let wanted = if is_apart && self.traffic.trial.turn(self.lines, is_long, ns) {
             self.traffic.growth.try_long(self.lines)
         } else {
             // A short block tells sooner which stores are the faster ones.
-            let is_unsettled = !self.traffic.pace.is_known();
+            let is_unsettled = is_apart && !self.traffic.pace.is_known();
             self.traffic.growth.turn(self.lines, self.produced - self.consumed, is_unsettled)
         };
         if wanted != self.lines {
@@ -454,15 +522,12 @@ impl BlockSender {
         true
     }
 
-    /// A record does not fit even an empty block: asks for a block it fits, which is its shortest from now on.
-    ///
-    /// # Panics
-    /// If it may not grow so far.
+    /// A record does not fit even an empty block: asks for a block it fits, which is its shortest from now on, unless that is
+    /// longer than it may be for one record.
     #[cold]
     fn ask_for_longer(&mut self, count: usize) {
         let longest = self.traffic.growth.max_lines();
-        assert!(count <= record_lines_max(longest), "a record takes three eighths at most");
-        if self.has_room(2) {
+        if count <= record_lines_max(longest) && self.has_room(2) {
             let wanted = self.traffic.growth.need(self.lines, |lines| count <= record_lines_max(lines));
             self.ask_for(wanted as u32);
         }
@@ -535,144 +600,6 @@ impl BlockSender {
     }
 }
 
-impl BlockReceiver {
-    /// The receiving end over zeroed `memory`.
-    ///
-    /// # Panics
-    /// As [`BlockSender::new`].
-    pub fn new(memory: SharedMemory, block_bytes: usize) -> Self {
-        check_geometry(&memory, block_bytes);
-        let lines = block_bytes / CACHE_LINE_BYTES;
-        let returns = Returns::new(lines, memory.word(CONSUMED).load(Ordering::Relaxed));
-        let allowance = Allowance::new(u64::MAX / 2);
-        Self { memory, lines, position: 0, returns, first_lines: lines, allowance, spare_from: None }
-    }
-
-    /// The receiver as it is, that grows only as far as `allowance` goes.
-    pub fn within(mut self, allowance: Allowance) -> Self {
-        self.allowance = allowance;
-        self
-    }
-
-    /// Bytes of the block now.
-    pub fn block_bytes(&self) -> usize {
-        self.lines * CACHE_LINE_BYTES
-    }
-
-    /// Takes the next record, if one has arrived, and shows it to `take`; its payload may still be changed by a
-    /// hostile sender while `take` looks at it, so copy first and check the copy. Also true, without a record, after
-    /// the block was resized: credits are due then.
-    #[inline]
-    pub fn pop(&mut self, take: impl FnOnce(Record, &[u8])) -> bool {
-        if self.position == self.lines {
-            self.position = 0;
-        }
-        let mut top = line_offset(self.lines, self.position);
-        // Acquire pairs with the release of the flag in `push`.
-        let mut flag = self.memory.word(top + 56).load(Ordering::Acquire);
-        if flag == 0 {
-            return false;
-        }
-        if (flag >> 56) as u8 >= RESIZE {
-            if (flag >> 56) as u8 == RESIZE {
-                self.resize(flag as u32 as usize);
-                return true;
-            }
-            self.returns.consumed += (self.lines - self.position) as u64;
-            self.position = 0;
-            top = line_offset(self.lines, 0);
-            flag = self.memory.word(top + 56).load(Ordering::Acquire);
-            if flag == 0 {
-                return false;
-            }
-        }
-        let len_bytes = (flag as u32 & !(STREAMED as u32)) as usize;
-        let count = lines_of(len_bytes);
-        if count > record_lines_max(self.lines) || self.position + count > self.lines {
-            // Not something our sender writes. Refuse to read outside the block; the channel stays where it is.
-            return false;
-        }
-        let base = top - (count - 1) * CACHE_LINE_BYTES;
-        let low = self.memory.word(top + 40).load(Ordering::Relaxed);
-        let high = self.memory.word(top + 48).load(Ordering::Relaxed);
-        let record = Record {
-            kind: (flag >> 56) as u8,
-            short: (flag >> 32) as u32 & 0x00ff_ffff,
-            long: u128::from(high) << 64 | u128::from(low),
-            streamed: flag & STREAMED != 0,
-        };
-        if !asks_ahead(record, count) {
-            // The next flag, if there is one, comes while this payload is copied.
-            self.memory.prefetch_to_read(arrival(self.lines, self.position + count));
-        }
-        // SAFETY: inside the block by the check above; the sender does not write these lines before they are
-        // given back in `report`.
-        unsafe { self.memory.read(base, len_bytes, |payload| take(record, payload)) };
-        self.position += count;
-        self.returns.consumed += count as u64;
-        true
-    }
-
-    /// The sender has sent everything it wanted to in the block as it was, and waits.
-    #[cold]
-    #[inline(never)]
-    fn resize(&mut self, wanted: usize) {
-        let before = self.lines;
-        let wanted = wanted.clamp(LINES_MIN, lines_that_fit(&self.memory)) & !3;
-        self.lines = self.granted(before, wanted);
-        if self.lines > before {
-            self.memory.populate(CONTROL_BYTES, self.lines * CACHE_LINE_BYTES);
-        }
-        if self.lines < before {
-            self.spare_from = Some(CONTROL_BYTES + self.lines * CACHE_LINE_BYTES);
-        }
-        self.position = 0;
-        self.returns = Returns::at_once(self.lines, self.returns.consumed);
-        self.memory.word(CONSUMED).store(self.returns.consumed, Ordering::Relaxed);
-        self.memory.word(line_offset(self.lines, 0) + 56).store(0, Ordering::Relaxed);
-        let resized = (self.memory.word(RESIZED).load(Ordering::Relaxed) >> 32) as u32;
-        let answer = u64::from(resized.wrapping_add(1)) << 32 | self.lines as u64;
-        // Release: our reads are over and the first arrival is cleared. Pairs with the load in `take_up_resize`.
-        self.memory.word(RESIZED).store(answer, Ordering::Release);
-    }
-
-    /// The lines that a block of `before` gets if it wants to have `wanted`: of many perhaps half, or a quarter and so on, for
-    /// some memory stays for others.
-    fn granted(&self, before: usize, wanted: usize) -> usize {
-        let beyond_first = |lines: usize| bytes_beyond(self.first_lines, lines);
-        let (held, always) = (beyond_first(before), before.max(self.first_lines));
-        if wanted <= always {
-            self.allowance.change(held, beyond_first(wanted));
-            return wanted;
-        }
-        let halves = std::iter::successors(Some(wanted), |lines| Some((lines / 2) & !3));
-        let mut longer = halves.take_while(|lines| *lines > always);
-        longer.find(|lines| self.allowance.change_leaving_some(held, beyond_first(*lines))).unwrap_or(always)
-    }
-
-    /// True if an eighth of the block has been consumed since credits went back, or were offered, last.
-    #[inline]
-    pub fn credits_due(&self) -> bool {
-        self.returns.are_due()
-    }
-
-    /// Returns credits that are due; see [`RecordReceiver::return_credits`].
-    pub fn return_credits(&mut self, offer: bool) -> Option<u64> {
-        self.returns.settle(offer, &self.memory)
-    }
-
-    /// Leaves a word for the sender to see before it sends.
-    pub fn set_hint(&self, hint: u64) {
-        self.memory.word(HINT).store(hint, Ordering::Relaxed);
-    }
-}
-
-impl Drop for BlockReceiver {
-    fn drop(&mut self) {
-        self.allowance.change(bytes_beyond(self.first_lines, self.lines), 0);
-    }
-}
-
 impl RecordSender for BlockSender {
     #[inline]
     fn push(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
@@ -696,39 +623,6 @@ impl RecordSender for BlockSender {
     fn produced(&self) -> u64 {
         self.produced
     }
-}
-
-impl RecordReceiver for BlockReceiver {
-    #[inline]
-    fn pop(&mut self, take: impl FnOnce(Record, &[u8])) -> bool {
-        BlockReceiver::pop(self, take)
-    }
-
-    #[inline]
-    fn credits_due(&self) -> bool {
-        BlockReceiver::credits_due(self)
-    }
-
-    fn return_credits(&mut self, offer: bool) -> Option<u64> {
-        BlockReceiver::return_credits(self, offer)
-    }
-
-    fn set_hint(&self, hint: u64) {
-        BlockReceiver::set_hint(self, hint);
-    }
-
-    fn consumed(&self) -> u64 {
-        self.returns.consumed
-    }
-
-    fn take_spare(&mut self) -> Option<usize> {
-        self.spare_from.take()
-    }
-}
-
-/// Bytes of a block of `lines` beyond those of one of `first`.
-fn bytes_beyond(first: usize, lines: usize) -> u64 {
-    (lines.saturating_sub(first) * CACHE_LINE_BYTES) as u64
 }
 
 /// Lines of the longest block in this memory.

@@ -21,7 +21,7 @@ const LAPS_STAYING: u16 = 24;
 const LAPS_WATCHED_MAX: u16 = 1024;
 
 /// Within which lengths a block follows its traffic, in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bounds {
     /// It does not shrink below this.
     pub min_bytes: usize,
@@ -29,6 +29,8 @@ pub struct Bounds {
     pub max_bytes: usize,
     /// Its length while its records are long; shorter than it was in the beginning for none of its own.
     pub long_bytes: usize,
+    /// The same where processes share processors: what each has if all are equally long. Longer for records that need it.
+    pub shared_bytes: usize,
 }
 
 /// How much longer than in the beginning the blocks that share this may be, in bytes all together.
@@ -74,6 +76,7 @@ pub(crate) struct Growth {
     /// The length in the beginning, and that for long records.
     first_lines: u32,
     long_lines: u32,
+    shared_lines: u32,
     /// Most lines outstanding when the receiver's count was last asked for.
     peak_lines: u32,
     /// A push of this lap found no room.
@@ -88,6 +91,10 @@ pub(crate) struct Growth {
     laps_watched: u16,
     /// The length from which being long is tried, or was the last time; 0 if it was for its own records.
     tried_lines: u32,
+    /// A length that was asked for was not granted.
+    was_declined: bool,
+    /// The length for long records where processes share processors; 0 where they do not.
+    enough_lines: u32,
 }
 
 impl Growth {
@@ -99,6 +106,7 @@ impl Growth {
             min_lines: (bounds.min_bytes / CACHE_LINE_BYTES).clamp(LINES_MIN, lines) as u32,
             max_lines: up_to_room(bounds.max_bytes),
             long_lines: up_to_room(bounds.long_bytes),
+            shared_lines: up_to_room(bounds.shared_bytes),
             first_lines: lines as u32,
             peak_lines: 0,
             lap_refused: false,
@@ -108,6 +116,8 @@ impl Growth {
             long_laps: 0,
             laps_watched: LAPS_WATCHED,
             tried_lines: 0,
+            was_declined: false,
+            enough_lines: 0,
         }
     }
 
@@ -118,6 +128,11 @@ impl Growth {
     /// The longest it may be because it is full, or because a record is long.
     pub(crate) fn max_lines(&self) -> usize {
         self.max_lines as usize
+    }
+
+    /// The length that a block of `lines` has or will have if most of its records are long, as far as is known.
+    pub(crate) fn long_lines(&self, lines: usize) -> usize {
+        if self.was_declined { lines } else { lines.max(self.long_lines as usize) }
     }
 
     /// The shortest it may be.
@@ -136,8 +151,23 @@ impl Growth {
         self.lap_long_lines += lines as u32;
     }
 
+    /// Processes share processors, and a length `fits` a record like this.
+    pub(crate) fn note_shared(&mut self, fits: impl Fn(usize) -> bool) {
+        let mut enough = self.shared_lines.max(self.enough_lines);
+        while !fits(enough as usize) && enough < self.long_lines {
+            enough = longer(enough).min(self.long_lines);
+        }
+        self.enough_lines = enough;
+    }
+
+    /// Each process has a processor of its own.
+    pub(crate) fn note_apart(&mut self) {
+        self.enough_lines = 0;
+    }
+
     /// The length that was asked for was not granted: the next wish comes later.
     pub(crate) fn declined(&mut self) {
+        self.was_declined = true;
         if std::mem::take(&mut self.tried_lines) == 0 {
             self.laps_watched = (self.laps_watched * 4).min(LAPS_WATCHED_MAX);
         }
@@ -195,8 +225,9 @@ impl Growth {
         }
         let Self { laps, refused_laps, long_laps, peak_lines, .. } = *self;
         self.forget_laps();
-        if long_laps >= laps / 4 * 3 {
-            self.long_lines.max(lines)
+        let long = if self.enough_lines > 0 { self.enough_lines } else { self.long_lines };
+        if long_laps >= laps / 4 * 3 && long > lines {
+            long
         } else if refused_laps >= laps / 2 {
             longer(lines).min(self.max_lines).max(lines)
         } else if refused_laps == 0 && long_laps == 0 && peak_lines <= lines / 8 * 3 {
@@ -236,7 +267,7 @@ mod tests {
 
     #[test]
     fn no_length_is_asked_for_that_blocks_cannot_have() {
-        let bounds = Bounds { min_bytes: 8 << 10, max_bytes: 100_000, long_bytes: 300_000 };
+        let bounds = Bounds { min_bytes: 8 << 10, max_bytes: 100_000, long_bytes: 300_000, ..Bounds::default() };
         let mut growth = Growth::new(1024, bounds, 1 << 20);
         assert_eq!(growth.max_lines(), 1560);
         let full = |growth: &mut Growth| {
@@ -255,7 +286,7 @@ mod tests {
     /// Long records find the block as ready to grow for them as if nothing had been tried.
     #[test]
     fn a_length_that_was_tried_changes_nothing_else() {
-        let bounds = Bounds { min_bytes: 16 << 10, max_bytes: 64 << 10, long_bytes: 256 << 10 };
+        let bounds = Bounds { min_bytes: 16 << 10, max_bytes: 64 << 10, long_bytes: 256 << 10, ..Bounds::default() };
         let mut growth = Growth::new(512, bounds, 1 << 20);
         for _ in 0..10 {
             assert_eq!(growth.try_long(768), 4096);
@@ -269,6 +300,29 @@ mod tests {
             growth.turn(512, 512, false) == 4096
         });
         assert_eq!(laps, Some(LAPS_WATCHED));
+    }
+
+    /// Where processes share processors a block has its share, or as much as a record needs, and a moment apart changes that.
+    #[test]
+    fn shared_processors_have_shorter_blocks_for_long_records() {
+        let (long_bytes, shared_bytes) = (1 << 20, 192 << 10);
+        let bounds = Bounds { min_bytes: 16 << 10, max_bytes: 128 << 10, long_bytes, shared_bytes };
+        let length_for = |needed_lines: usize, is_apart: bool| {
+            let mut growth = Growth::new(1024, bounds, 1 << 20);
+            let lengths = (0..LAPS_WATCHED).map(|_| {
+                growth.note_shared(|lines| lines >= needed_lines);
+                if is_apart {
+                    growth.note_apart();
+                }
+                growth.note_long(1024);
+                growth.turn(1024, 0, false)
+            });
+            lengths.max()
+        };
+        assert_eq!(length_for(100, false), Some(3072));
+        assert_eq!(length_for(3073, false), Some(4096));
+        assert_eq!(length_for(1 << 20, false), Some(16384), "no longer than for long records anywhere");
+        assert_eq!(length_for(100, true), Some(16384));
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub mod streaming;
 mod trial;
 
 pub use announcements::Announcements;
-pub use block::{BlockReceiver, BlockSender, Record};
+pub use block::{BlockReceiver, BlockSender, Reader, Record};
 pub use board::Board;
 pub use claim::ClaimCell;
 pub use doorbell::{Barrier, Doorbell, Ticket};

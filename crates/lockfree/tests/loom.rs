@@ -12,7 +12,7 @@ use lockfree::fastpath::{
 use lockfree::meeting::{Content, Held, Offer, QUEUES_MAX, QueueName, Shown, SlotName};
 use lockfree::{
     Announcements, Barrier, BlockReceiver, BlockSender, Board, Bounds, ClaimCell, Doorbell, Engagement,
-    MailboxReceiver, MailboxSender, Meeting, PublishedTable, Record, SharedMemory,
+    MailboxReceiver, MailboxSender, Meeting, PublishedTable, Reader, Record, SharedMemory,
 };
 use loom::thread;
 
@@ -66,6 +66,38 @@ fn lines_are_not_reused_while_they_are_read() {
             receiver.return_credits(false);
         }
         writer.join().unwrap();
+    });
+}
+
+/// A block that is begun anew for a reader that shares a processor, whenever its sender happens to find it empty.
+#[test]
+fn a_block_is_begun_anew_behind_its_reader() {
+    model(|| {
+        let memory = SharedMemory::private(BlockSender::footprint(1024));
+        let mut sender = BlockSender::new(memory.clone(), 1024);
+        let mut receiver = BlockReceiver::new(memory, 1024);
+        // The next one finds room before it, if these are known to be read.
+        for _ in 0..3 {
+            assert!(sender.push(Record { kind: 1, ..Record::default() }, 1, |space| space.fill(1)));
+        }
+        let writer = thread::spawn(move || {
+            for kind in 2..4 {
+                sender.prepare(1, Reader::Elsewhere);
+                assert!(sender.push(Record { kind, ..Record::default() }, 1, |space| space.fill(kind)));
+                thread::yield_now();
+            }
+        });
+        let mut kinds = Vec::new();
+        for _ in 0..6 {
+            receiver.pop(|record, payload| {
+                assert_eq!(payload, [record.kind]);
+                kinds.push(record.kind);
+            });
+            receiver.return_credits(false);
+        }
+        writer.join().unwrap();
+        while receiver.pop(|record, _| kinds.push(record.kind)) {}
+        assert_eq!(kinds, [1, 1, 1, 2, 3]);
     });
 }
 
@@ -357,7 +389,7 @@ fn a_variable_top_block_passes_records_whole() {
 fn a_block_is_resized_when_both_are_through_with_it() {
     model(|| {
         let memory = SharedMemory::private(BlockSender::footprint(2048));
-        let bounds = Bounds { min_bytes: 1024, max_bytes: 2048, long_bytes: 0 };
+        let bounds = Bounds { min_bytes: 1024, max_bytes: 2048, ..Bounds::default() };
         let mut sender = BlockSender::resizable(memory.clone(), 1024, bounds);
         let mut receiver = BlockReceiver::new(memory, 1024);
         assert!(sender.push(Record { kind: 1, ..Record::default() }, 1, |space| space.fill(1)));

@@ -28,8 +28,9 @@ const LENGTH_MASK: u64 = (1 << DESIGN_SHIFT) - 1;
 /// Blocks are multiples of this.
 const BLOCK_STEP_BYTES: usize = 4 * CACHE_LINE_BYTES;
 
-/// Length of blocks for long records, at least and at most, in bytes.
-const LONG_BYTES: (usize, usize) = (512 << 10, 2 << 20);
+/// Length of blocks for long records, at least and at most, in bytes. The least takes messages of
+/// [`WHOLE_MAX_BYTES`](crate::rendezvous::WHOLE_MAX_BYTES) in one record.
+const LONG_BYTES: (usize, usize) = (768 << 10, 2 << 20);
 
 /// The design of all channels of a job, and how long they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +87,7 @@ impl Geometry {
             min_bytes: config.channel_min_bytes,
             max_bytes: config.channel_max_bytes,
             long_bytes: config.channel_long_bytes.unwrap_or_else(|| long_bytes(config.near_cache_bytes)),
+            shared_bytes: 0,
         };
         let long_bytes_max = config.channel_long_bytes.unwrap_or(LONG_BYTES.1);
         let longest_bytes = long_bytes_max.max(bounds.max_bytes).max(block_bytes);
@@ -94,6 +96,13 @@ impl Geometry {
             design => design,
         };
         Self { design, block_bytes, bounds, longest_bytes }
+    }
+
+    /// The geometry where the blocks of `peer_count` peers may be longer by `memory_bytes` all together than in the beginning.
+    pub fn sharing(self, memory_bytes: usize, peer_count: u32) -> Self {
+        let share = self.block_bytes.saturating_add(memory_bytes / peer_count.max(1) as usize);
+        let shared_bytes = share.min(self.bounds.long_bytes) & !(BLOCK_STEP_BYTES - 1);
+        Self { bounds: Bounds { shared_bytes, ..self.bounds }, ..self }
     }
 
     /// The geometry of channels that are written by RDMA over a device of this kind, if there are any. A block that is to
@@ -433,7 +442,7 @@ mod tests {
     fn blocks_for_long_records_follow_the_cache_and_their_place_does_not() {
         let geometry = |near_cache_bytes| Geometry::new(&Config { near_cache_bytes, ..Config::default() });
         for (near_kib, long_kib) in
-            [(None, 2048), (Some(64), 512), (Some(512), 1024), (Some(1280), 2048), (Some(1 << 40), 2048)]
+            [(None, 2048), (Some(64), 768), (Some(512), 1024), (Some(1280), 2048), (Some(1 << 40), 2048)]
         {
             let geometry = geometry(near_kib.map(|kib| kib << 10));
             assert_eq!(
@@ -445,6 +454,18 @@ mod tests {
         let config = Config { channel_long_bytes: Some(4 << 20), near_cache_bytes: Some(1 << 20), ..Config::default() };
         let asked = Geometry::new(&config);
         assert_eq!((asked.bounds.long_bytes, asked.reserved_bytes()), (4 << 20, 4 << 20), "what is set holds");
+        assert!(lockfree::block::payload_max_bytes(LONG_BYTES.0) as u64 >= crate::rendezvous::WHOLE_MAX_BYTES);
+    }
+
+    #[test]
+    fn where_processors_are_shared_each_block_has_a_share_of_the_memory() {
+        let geometry = Geometry::new(&Config { near_cache_bytes: Some(512 << 10), ..Config::default() });
+        for (memory_bytes, peer_count, kib) in
+            [(700 << 10, 7, 64 + 100), (0, 3, 64), (8 << 20, 3, 1024), (1000, 0, 64), (usize::MAX, 1, 1024)]
+        {
+            let shared_bytes = geometry.sharing(memory_bytes, peer_count).bounds.shared_bytes;
+            assert_eq!(shared_bytes >> 10, kib, "{memory_bytes} for {peer_count}");
+        }
     }
 
     #[test]

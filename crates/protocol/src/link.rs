@@ -14,10 +14,10 @@ use std::collections::VecDeque;
 
 use fabric::SharedMemory;
 use lockfree::fastpath::{RecordSender, Retired};
-use lockfree::{BlockSender, MEDIUM_MIN_BYTES, MailboxSender, Record, Stores, mailbox};
+use lockfree::{BlockSender, MEDIUM_MIN_BYTES, MailboxSender, Reader, Record, STREAMING_MIN_BYTES, Stores, mailbox};
 
 use crate::fastpath::{COLD, Geometry, HOLD_BACK, Idleness, OtherSender};
-use crate::wire::{self, Control, Message};
+use crate::wire::{self, Control, Message, OfferedChannel};
 
 /// Something that found no room.
 #[derive(Clone, Copy, Debug)]
@@ -130,9 +130,19 @@ impl Link {
         self.waiting.is_empty()
     }
 
-    /// True while the peer is known to share a cache with this process: what is written to its block it finds there.
-    pub fn is_near(&self) -> bool {
-        matches!(&self.way, Way::Block(block) if block.is_near())
+    /// What a receiver is told of the channel that may bring a message of `len_bytes`.
+    pub fn offer(&self, len_bytes: u64) -> OfferedChannel {
+        let Way::Block(block) = &self.way else { return OfferedChannel::default() };
+        OfferedChannel { is_near: block.is_near(), takes_whole: len_bytes <= block.long_payload_max_bytes() as u64 }
+    }
+
+    /// Before a record with a payload of `len_bytes`, not one of several reserved: where its reader runs.
+    pub fn prepare(&mut self, len_bytes: usize, reader: Reader) {
+        if let Way::Block(block) = &mut self.way
+            && len_bytes >= STREAMING_MIN_BYTES
+        {
+            block.prepare(len_bytes, reader);
+        }
     }
 
     /// Records that wait for room.

@@ -157,7 +157,7 @@ impl Thresholds {
     pub fn whole_max_bytes(&self) -> u64 {
         match self.ahead_bytes {
             0 => 0,
-            _ if self.is_crowded => STAGED_CROWDED_MAX_BYTES,
+            _ if self.is_crowded => WHOLE_MAX_BYTES,
             _ => WHOLE_MAX_BYTES.min(self.staged_near_max_bytes),
         }
     }
@@ -168,10 +168,16 @@ impl Thresholds {
     /// but 128 KiB in 14, not 12.)
     pub fn whole_record_max_bytes(&self, waits_for_some: bool) -> u64 {
         match self.is_crowded {
-            true => STAGED_CROWDED_MAX_BYTES,
+            true => WHOLE_MAX_BYTES,
             false if waits_for_some => self.ahead_bytes.saturating_mul(2),
             false => self.ahead_bytes,
         }
+    }
+
+    /// True for messages that are staged where processes outnumber processors if one record takes all of it.
+    pub fn is_whole_where_crowded(&self, len_bytes: u64) -> bool {
+        let most = self.whole_max_bytes().min(self.staged_near_max_bytes);
+        self.large_copy == LargeCopy::Auto && self.is_crowded && len_bytes <= most
     }
 
     fn is_staged_where_crowded(&self, len_bytes: u64) -> bool {
@@ -297,6 +303,17 @@ mod tests {
             let plan = thresholds.plan(len_bytes, true, Reach::Works);
             assert_eq!(plan == CopyPlan::Staged, is_staged, "{thresholds:?} {len_bytes}");
         }
+        let crowded = Thresholds { is_crowded: true, staged_near_max_bytes: 1 << 20, ahead_bytes: 1, ..THRESHOLDS };
+        for (thresholds, len_bytes, is_staged) in [
+            (crowded, 256 << 10, true),
+            (crowded, (256 << 10) + 1, false),
+            (Thresholds { is_crowded: false, ..crowded }, 1, false),
+            (Thresholds { large_copy: LargeCopy::Read, ..crowded }, 1, false),
+            (Thresholds { ahead_bytes: 0, ..crowded }, 1, false),
+            (Thresholds { staged_near_max_bytes: 0, ..crowded }, 1, false),
+        ] {
+            assert_eq!(thresholds.is_whole_where_crowded(len_bytes), is_staged, "{thresholds:?} {len_bytes}");
+        }
     }
 
     #[test]
@@ -306,7 +323,7 @@ mod tests {
         let longest = Thresholds { ahead_bytes: u64::MAX, ..thresholds };
         assert_eq!(longest.whole_record_max_bytes(true), u64::MAX);
         let crowded = Thresholds { is_crowded: true, ..thresholds };
-        assert_eq!([false, true].map(|waits| crowded.whole_record_max_bytes(waits)), [128 << 10; 2]);
+        assert_eq!([false, true].map(|waits| crowded.whole_record_max_bytes(waits)), [256 << 10; 2]);
     }
 
     #[test]

@@ -74,8 +74,17 @@ pub struct RendezvousOffer {
     pub memory: Option<RemoteMemory>,
     /// How it lies there.
     pub layout: SourceLayout,
-    /// What the sender writes to the receiver's channel is found there in a cache that both share, as far as it knows.
+    /// The channel to the receiver.
+    pub channel: OfferedChannel,
+}
+
+/// What a sender knows of the channel that a long message may come through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OfferedChannel {
+    /// What is written there is found in a cache that both share.
     pub is_near: bool,
+    /// One record takes all of the message, now or once the channel is as long as for such messages.
+    pub takes_whole: bool,
 }
 
 /// How the data of a long message lies at its sender.
@@ -392,7 +401,11 @@ pub fn control(message: Message<'_>) -> Control {
             payload[..8].copy_from_slice(&offer.len_bytes.to_ne_bytes());
             payload[8..16].copy_from_slice(&memory.address.to_ne_bytes());
             payload[16..20].copy_from_slice(&memory.rkey.0.to_ne_bytes());
-            payload[20] = u8::from(offer.memory.is_some()) | kind_of(offer.layout) << 1 | u8::from(offer.is_near) << 3;
+            let OfferedChannel { is_near, takes_whole } = offer.channel;
+            payload[20] = u8::from(offer.memory.is_some())
+                | kind_of(offer.layout) << 1
+                | u8::from(is_near) << 3
+                | u8::from(takes_whole) << 4;
             let len = match offer.layout {
                 SourceLayout::Described(scattered) => put_scattered(&mut payload, scattered),
                 SourceLayout::InOnePiece | SourceLayout::Scattered { .. } => SHORT_BYTES,
@@ -450,6 +463,11 @@ pub fn parse_eager(record: Record) -> Option<u64> {
     (record.kind == EAGER).then_some(record.long as u64)
 }
 
+/// The match key of an eager message that nobody acknowledges, whether credits go along with it or not.
+pub fn key_of_eager(record: Record) -> Option<u64> {
+    (record.kind & !WITH_CREDITS == EAGER).then_some(record.long as u64)
+}
+
 /// Understands a record of any other kind than that of [`parse_eager`], or refuses it.
 #[inline]
 pub fn parse<'a>(record: Record, payload: &'a [u8]) -> Option<Message<'a>> {
@@ -459,7 +477,7 @@ pub fn parse<'a>(record: Record, payload: &'a [u8]) -> Option<Message<'a>> {
         DATA => Message::Data { receive: first, offset: second, last: record.short & 1 != 0, data: payload },
         REQUEST => {
             let memory = RemoteMemory { address: word(payload, 8)?, rkey: Rkey(half(payload, 16)?) };
-            let flags = *payload.get(20).filter(|flags| **flags < 16)?;
+            let flags = *payload.get(20).filter(|flags| **flags < 32)?;
             let layout = match flags >> 1 & 3 {
                 0 => SourceLayout::InOnePiece,
                 1 => SourceLayout::Scattered { block_count: memory.address },
@@ -467,7 +485,8 @@ pub fn parse<'a>(record: Record, payload: &'a [u8]) -> Option<Message<'a>> {
                 _ => return None,
             };
             let memory = (flags & 1 != 0).then_some(memory);
-            let offer = RendezvousOffer { len_bytes: word(payload, 0)?, memory, layout, is_near: flags & 8 != 0 };
+            let channel = OfferedChannel { is_near: flags & 8 != 0, takes_whole: flags & 16 != 0 };
+            let offer = RendezvousOffer { len_bytes: word(payload, 0)?, memory, layout, channel };
             Message::Request { key: first, send: second, offer }
         }
         CLEAR => {
@@ -575,7 +594,10 @@ mod tests {
         let written = SharedCopy { scattered: Some(scattered), alone: true, ..copy };
         let layouts =
             [SourceLayout::InOnePiece, SourceLayout::Scattered { block_count: 77 }, SourceLayout::Described(scattered)];
-        let offer = |memory, layout| RendezvousOffer { len_bytes: 3, memory, layout, is_near: memory.is_none() };
+        let offer = |memory: Option<_>, layout| {
+            let channel = OfferedChannel { is_near: memory.is_none(), takes_whole: layout == SourceLayout::InOnePiece };
+            RendezvousOffer { len_bytes: 3, memory, layout, channel }
+        };
         let cases = [
             Message::Request { key: 1, send: 2, offer: offer(Some(memory), layouts[0]) },
             Message::Request { key: u64::MAX, send: 2, offer: offer(None, layouts[0]) },

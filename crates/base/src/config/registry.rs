@@ -259,14 +259,14 @@ pub const VARIABLES: &[Variable] = &[
         channel_long_bytes,
         "auto or bytes, 8K to 4M",
         8 << 10..=4 << 20,
-        "Size of a Veloblock whose records are mostly of 2 KiB and more: beyond the cache next to a core, which makes ordinary stores worth a trial. By itself twice the process's share of that cache, 512K to 2M. No longer than FERROVIA_CHANNEL: none."
+        "Size of a Veloblock whose records are mostly of 2 KiB and more: beyond the cache next to a core, which makes ordinary stores worth a trial. By itself twice the process's share of that cache, 768K to 2M. No longer than FERROVIA_CHANNEL: none. Where ranks outnumber cores a block's share of FERROVIA_CHANNEL_MEMORY, or what its longest record needs, is enough."
     ),
     automatic_size!(
         "FERROVIA_CHANNEL_MEMORY",
         channel_memory_bytes,
         "auto or bytes",
         0..,
-        "How much longer than FERROVIA_CHANNEL the Veloblocks into a process may be, all together. An eighth of what is left stays for others. By itself half of the process's share of the last cache, at most 16 MiB."
+        "How much longer than FERROVIA_CHANNEL the Veloblocks into a process may be, all together. An eighth of what is left stays for others. By itself half of the process's share of the last cache, all of it where ranks outnumber cores, at most 16 MiB."
     ),
     Variable {
         name: "FERROVIA_CHANNEL",
@@ -296,7 +296,7 @@ pub const VARIABLES: &[Variable] = &[
         "FERROVIA_LARGE_COPY",
         large_copy: LargeCopy,
         "auto | both | read | staged",
-        "Who moves a large message between two processes of one host: sender and receiver together, the receiver alone, or both through the channel. By itself, where ranks outnumber cores, the receiver alone, and up to 128 KiB both through the channel; otherwise whichever was the fastest lately."
+        "Who moves a large message between two processes of one host: sender and receiver together, the receiver alone, or both through the channel. By itself, where ranks outnumber cores, the receiver alone, and up to 128 KiB, or 256 KiB where one record takes them, both through the channel; otherwise whichever was the fastest lately."
     ),
     size!(
         "FERROVIA_CROSS_MEMORY_MIN",
@@ -310,14 +310,14 @@ pub const VARIABLES: &[Variable] = &[
         staged_near_max_bytes,
         "bytes",
         0..,
-        "Longest message that goes through the channel all the same where that is the fastest way, which messages find out; where ranks outnumber cores, those of up to 128 KiB, untried. 0: none. Only for FERROVIA_LARGE_COPY=auto."
+        "Longest message that goes through the channel all the same where that is the fastest way, which messages find out; where ranks outnumber cores, those of up to 128 KiB, or 256 KiB in one record, untried. 0: none. Only for FERROVIA_LARGE_COPY=auto."
     ),
     size!(
         "FERROVIA_AHEAD",
         ahead_bytes,
         "bytes",
         0..,
-        "Bytes of a long message that follow its request through the channel before it is answered, where no other send is under way and the receiver was ready for the last one and took it that way. Where that is the way to stay, a receiver gives leave for seven messages without a request: of this length at most in one record (of twice it while a receive waits here, as in exchanges), of 256 KiB in pieces (where ranks outnumber cores, of 128 KiB in one record), and of three eighths of the channel. 0: neither."
+        "Bytes of a long message that follow its request through the channel before it is answered, where no other send is under way and the receiver was ready for the last one and took it that way. Where that is the way to stay, a receiver gives leave for seven messages without a request: of this length at most in one record (of twice it while a receive waits here, as in exchanges), of 256 KiB in pieces, and of three eighths of the channel. Where ranks outnumber cores it is leave for 63, of 256 KiB in one record. 0: neither."
     ),
     size!(
         "FERROVIA_SHARED_COPY_MIN",

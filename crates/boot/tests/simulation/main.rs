@@ -99,8 +99,11 @@ fn mapped(seed: u64) -> Totals {
     let size = size(seed, &mut random);
     let kind = if seed % 5 == 3 { Kind::Awaited } else { Kind::Varied };
     let program = Program::draw(&mut random, size, kind);
-    let engines = boot::local_engines(size, &config).expect("a segment");
-    Simulation::new(engines, program, random, format!("seed {seed}, {size} ranks, {config:?}")).run()
+    let mut engines = boot::local_engines(size, &config).expect("a segment");
+    let is_crowded = seed.is_multiple_of(2);
+    engines.iter_mut().for_each(|engine| engine.set_crowded(is_crowded));
+    let what = format!("seed {seed}, {size} ranks, crowded {is_crowded}, {config:?}");
+    Simulation::new(engines, program, random, what).run()
 }
 
 /// A network that is late, overtakes datagrams and takes few packets at once.

@@ -99,6 +99,7 @@ pub struct Totals {
     /// Of worlds in which memory is mapped.
     ahead_taken: u64,
     ahead_dropped: u64,
+    met_in_channel: u64,
     /// Of worlds in which the kernel lets processes copy from each other.
     read: u64,
     shared: u64,
@@ -186,6 +187,7 @@ impl Totals {
                 ("a registration found", self.registrations_found),
                 ("a byte that went ahead and was taken", self.ahead_taken),
                 ("a byte that went ahead in vain", self.ahead_dropped),
+                ("a message that met its receive in its channel", self.met_in_channel),
             ]);
         }
         rows
@@ -206,6 +208,7 @@ impl Totals {
         self.staged += other.staged;
         self.ahead_taken += other.ahead_taken;
         self.ahead_dropped += other.ahead_dropped;
+        self.met_in_channel += other.met_in_channel;
         self.read += other.read;
         self.shared += other.shared;
         self.registrations_found += other.registrations_found;
@@ -484,6 +487,7 @@ impl Simulation {
             self.totals.staged += stats.staged_received;
             self.totals.ahead_taken += stats.ahead_taken_bytes;
             self.totals.ahead_dropped += stats.ahead_dropped_bytes;
+            self.totals.met_in_channel += stats.met_in_channel;
             self.totals.read += stats.read_received;
             self.totals.shared += stats.shared_received;
             self.totals.registrations_found += stats.registrations.hits;

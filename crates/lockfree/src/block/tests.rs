@@ -1,7 +1,8 @@
 //! The block alone, between one sender and one receiver.
 
 use super::*;
-use crate::times;
+use crate::fastpath::RecordReceiver;
+use crate::{Allowance, times};
 use std::collections::VecDeque;
 
 fn pair(block_bytes: usize) -> (BlockSender, BlockReceiver) {
@@ -28,6 +29,9 @@ fn records_arrive_whole_in_order_and_nothing_else_does() {
         for _ in 0..times(2000, 300) {
             if random.below(2) == 0 {
                 let len = random.below(sender.payload_max_bytes() + 1);
+                if random.below(2) == 0 {
+                    sender.prepare(len, [Reader::Apart, Reader::Elsewhere, Reader::Here][random.below(3)]);
+                }
                 // Payload that looks like flags, to catch a stale one being taken for an arrival.
                 let payload = vec![0xff; len];
                 let record = Record {
@@ -44,6 +48,8 @@ fn records_arrive_whole_in_order_and_nothing_else_does() {
                 }
             } else {
                 let expected = sent.front().cloned();
+                let seen = receiver.peek();
+                assert_eq!(seen, expected.as_ref().map(|(record, payload)| (*record, payload.len())), "seed {seed}");
                 let mut got = None;
                 receiver.pop(|record, payload| got = Some((record, payload.to_vec())));
                 assert_eq!(got, expected, "seed {seed}");
@@ -61,7 +67,7 @@ fn what_is_reserved_has_room() {
     for seed in 0..times(200, 2) {
         let (first_bytes, long_bytes) = (2048, 16 << 10);
         let memory = SharedMemory::private(BlockSender::footprint(long_bytes));
-        let bounds = Bounds { min_bytes: 1024, max_bytes: 8192, long_bytes };
+        let bounds = Bounds { min_bytes: 1024, max_bytes: 8192, long_bytes, ..Bounds::default() };
         let mut sender = BlockSender::resizable(memory.clone(), first_bytes, bounds);
         let mut receiver = BlockReceiver::new(memory, first_bytes);
         let mut random = Random(seed);
@@ -92,6 +98,73 @@ fn what_is_reserved_has_room() {
     }
 }
 
+/// Where the reader shares a processor, records lie in the same few lines again and again, and the block follows its traffic
+/// all the same.
+#[test]
+fn an_empty_block_is_begun_anew_for_a_reader_that_shares_a_processor() {
+    for (reader, lines_max) in [(Reader::Apart, 1024), (Reader::Elsewhere, 130), (Reader::Here, 130)] {
+        let (mut sender, mut receiver) = pair(64 << 10);
+        let (record, len) = (Record { kind: 1, ..Record::default() }, lines_bytes(64));
+        let (mut furthest, mut laps, mut ordinary) = (0, 0, 0);
+        for number in 0..times(300, 40) {
+            let began = sender.traffic.lap_began;
+            sender.prepare(len, reader);
+            let pushed = sender.push_long(record, len, |space, stores| {
+                ordinary += u32::from(stores == Stores::Ordinary);
+                space.fill(number as u8);
+            });
+            assert!(pushed, "{reader:?} {number}");
+            laps += u64::from(sender.traffic.lap_began != began);
+            furthest = furthest.max(sender.position);
+            assert!(receiver.pop(|_, payload| assert!(payload.iter().all(|byte| *byte == number as u8))));
+            receiver.return_credits(false);
+        }
+        assert!(furthest <= lines_max && furthest >= lines_max - 64, "{reader:?}: {furthest} lines");
+        assert_eq!(ordinary as u64 == times(300, 40), reader == Reader::Here, "{reader:?}: {ordinary}");
+        assert!(laps >= times(15, 2), "{reader:?}: a lap ends all the same, {laps}");
+    }
+}
+
+/// What is not known to be empty is not written to, whatever is asked for.
+#[test]
+fn a_block_is_not_begun_anew_while_records_are_unread() {
+    let (mut sender, mut receiver) = pair(16 << 10);
+    let (record, len) = (Record { kind: 1, ..Record::default() }, lines_bytes(40));
+    let take = |receiver: &mut BlockReceiver, expected: u8| {
+        assert!(receiver.pop(|_, payload| assert!(payload.iter().all(|byte| *byte == expected))));
+    };
+    for number in 0..3 {
+        sender.prepare(len, Reader::Here);
+        assert!(sender.push_long(record, len, |space, _| space.fill(number)));
+    }
+    assert_eq!(sender.position, 120);
+    take(&mut receiver, 0);
+    take(&mut receiver, 1);
+    receiver.return_credits(false);
+    sender.prepare(len, Reader::Here);
+    assert_eq!(sender.position, 120, "one is unread");
+    take(&mut receiver, 2);
+    sender.prepare(len, Reader::Here);
+    assert_eq!(sender.position, 120, "the sender does not know");
+    receiver.return_credits(false);
+    sender.prepare(len, Reader::Apart);
+    assert_eq!(sender.position, 120, "its reader has a processor of its own");
+    sender.prepare(len, Reader::Here);
+    assert_eq!(sender.position, 0);
+    assert!(sender.push_long(record, len, |space, _| space.fill(3)));
+    take(&mut receiver, 3);
+    receiver.return_credits(false);
+    sender.prepare(len, Reader::Here);
+    assert_eq!(sender.position, 40, "the record would reach the line that sends the reader back");
+    sender.prepare(lines_bytes(39), Reader::Here);
+    assert_eq!(sender.position, 0);
+}
+
+/// The payload of a record of so many lines, in bytes.
+fn lines_bytes(lines: usize) -> usize {
+    lines * CACHE_LINE_BYTES - HEADER_BYTES
+}
+
 #[test]
 fn a_full_block_says_so_and_recovers() {
     let (mut sender, mut receiver) = pair(1024);
@@ -119,7 +192,7 @@ fn a_length_beyond_the_block_is_refused() {
 /// Sends bursts of `burst` records of `len` bytes, each taken before the next; how long the block is in the end.
 fn length_after(bursts: usize, burst: usize, len: usize) -> usize {
     let memory = SharedMemory::private(BlockSender::footprint(256 << 10));
-    let bounds = Bounds { min_bytes: 16 << 10, max_bytes: 256 << 10, long_bytes: 0 };
+    let bounds = Bounds { min_bytes: 16 << 10, max_bytes: 256 << 10, ..Bounds::default() };
     let mut sender = BlockSender::resizable(memory.clone(), 32 << 10, bounds);
     let mut receiver = BlockReceiver::new(memory, 32 << 10);
     for _ in 0..bursts {
@@ -203,7 +276,7 @@ fn the_lines_of_the_next_record_are_readied_when_there_is_time() {
         // In which nothing is timed.
         sender.traffic.pace = Pace::default();
         if sender.push(Record { kind: 1, ..Record::default() }, len, |space| space.fill(1)) {
-            let free = sender.lines - (sender.produced - receiver.returns.consumed) as usize;
+            let free = sender.lines - (sender.produced - receiver.consumed()) as usize;
             sender.ready(true);
             is_short_of_lines |= free < lines_of(len) && sender.position + lines_of(len) <= sender.lines;
             assert!(sender.traffic.later.end.saturating_sub(sender.position) <= free, "round {round}");
@@ -230,7 +303,7 @@ fn a_block_is_as_long_as_its_traffic_needs() {
 /// A pair that may be 256 KiB long while its records are, if `allowance` grants it.
 fn pair_for_long(allowance: &Allowance) -> (BlockSender, BlockReceiver) {
     let memory = SharedMemory::private(BlockSender::footprint(256 << 10));
-    let bounds = Bounds { min_bytes: 16 << 10, max_bytes: 64 << 10, long_bytes: 256 << 10 };
+    let bounds = Bounds { min_bytes: 16 << 10, max_bytes: 64 << 10, long_bytes: 256 << 10, ..Bounds::default() };
     let sender = BlockSender::resizable(memory.clone(), 32 << 10, bounds);
     (sender, BlockReceiver::new(memory, 32 << 10).within(allowance.clone()))
 }
@@ -274,6 +347,37 @@ fn long_records_get_a_long_block_as_far_as_memory_is_granted() {
     assert_eq!((second.0.block_bytes(), allowance.left_bytes()), (256 << 10, 76 << 10), "it asks again, rarely");
     drop(second);
     assert_eq!(allowance.left_bytes(), 300 << 10);
+}
+
+/// A block that is long for long records takes some that it may not grow for. When it is short again they are refused.
+#[cfg_attr(miri, ignore = "growth takes thousands of records, with no access that other tests do not make")]
+#[test]
+fn a_long_block_takes_longer_records_while_it_is_long() {
+    const LEN: usize = 90 << 10;
+    let record = Record { kind: 1, ..Record::default() };
+    let declined = Allowance::new(0);
+    let (mut sender, mut receiver) = pair_for_long(&Allowance::new(1 << 20));
+    assert!(sender.payload_max_bytes() < LEN && sender.present_payload_max_bytes() < LEN);
+    assert!(sender.long_payload_max_bytes() >= LEN, "it will be as long as that");
+    assert!(!sender.push_long(record, LEN, |_, _| ()), "not yet");
+    let mut pair = (sender, receiver);
+    one_by_one(&mut pair, 500, 8192);
+    (sender, receiver) = pair;
+    assert!(sender.present_payload_max_bytes() >= LEN);
+    let mut sent = 0;
+    for _ in 0..10 {
+        sent += u32::from(sender.push_long(record, LEN, |space, _| space.fill(7)));
+        while receiver.pop(|_, payload| assert!(payload.iter().all(|byte| *byte == 7))) {}
+        receiver.return_credits(false);
+    }
+    assert!(sent >= 9, "{sent}");
+    pair = (sender, receiver);
+    one_by_one(&mut pair, 20_000, 40);
+    assert!(!pair.0.push_long(record, LEN, |_, _| ()) && pair.0.block_bytes() <= 64 << 10);
+    one_by_one(&mut pair, 100, 40);
+    let mut pair = pair_for_long(&declined);
+    one_by_one(&mut pair, 500, 8192);
+    assert!(pair.0.long_payload_max_bytes() < LEN, "it was not granted that length");
 }
 
 #[cfg_attr(miri, ignore = "growth takes thousands of records, with no access that other tests do not make")]
@@ -352,7 +456,7 @@ fn killed<T>(accesses: u32, work: impl FnOnce() -> T) -> T {
 /// `at_resize` in place of the push that asks for that. What was sent before has been taken.
 fn until_it_grows<T>(at_resize: impl FnOnce(&mut BlockSender, &mut BlockReceiver) -> T) -> T {
     let memory = SharedMemory::private(BlockSender::footprint(256 << 10));
-    let bounds = Bounds { min_bytes: 16 << 10, max_bytes: 256 << 10, long_bytes: 0 };
+    let bounds = Bounds { min_bytes: 16 << 10, max_bytes: 256 << 10, ..Bounds::default() };
     let mut sender = BlockSender::resizable(memory.clone(), 16 << 10, bounds);
     let mut receiver = BlockReceiver::new(memory, 16 << 10);
     // A record that fits no block as short as this one.

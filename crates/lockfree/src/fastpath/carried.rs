@@ -381,7 +381,7 @@ mod tests {
 
                 let remote = SharedMemory::private(BlockSender::footprint(block_bytes));
                 let target = Carried::by_slots(SharedMemory::private(CONTROL_BYTES), last_word_last);
-                let bounds = Bounds { min_bytes: block_bytes, max_bytes: block_bytes, long_bytes: 0 };
+                let bounds = Bounds { min_bytes: block_bytes, max_bytes: block_bytes, ..Bounds::default() };
                 let sender = VariableBottomSender::new(target, block_bytes, bounds);
                 let adapter = Adapter::new(&remote, None, sender.payload_max_bytes(), last_word_last);
                 against_a_queue(seed, adapter, sender, BlockReceiver::new(remote, block_bytes));

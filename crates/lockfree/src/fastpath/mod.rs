@@ -70,6 +70,12 @@ pub trait RecordReceiver {
     /// was resized shows no record.
     fn pop(&mut self, take: impl FnOnce(Record, &[u8])) -> bool;
 
+    /// The next record, if one has arrived, and the length of its payload in bytes, for those who may leave it where it is for
+    /// now. A design that does not tell says `None`.
+    fn peek(&self) -> Option<(Record, usize)> {
+        None
+    }
+
     /// True if so much was consumed that the sender should hear of it.
     fn credits_due(&self) -> bool;
 
@@ -406,7 +412,7 @@ mod tests {
         {
             each_seed(80, |seed| {
                 let memory = SharedMemory::private(BlockSender::footprint(max_bytes));
-                let bounds = Bounds { min_bytes, max_bytes, long_bytes: 0 };
+                let bounds = Bounds { min_bytes, max_bytes, ..Bounds::default() };
                 let sender = BlockSender::resizable(memory.clone(), block_bytes, bounds);
                 against_a_queue(seed, sender, BlockReceiver::new(memory, block_bytes))
             });

@@ -145,6 +145,7 @@ impl World {
                 Pause::Yield => self.pause(|| _ = self.waiter.rest()),
                 Pause::Sleep => {
                     let ticket = self.waiter.announce();
+                    self.engine.borrow_mut().hurry();
                     // Whatever came before the announcement woke nobody, so look once more.
                     let moved = self.progress();
                     if let Some(value) = ready(self) {
