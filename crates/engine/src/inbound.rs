@@ -111,7 +111,8 @@ impl<R: RecordReceiver> Polls<R> {
         while index < self.hot.len() {
             let spare = self.hot.len() > min;
             let polled = &mut self.hot[index];
-            let used = polled.channel.consumed() != polled.seen;
+            // What is left alone in it is not announced again.
+            let used = polled.channel.consumed() != polled.seen || polled.channel.peek().is_some();
             polled.seen = polled.channel.consumed();
             match (polled.cooling, used || !spare) {
                 (true, true) => {
@@ -406,6 +407,8 @@ impl Inbound {
 
     /// A peer writes no more into its channel through the port. What it wrote before is all there.
     fn end(&mut self, core: &mut Core, peer: PeerId) {
+        // Nothing of it may be left alone.
+        core.patience = 0;
         for _ in 0..LAST_TURNS_MAX {
             if self.blocks.take_from(core, peer) || self.others.take_from(core, peer) {
                 continue;

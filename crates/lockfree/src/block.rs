@@ -85,15 +85,12 @@ pub struct Record {
     pub streamed: bool,
 }
 
-/// On which processor the reader of a block runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// On which processor the reader of a block runs, where processes share processors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reader {
-    /// On one of its own.
-    #[default]
-    Apart,
-    /// On one that processes share, but not on the sender's.
+    /// On another than the sender.
     Elsewhere,
-    /// On the sender's.
+    /// On the same.
     Here,
 }
 
@@ -169,7 +166,8 @@ struct Traffic {
     had_time: bool,
     /// When this lap began.
     lap_began: Instant,
-    reader: Reader,
+    /// Where the reader was last seen; `None` where each process has a processor of its own.
+    reader: Option<Reader>,
     /// Lines of this lap that were left behind when it went back to the start.
     lap_lines: usize,
 }
@@ -218,7 +216,7 @@ impl BlockSender {
             later: 0..0,
             had_time: true,
             lap_began: Instant::now(),
-            reader: Reader::Apart,
+            reader: None,
             lap_lines: 0,
             asked_lines: 0,
             asked_at: 0,
@@ -263,15 +261,12 @@ impl BlockSender {
         self.traffic.pace.is_near()
     }
 
-    /// Before a record of `len_bytes`, at least [`STREAMING_MIN_BYTES`], that is not one of several reserved: where the
-    /// reader runs now, as far as is known. If it shares a processor and the block is known to be empty, the record will lie
+    /// Where processes share processors, before a record of `len_bytes`, at least [`STREAMING_MIN_BYTES`], that is not one of
+    /// several reserved: where the reader runs now, as far as is known. If the block is known to be empty, the record will lie
     /// where the last ones did, for that is in the caches next to whoever has the processor.
     pub fn prepare(&mut self, len_bytes: usize, reader: Reader) {
         let traffic = &mut *self.traffic;
-        traffic.reader = reader;
-        if reader == Reader::Apart {
-            return traffic.growth.note_apart();
-        }
+        traffic.reader = Some(reader);
         let count = lines_of(len_bytes);
         traffic.growth.note_shared(|lines| count <= record_lines_max(lines));
         if count <= record_lines_max(self.lines) {
@@ -355,8 +350,8 @@ impl BlockSender {
         self.cleared_ahead = false;
         let end = self.position + count;
         // Where processors are shared, there is no time that nobody else needs, nor is it known where the next record goes.
-        let is_shared = self.traffic.reader != Reader::Apart;
-        let is_later = !record.streamed && !is_shared && count <= OWN_LATER_LINES_MAX && end <= self.lines;
+        let is_apart = self.traffic.reader.is_none();
+        let is_later = !record.streamed && is_apart && count <= OWN_LATER_LINES_MAX && end <= self.lines;
         self.traffic.later = if is_later && !self.traffic.pace.wants_sample() { self.position..end } else { 0..0 };
         if !std::mem::take(&mut self.traffic.had_time) {
             self.own(OWN_LATER_LINES_MAX);
@@ -401,7 +396,7 @@ impl BlockSender {
         }
         let (stores, timed) = match self.traffic.reader {
             // It finds what it reads in the cache next to both.
-            Reader::Here => (Stores::Ordinary, false),
+            Some(Reader::Here) => (Stores::Ordinary, false),
             _ => (self.traffic.pace.stores(), self.traffic.pace.wants_sample()),
         };
         let record = Record { streamed: stores == Stores::Streaming, ..record };
@@ -506,7 +501,7 @@ impl BlockSender {
         let is_long = self.lines > self.traffic.growth.max_lines();
         let began = std::mem::replace(&mut self.traffic.lap_began, Instant::now());
         let ns = (self.traffic.lap_began - began).as_nanos() as u64;
-        let is_apart = self.traffic.reader == Reader::Apart;
+        let is_apart = self.traffic.reader.is_none();
         let wanted = if is_apart && self.traffic.trial.turn(self.lines, is_long, ns) {
             self.traffic.growth.try_long(self.lines)
         } else {

@@ -160,11 +160,6 @@ impl Growth {
         self.enough_lines = enough;
     }
 
-    /// Each process has a processor of its own.
-    pub(crate) fn note_apart(&mut self) {
-        self.enough_lines = 0;
-    }
-
     /// The length that was asked for was not granted: the next wish comes later.
     pub(crate) fn declined(&mut self) {
         self.was_declined = true;
@@ -302,27 +297,26 @@ mod tests {
         assert_eq!(laps, Some(LAPS_WATCHED));
     }
 
-    /// Where processes share processors a block has its share, or as much as a record needs, and a moment apart changes that.
+    /// Where processes share processors a block has its share, or as much as a record needs.
     #[test]
     fn shared_processors_have_shorter_blocks_for_long_records() {
         let (long_bytes, shared_bytes) = (1 << 20, 192 << 10);
         let bounds = Bounds { min_bytes: 16 << 10, max_bytes: 128 << 10, long_bytes, shared_bytes };
-        let length_for = |needed_lines: usize, is_apart: bool| {
+        let length_for = |needed_lines: Option<usize>| {
             let mut growth = Growth::new(1024, bounds, 1 << 20);
             let lengths = (0..LAPS_WATCHED).map(|_| {
-                growth.note_shared(|lines| lines >= needed_lines);
-                if is_apart {
-                    growth.note_apart();
+                if let Some(needed_lines) = needed_lines {
+                    growth.note_shared(|lines| lines >= needed_lines);
                 }
                 growth.note_long(1024);
                 growth.turn(1024, 0, false)
             });
             lengths.max()
         };
-        assert_eq!(length_for(100, false), Some(3072));
-        assert_eq!(length_for(3073, false), Some(4096));
-        assert_eq!(length_for(1 << 20, false), Some(16384), "no longer than for long records anywhere");
-        assert_eq!(length_for(100, true), Some(16384));
+        assert_eq!(length_for(Some(100)), Some(3072));
+        assert_eq!(length_for(Some(3073)), Some(4096));
+        assert_eq!(length_for(Some(1 << 20)), Some(16384), "no longer than for long records anywhere");
+        assert_eq!(length_for(None), Some(16384));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use base::Config;
 use base::config::{
     DatatypeScheme, DatatypeSettings, DeviceChoice, FastPath, LargeCopy, RegistrationScheme, Rendezvous,
 };
+use engine::Engine;
 use fabric::Context;
 use fabric_soft::sim::Fault;
 use fabric_soft::{SimNetwork, SimPlan, SoftContext};
@@ -100,10 +101,8 @@ fn mapped(seed: u64) -> Totals {
     let kind = if seed % 5 == 3 { Kind::Awaited } else { Kind::Varied };
     let program = Program::draw(&mut random, size, kind);
     let mut engines = boot::local_engines(size, &config).expect("a segment");
-    let is_crowded = seed.is_multiple_of(2);
-    engines.iter_mut().for_each(|engine| engine.set_crowded(is_crowded));
-    let what = format!("seed {seed}, {size} ranks, crowded {is_crowded}, {config:?}");
-    Simulation::new(engines, program, random, what).run()
+    share_processors(&mut engines, seed);
+    Simulation::new(engines, program, random, format!("seed {seed}, {size} ranks, {config:?}")).run()
 }
 
 /// A network that is late, overtakes datagrams and takes few packets at once.
@@ -159,8 +158,14 @@ fn simulated_with(seed: u64, plan: fn(u64, &mut Random, u32) -> SimPlan, set: im
     let failing: Vec<(u32, u32)> = plan.faults.iter().filter_map(failing_pair).collect();
     let network = SimNetwork::new(plan);
     let open = |_| Box::new(SoftContext::new(network.link().expect("room"))) as Box<dyn Context>;
-    let engines = boot::engines_over((0..size).map(open).collect(), &config, Some(world::time)).expect("a network");
+    let mut engines = boot::engines_over((0..size).map(open).collect(), &config, Some(world::time)).expect("a network");
+    share_processors(&mut engines, seed);
     Simulation::new(engines, program, random, title).with_failing(failing).run()
+}
+
+/// In every other run there are more processes than processors.
+fn share_processors(engines: &mut [Engine], seed: u64) {
+    engines.iter_mut().for_each(|engine| engine.set_crowded(seed.is_multiple_of(2)));
 }
 
 /// Messages go by the queues of their tuples on such a network: few queues or many, given up soon or never.
