@@ -17,7 +17,7 @@ use crate::EngineError;
 use crate::arrivals::Inbox;
 use crate::channels::announced_places;
 use crate::coming::Kept;
-use crate::deliver::{PATIENCE_TURNS, Unexpected};
+use crate::deliver::Unexpected;
 use crate::inbound::{Inbound, Turn};
 use crate::layouts::{Layouts, PortLayouts};
 use crate::matching::{Pattern, PostedQueue, UnexpectedQueue};
@@ -74,8 +74,8 @@ pub(crate) struct Core {
     pub(crate) held_bytes: u64,
     /// A long message has come to its end, and no turn of a channel has been ended for that yet.
     pub(crate) is_long_over: bool,
-    /// Turns in which a long message without a receive may stay in its channel; 0 in one that takes in all there is.
-    pub(crate) patience: u32,
+    /// Long messages without a receive may stay in their channels; not in a turn that takes in all there is.
+    pub(crate) is_patient: bool,
     /// What peers said of their channels in this turn.
     pub(crate) turned: Vec<(PeerId, Turn)>,
     pub(crate) thresholds: Thresholds,
@@ -209,7 +209,7 @@ impl Engine {
             unexpected: UnexpectedQueue::new(),
             matched: Slab::new(),
             is_long_over: false,
-            patience: 0,
+            is_patient: false,
             kept: Slab::new(),
             peers: (0..size).map(|_| None).collect(),
             readying: None,
@@ -294,7 +294,7 @@ impl Engine {
     /// Says whether processes outnumber processors, which decides who copies long messages.
     pub fn set_crowded(&mut self, is_crowded: bool) {
         self.core.thresholds.is_crowded = is_crowded;
-        self.core.patience = self.core.patience_turns();
+        self.core.is_patient = is_crowded;
     }
 
     /// Takes over the settings that can change while messages are under way: sizes, budget, who copies.
@@ -311,7 +311,7 @@ impl Engine {
 
     /// Has the next turn of progress take in everything: who is about to sleep must not leave anything behind.
     pub fn hurry(&mut self) {
-        self.core.patience = 0;
+        self.core.is_patient = false;
     }
 
     /// Bytes of unexpected data held now.
@@ -455,7 +455,7 @@ impl Engine {
         let found = self.core.unexpected.peek(Pattern::new(context, from, tag)).map(|message| message.envelope);
         if found.is_none() {
             // It may lie in a channel, and no receive is posted for it meanwhile.
-            self.core.patience = 0;
+            self.core.is_patient = false;
         }
         found
     }
@@ -468,7 +468,7 @@ impl Engine {
         tag: TagPattern,
     ) -> Option<(MessageId, Envelope)> {
         let Some(message) = self.core.unexpected.take(Pattern::new(context, from, tag)) else {
-            self.core.patience = 0;
+            self.core.is_patient = false;
             return None;
         };
         let envelope = message.envelope;
@@ -613,11 +613,6 @@ impl Core {
         let id = self.insert_send(OutgoingSend::new(buf, envelope, key, synchronous));
         self.dispatch(id);
         Ok(RequestId(id))
-    }
-
-    /// Turns in which a long message without a receive stays in its channel.
-    pub(crate) fn patience_turns(&self) -> u32 {
-        if self.thresholds.is_crowded { PATIENCE_TURNS } else { 0 }
     }
 
     /// A request for a send that is not over.

@@ -181,7 +181,7 @@ impl<R: RecordReceiver> Polled<R> {
         let peer = self.peer;
         let mut count = 0;
         while count < RECORDS_PER_TURN {
-            if core.patience > 0 && self.leaves_alone(core)
+            if core.is_patient && self.leaves_alone(core)
                 || !self.channel.pop(|record, payload| core.arrive(peer, record, payload))
             {
                 break;
@@ -209,7 +209,7 @@ impl<R: RecordReceiver> Polled<R> {
                 self.turns_left_alone = 0;
                 false
             }
-            Some(false) if self.turns_left_alone < core.patience => {
+            Some(false) if self.turns_left_alone < PATIENCE_TURNS => {
                 self.turns_left_alone += 1;
                 true
             }
@@ -408,7 +408,7 @@ impl Inbound {
     /// A peer writes no more into its channel through the port. What it wrote before is all there.
     fn end(&mut self, core: &mut Core, peer: PeerId) {
         // Nothing of it may be left alone.
-        core.patience = 0;
+        core.is_patient = false;
         for _ in 0..LAST_TURNS_MAX {
             if self.blocks.take_from(core, peer) || self.others.take_from(core, peer) {
                 continue;

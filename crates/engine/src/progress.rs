@@ -86,7 +86,7 @@ impl Engine {
         if let Some(peer) = self.core.readying {
             self.core.ready_channel(peer, !moved);
         }
-        self.core.patience = self.core.patience_turns();
+        self.core.is_patient = self.core.thresholds.is_crowded;
         self.turns_left -= 1;
         if self.turns_left == 0 {
             self.look_around();

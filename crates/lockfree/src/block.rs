@@ -282,7 +282,8 @@ impl BlockSender {
     /// Appends a record of `len_bytes`, whose payload `fill` writes; false if there is no room now.
     ///
     /// # Panics
-    /// If `len_bytes` exceeds [`BlockSender::payload_max_bytes`] and [`BlockSender::present_payload_max_bytes`].
+    /// If `len_bytes` exceeds what a block takes that is as long as it may ever be: [`BlockSender::payload_max_bytes`], or more
+    /// if blocks of long records may be longer.
     #[inline]
     pub fn push(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         let count = lines_of(len_bytes);
@@ -519,9 +520,13 @@ impl BlockSender {
 
     /// A record does not fit even an empty block: asks for a block it fits, which is its shortest from now on, unless that is
     /// longer than it may be for one record.
+    ///
+    /// # Panics
+    /// If no block may be so long.
     #[cold]
     fn ask_for_longer(&mut self, count: usize) {
-        let longest = self.traffic.growth.max_lines();
+        let (longest, longest_ever) = (self.traffic.growth.max_lines(), self.traffic.growth.longest_lines());
+        assert!(count <= record_lines_max(longest_ever), "a record takes three eighths at most");
         if count <= record_lines_max(longest) && self.has_room(2) {
             let wanted = self.traffic.growth.need(self.lines, |lines| count <= record_lines_max(lines));
             self.ask_for(wanted as u32);

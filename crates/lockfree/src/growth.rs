@@ -135,6 +135,11 @@ impl Growth {
         if self.was_declined { lines } else { lines.max(self.long_lines as usize) }
     }
 
+    /// The longest it may be for any reason.
+    pub(crate) fn longest_lines(&self) -> usize {
+        self.max_lines.max(self.long_lines) as usize
+    }
+
     /// The shortest it may be.
     pub(crate) fn min_lines(&self) -> usize {
         self.min_lines as usize

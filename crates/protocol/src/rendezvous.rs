@@ -153,7 +153,8 @@ impl Thresholds {
 
     /// Longest message that may come whole, without a request, once its receiver has said so.
     ///
-    /// Where processes outnumber processors each answer waits for a turn of somebody else.
+    /// Where processes outnumber processors `FERROVIA_STAGED_NEAR_MAX` does not limit it: each answer waits for a turn of somebody
+    /// else.
     pub fn whole_max_bytes(&self) -> u64 {
         match self.ahead_bytes {
             0 => 0,
@@ -176,12 +177,15 @@ impl Thresholds {
 
     /// True for messages that are staged where processes outnumber processors if one record takes all of it.
     pub fn is_whole_where_crowded(&self, len_bytes: u64) -> bool {
-        let most = self.whole_max_bytes().min(self.staged_near_max_bytes);
-        self.large_copy == LargeCopy::Auto && self.is_crowded && len_bytes <= most
+        self.is_crowded_up_to(self.whole_max_bytes(), len_bytes)
     }
 
     fn is_staged_where_crowded(&self, len_bytes: u64) -> bool {
-        let most = STAGED_CROWDED_MAX_BYTES.min(self.staged_near_max_bytes);
+        self.is_crowded_up_to(STAGED_CROWDED_MAX_BYTES, len_bytes)
+    }
+
+    fn is_crowded_up_to(&self, most: u64, len_bytes: u64) -> bool {
+        let most = most.min(self.staged_near_max_bytes);
         self.large_copy == LargeCopy::Auto && self.is_crowded && len_bytes <= most
     }
 }

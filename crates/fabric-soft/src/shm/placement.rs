@@ -68,16 +68,18 @@ impl Placement {
         if self.identities.len() < 2 || self.processors.is_empty() {
             return;
         }
-        if self.identities.len() > self.processors.len() {
-            // Whoever writes to it wants to know, for it may be the same one.
-            self.tell(sched_getcpu());
-        }
         let rests_per_look = RESTS_PER_LOOK.max(self.identities.len() as u32);
-        if !self.rests.fetch_add(1, Ordering::Relaxed).is_multiple_of(rests_per_look) {
+        let looks = self.rests.fetch_add(1, Ordering::Relaxed).is_multiple_of(rests_per_look);
+        // Where some share a processor, whoever writes to this process wants to know whether it is the same one.
+        let is_crowded = self.identities.len() > self.processors.len();
+        if !looks && !is_crowded {
             return;
         }
         let mine = sched_getcpu();
         self.tell(mine);
+        if !looks {
+            return;
+        }
         let left_out = self.left_out.load(Ordering::Relaxed);
         if left_out > 0 {
             return self.left_out.store(left_out - 1, Ordering::Relaxed);

@@ -160,6 +160,13 @@ fn a_block_is_not_begun_anew_while_records_are_unread() {
     assert_eq!(sender.position, 0);
 }
 
+#[test]
+#[should_panic(expected = "three eighths at most")]
+fn a_record_that_no_block_takes_is_a_mistake() {
+    let (mut sender, _receiver) = pair(1024);
+    sender.push(Record { kind: 1, ..Record::default() }, sender.payload_max_bytes() + 1, |_| ());
+}
+
 /// The payload of a record of so many lines, in bytes.
 fn lines_bytes(lines: usize) -> usize {
     lines * CACHE_LINE_BYTES - HEADER_BYTES
