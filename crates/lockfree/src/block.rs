@@ -490,6 +490,7 @@ impl BlockSender {
         if self.traffic.lap_lines >= self.lines {
             self.turn();
         } else {
+            self.traffic.pace.restart();
             self.wrap();
         }
     }

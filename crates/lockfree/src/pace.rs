@@ -9,7 +9,8 @@
 //! What the sender sees of it are its own copies. With ordinary stores a KiB took 30 to 150 ns where they are the better
 //! choice, most in a short block, and 230 to 600 where they are not (measured; with streaming ones 20 to 90 in either case,
 //! for nobody waits until those have arrived). So now and then the first few copies of a lap are written with ordinary
-//! stores, and those of the next lap to the same place timed; while ordinary stores are in use, the first few of every lap.
+//! stores, and those of the next lap to the same place timed, or, where the lap before had no streaming ones, the next few
+//! at once; while ordinary stores are in use, the first few of every lap.
 //! Trials that fail become rarer. Memory that a block has just been given says little, so a lap passes before it is asked.
 //! Only copies of like lengths are compared, for by the KiB short ones take longer whatever the stores (from 8 KiB on, no
 //! more): where lengths come up that no streaming copies are known of, some are timed. Traffic of several lengths at once
@@ -54,8 +55,8 @@ const ORDINARY_LAPS: u32 = 256;
 enum Phase {
     /// Streaming, for so many laps more.
     Rest(u32),
-    /// Streaming, timed; with memory after it that ordinary stores wrote last, or nothing did, they are tried at once.
-    Reference { ready: bool },
+    /// Streaming, timed; with memory after it that streaming stores did not write last, ordinary ones are tried at once.
+    Reference,
     /// Ordinary stores where streaming ones wrote a lap ago.
     Change,
     /// Ordinary stores, timed, for so many laps more.
@@ -82,6 +83,10 @@ pub struct Pace {
     is_near: bool,
     /// There was one.
     is_known: bool,
+    /// Streaming stores were used in this lap.
+    streams: bool,
+    /// What lies ahead was written by them.
+    streams_ahead: bool,
 }
 
 impl Default for Pace {
@@ -97,6 +102,8 @@ impl Default for Pace {
             noted: 0,
             is_near: false,
             is_known: false,
+            streams: false,
+            streams_ahead: false,
         }
     }
 }
@@ -109,12 +116,14 @@ impl Pace {
 
     /// The stores to use now.
     #[inline]
-    pub fn stores(&self) -> Stores {
-        match self.phase {
-            Phase::Rest(_) | Phase::Reference { .. } => Stores::Streaming,
+    pub fn stores(&mut self) -> Stores {
+        let stores = match self.phase {
+            Phase::Rest(_) | Phase::Reference => Stores::Streaming,
             Phase::Change if self.noted == CHANGED => Stores::Streaming,
             Phase::Change | Phase::Ordinary(_) => Stores::Ordinary,
-        }
+        };
+        self.streams |= stores == Stores::Streaming;
+        stores
     }
 
     /// True while ordinary stores are the faster ones, as far as is known: the cores share a cache.
@@ -134,7 +143,7 @@ impl Pace {
         match self.phase {
             Phase::Rest(_) => false,
             Phase::Change => self.noted < CHANGED,
-            Phase::Reference { .. } | Phase::Ordinary(_) => self.noted < SAMPLES,
+            Phase::Reference | Phase::Ordinary(_) => self.noted < SAMPLES,
         }
     }
 
@@ -146,7 +155,7 @@ impl Pace {
             (Phase::Ordinary(_), None) => {
                 self.others += 1;
                 if self.others == self.noted + OTHERS {
-                    self.begin(Phase::Reference { ready: true });
+                    self.begin(Phase::Reference);
                 }
                 return;
             }
@@ -164,7 +173,7 @@ impl Pace {
             return;
         }
         match self.phase {
-            Phase::Reference { ready: true } => {
+            Phase::Reference if !self.streams_ahead => {
                 self.settle_references();
                 self.begin(Phase::Ordinary(ORDINARY_LAPS));
             }
@@ -178,7 +187,7 @@ impl Pace {
                     self.rest_laps = (self.rest_laps * 2).min(self.rest_laps_max);
                 }
             }
-            Phase::Rest(_) | Phase::Reference { ready: false } | Phase::Change => {}
+            Phase::Rest(_) | Phase::Reference | Phase::Change => {}
         }
     }
 
@@ -194,20 +203,26 @@ impl Pace {
         self.noted = SAMPLES;
     }
 
+    /// The block goes back to its start within a lap.
+    pub fn restart(&mut self) {
+        self.streams_ahead |= self.streams;
+    }
+
     /// The block begins a new lap.
     pub fn turn(&mut self) {
+        self.streams_ahead = std::mem::take(&mut self.streams);
         let next = match self.phase {
             Phase::Rest(laps) if laps > 1 => Phase::Rest(laps - 1),
-            Phase::Rest(_) => Phase::Reference { ready: false },
+            Phase::Rest(_) => Phase::Reference,
             // Too little was copied to tell: another lap.
-            Phase::Reference { .. } | Phase::Ordinary(_) if self.noted < SAMPLES => return,
-            Phase::Reference { .. } => {
+            Phase::Reference | Phase::Ordinary(_) if self.noted < SAMPLES => return,
+            Phase::Reference => {
                 self.settle_references();
                 Phase::Change
             }
             Phase::Change => Phase::Ordinary(ORDINARY_LAPS),
             Phase::Ordinary(laps) if laps > 1 => Phase::Ordinary(laps - 1),
-            Phase::Ordinary(_) => Phase::Reference { ready: true },
+            Phase::Ordinary(_) => Phase::Reference,
         };
         self.begin(next);
     }
@@ -280,6 +295,20 @@ mod tests {
         assert!(later > 900 * 20, "it is found out when that changes: {later}");
         let back = ordinary_copies(&mut pace, 100, far);
         assert!(back < 200, "and when it changes back, within a lap: {back}");
+    }
+
+    /// A long block that shorter records have filled so far: a lap of it is hundreds of copies.
+    #[test]
+    fn where_no_streaming_stores_wrote_ordinary_ones_are_tried_at_once() {
+        let mut pace = Pace::default();
+        (0..3).for_each(|_| pace.turn());
+        let mut copies = 0;
+        while !pace.is_known() {
+            let stores = pace.stores();
+            pace.note(4096, near(stores, 0));
+            copies += 1;
+        }
+        assert_eq!((copies, pace.is_near()), (2 * SAMPLES, true));
     }
 
     #[test]
