@@ -47,6 +47,8 @@ pub struct Config {
     pub channel_long_bytes: Option<usize>,
     /// The process's share of the cache next to its core, in bytes. No setting: who starts the engine finds out.
     pub near_cache_bytes: Option<usize>,
+    /// Bytes of each of the two shuttles between two processes of one host; 0 for none.
+    pub shuttle_bytes: usize,
     /// How much longer than in the beginning the Veloblocks into a process may be, in bytes all together; `None` for half of
     /// the process's share of the last cache.
     pub channel_memory_bytes: Option<usize>,
@@ -131,6 +133,7 @@ impl Default for Config {
             channel_max_bytes: 256 << 10,
             channel_long_bytes: None,
             near_cache_bytes: None,
+            shuttle_bytes: 256 << 10,
             channel_memory_bytes: None,
             eager_max_bytes: 16 << 10,
             unexpected_max_bytes: 64 << 20,

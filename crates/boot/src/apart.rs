@@ -105,7 +105,7 @@ pub fn accept(invitation: &str, place: u32, config: &Config) -> Result<Box<dyn C
 }
 
 fn shape(process_count: u32, channel_bytes: usize) -> Shape {
-    Shape { process_count, channel_bytes, arena_bytes: ARENA_BYTES }
+    Shape { process_count, channel_bytes, arena_bytes: ARENA_BYTES, ..Shape::default() }
 }
 
 fn sockets(secret: [u8; SECRET_BYTES], config: &Config) -> Result<Box<dyn Context>, String> {

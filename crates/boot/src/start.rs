@@ -142,7 +142,9 @@ fn start_engine(manager: &Manager, config: &Config) -> Result<Engine, BootError>
 
 /// The segment of `process_count` mapped peers.
 pub(crate) fn shape(process_count: u32, config: &Config) -> Shape {
-    Shape { process_count, channel_bytes: Geometry::new(config).reserved_bytes(), arena_bytes: 0 }
+    let geometry = Geometry::new(config);
+    let (channel_bytes, shuttle_bytes) = (geometry.reserved_bytes(), geometry.shuttle_bytes());
+    Shape { process_count, channel_bytes, shuttle_bytes, arena_bytes: 0 }
 }
 
 /// Whether processes may copy from each other here, and may want to; the reason if not.

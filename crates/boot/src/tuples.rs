@@ -98,5 +98,5 @@ pub(crate) fn segment(count: u32) -> Result<Segment, BootError> {
 }
 
 const fn shape(count: u32) -> Shape {
-    Shape { process_count: count, channel_bytes: CHANNEL_BYTES, arena_bytes: 0 }
+    Shape { process_count: count, channel_bytes: CHANNEL_BYTES, shuttle_bytes: 0, arena_bytes: 0 }
 }

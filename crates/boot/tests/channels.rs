@@ -275,6 +275,8 @@ fn unused_channels_are_given_up_and_made_again() {
             assert!(world.stats(0).channel_bytes > 0);
             world.turn(2 * 16 * 4096 + 2);
             assert_eq!(world.stats(0).channels_live, 0, "{fastpath:?}, round {round}: it was not used");
+            // Who gave it up looks whether a shuttle has come home.
+            world.turn(4096);
             assert_eq!(world.sum(|stats| stats.channel_bytes), 0, "{fastpath:?}, round {round}");
         }
         assert_eq!(world.sum(|stats| stats.channels_closed), 4, "{fastpath:?}");

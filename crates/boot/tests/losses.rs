@@ -101,7 +101,7 @@ fn a_cell_of_a_lost_sender_is_not_used_again() {
     }
     let config = Config { large_copy: LargeCopy::Both, shared_copy_min_bytes: 0, ..Config::default() };
     let channel_bytes = Geometry::new(&config).reserved_bytes();
-    let segment = Segment::create(Shape { process_count: 3, channel_bytes, arena_bytes: 0 }).expect("memory");
+    let segment = Segment::create(Shape { process_count: 3, channel_bytes, ..Shape::default() }).expect("memory");
     let given_up = Arc::new(Mutex::new(Vec::new()));
     let policy = WaitPolicy { close_count: 2, spin_count: 8, yield_count: 8, dear_yield: Duration::from_millis(3) };
     let open = |me| {

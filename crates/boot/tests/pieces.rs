@@ -135,7 +135,7 @@ fn messages_come_whole_both_ways_and_longer_ones_ask() {
 fn with_a_stranger() -> (Engine, BlockSender) {
     let config = Config::default();
     let channel_bytes = Geometry::new(&config).reserved_bytes();
-    let shape = Shape { process_count: 2, channel_bytes, arena_bytes: 0 };
+    let shape = Shape { process_count: 2, channel_bytes, ..Shape::default() };
     let segment = Segment::create(shape).expect("memory");
     let stranger = ShmPeers::join(segment.clone(), PeerIndex(0), Ok(())).expect("a place");
     let peers = ShmPeers::join(segment, PeerIndex(1), Ok(())).expect("a place");

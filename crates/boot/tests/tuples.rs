@@ -534,7 +534,7 @@ fn a_receive_in_a_queue_ends_when_its_sender_is_lost() {
 fn with_a_stranger() -> (Engine, BlockSender) {
     let config = config(Rendezvous::TupleQueue);
     let channel_bytes = Geometry::new(&config).reserved_bytes();
-    let shape = Shape { process_count: 2, channel_bytes, arena_bytes: 0 };
+    let shape = Shape { process_count: 2, channel_bytes, ..Shape::default() };
     let (segment, queues) = (Segment::create(shape).expect("memory"), Segment::create(shape).expect("memory"));
     let adapter = |place: u32| {
         let link = ShmLink::join(queues.clone(), PeerIndex(place), Ok(())).expect("a place");
@@ -673,7 +673,7 @@ fn whatever_a_stranger_says_about_tuples_breaks_nothing() {
                 kind: tupleq::KIND,
                 short: random.below(12) as u32,
                 long: u128::from(long.0) << 64 | u128::from(long.1),
-                streamed: false,
+                ..Record::default()
             };
             // It is full now and then: then the engine has something to do first.
             channel.push(record, len, |space| space.iter_mut().for_each(|byte| *byte = random.below(4) as u8));

@@ -2,7 +2,7 @@
 
 use fabric::{FabricError, MappedArea, PeerIndex, RemoteMemory};
 use lockfree::fastpath::{RecordReceiver, retire};
-use lockfree::{Announcements, MailboxSender, Record};
+use lockfree::{Announcements, MailboxSender, Record, Shuttle};
 use protocol::Link;
 use protocol::fastpath::RECORDS_PER_REQUEST;
 use protocol::link::Announce;
@@ -24,7 +24,9 @@ impl Core {
             self.held_bytes += self.geometry.channel_bytes().1 as u64;
             // Its receiver does not poll it before it has heard of it.
             lockfree::fastpath::hint_sender(&memory, protocol::fastpath::COLD);
-            return Ok(Link::fast(&self.geometry, &memory));
+            let mut link = Link::fast(&self.geometry, &memory);
+            link.equip(self.shuttles_with(to));
+            return Ok(link);
         }
         Ok(Link::slow(self.mailbox_of(to).ok_or(FabricError::NoSuchPeer(to))?))
     }
@@ -97,8 +99,15 @@ impl Core {
             return;
         }
         let memory = self.context.mapped(self.channel_to(to));
+        let shuttles = self.shuttles_with(to);
         let opened = match (memory, self.peers.get_mut(to as usize)) {
-            (Some(memory), Some(Some(peer))) => peer.link.open(&self.geometry, &memory),
+            (Some(memory), Some(Some(peer))) => {
+                let opened = peer.link.open(&self.geometry, &memory);
+                if opened {
+                    peer.link.equip(shuttles);
+                }
+                opened
+            }
             _ => false,
         };
         if !opened {
@@ -126,14 +135,35 @@ impl Core {
             let (Some(memory), Some(mailbox)) = (self.context.mapped(self.channel_to(to)), self.mailbox_of(to)) else {
                 continue;
             };
+            let shuttle = self.shuttle_to_go_home(to);
             let Some(Some(peer)) = self.peers.get_mut(to as usize) else { continue };
-            if let Some(retired) = peer.link.close(&memory) {
+            if let Some(retired) = peer.link.close(&memory, shuttle) {
                 self.announce_record(to);
                 if let Some(Some(peer)) = self.peers.get_mut(to as usize) {
                     peer.link.begin_closing(retired, mailbox);
                 }
                 self.stats.channels_closed += 1;
                 self.held_bytes -= self.geometry.channel_bytes().1 as u64;
+                self.retire_shuttle(to);
+                self.closing.push(to);
+            } else {
+                shuttle.into_iter().for_each(|shuttle| self.shuttles.keep(to, shuttle));
+            }
+        }
+    }
+
+    /// Looks whether peers have read to the end of channels that were given up.
+    #[cold]
+    pub(crate) fn end_closing(&mut self) {
+        for to in std::mem::take(&mut self.closing) {
+            let Some(Some(peer)) = self.peers.get_mut(to as usize) else { continue };
+            match peer.link.end_closing() {
+                Some(true) => {
+                    self.shuttles.keep(to, Shuttle::Here);
+                    self.retire_shuttle(to);
+                }
+                Some(false) => {}
+                None => self.closing.push(to),
             }
         }
     }
@@ -143,9 +173,11 @@ impl Core {
         let area = MappedArea::Channel { from: PeerIndex(peer), to: PeerIndex(self.me) };
         if let Some(memory) = self.context.mapped(area) {
             let cleared_from = self.context.give_back(area, 0).unwrap_or(memory.len_bytes());
-            retire(&memory, cleared_from);
+            let shuttle = self.shuttle_to_go_home(peer);
+            retire(&memory, cleared_from, shuttle.is_some());
             self.stats.channels_retired += 1;
         }
+        self.retire_shuttle(peer);
         ours.give_place_back();
         self.context.notify(PeerIndex(peer));
     }
@@ -263,7 +295,7 @@ impl Engine {
         Stats {
             channels_live,
             channels_polled: self.inbound.polled() as u64,
-            channel_bytes: bytes + self.core.held_bytes,
+            channel_bytes: bytes + self.core.held_bytes + self.core.shuttles.all_held_bytes(),
             blocks_resized: resized.sum(),
             ..stats
         }

@@ -29,6 +29,7 @@ use crate::request::{
     Completion, ContextId, Envelope, MessageId, Outcome, OutgoingSend, PeerId, Request, RequestId, SendMode, Source,
     State, Tag, TagPattern,
 };
+use crate::shuttles::ShuttleTable;
 use crate::stats::{PeerStats, Stats};
 use crate::transfer::Transfer;
 use crate::tuples::TupleQueues;
@@ -86,6 +87,9 @@ pub(crate) struct Core {
     /// Messages that came, or come, in pieces before their receives.
     pub(crate) kept: Slab<Kept>,
     pub(crate) peers: Vec<Option<Box<Peer>>>,
+    pub(crate) shuttles: ShuttleTable,
+    /// Peers who have not read yet to the end of a channel that was given up.
+    pub(crate) closing: Vec<PeerId>,
     /// Whose channel to ready for the next message while there is nothing else to do ([`lockfree::BlockSender::ready`]).
     pub(crate) readying: Option<PeerId>,
     /// Peers with records that wait for room.
@@ -184,7 +188,7 @@ impl Engine {
         let allowance = Allowance::new(channel_memory_bytes as u64);
         let mut port = port;
         port.iter_mut().for_each(|port| port.spend_from(&allowance));
-        let limits = (config.channels_polled_min as usize, allowance);
+        let limits = (config.channels_polled_min as usize, allowance.clone());
         let inbound = Inbound::new(geometry, limits, (me.0, size, mailbox_place), announcements, mailbox);
         let waiter = Arc::new(Waiter::new(wakeup, policy));
         let packed = match &port {
@@ -212,6 +216,8 @@ impl Engine {
             is_patient: false,
             kept: Slab::new(),
             peers: (0..size).map(|_| None).collect(),
+            shuttles: ShuttleTable::new(size, geometry.shuttle_bytes(), allowance.clone()),
+            closing: Vec::new(),
             readying: None,
             crowded: VecDeque::new(),
             streams: VecDeque::new(),
@@ -268,7 +274,8 @@ impl Engine {
     /// What went to and came from each peer that was sent something, in order of their numbers.
     pub fn peer_stats(&self) -> impl Iterator<Item = (PeerId, PeerStats)> {
         (0..).zip(&self.core.peers).filter_map(|(id, peer)| {
-            let held_bytes = self.inbound.held_from(id) + self.core.copy_bytes_to(id);
+            let channel_bytes = self.inbound.held_from(id) + self.core.copy_bytes_to(id);
+            let held_bytes = channel_bytes + self.core.shuttles.held_bytes(id);
             Some((id, PeerStats { held_bytes, ..peer.as_ref()?.traffic }))
         })
     }
@@ -715,13 +722,15 @@ impl Core {
     /// Ends a send: its registration goes, too.
     pub(crate) fn finish_send(&mut self, id: SlabKey, completion: Completion) {
         let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { return };
-        let (region, blocks) = (send.region, send.blocks.clone());
+        let (region, blocks, shuttle, to) = (send.region, send.blocks.clone(), send.shuttle, send.envelope.peer);
         if let Some(held) = region {
             self.release(held);
         }
         if let (Some(blocks), Some(port)) = (blocks, &mut self.port) {
             blocks.release(port);
         }
+        // Not all of it went aboard, and nobody wants what did.
+        shuttle.into_iter().for_each(|shuttle| self.shuttles.keep(to, shuttle));
         self.tuples.each_mut().for_each(|tuples| tuples.forget_cancel(id));
         self.unfinished_sends -= 1;
         self.complete(id, completion);

@@ -10,6 +10,7 @@ use crate::core::{Core, match_key, pack_all, write_all};
 use crate::peer::Peer;
 use crate::progress::{pieces_of, push_piece};
 use crate::request::{ContextId, PeerId, Tag};
+use crate::shuttles::{ABOARD_MIN_BYTES, push_piece_aboard};
 
 impl Core {
     #[inline]
@@ -24,6 +25,10 @@ impl Core {
         let record = wire::eager(match_key(context, tag), None);
         if self.thresholds.is_crowded && len >= STREAMING_MIN_BYTES {
             self.prepare(to, len);
+        }
+        if len >= ABOARD_MIN_BYTES && self.push_aboard(to, record, buf) {
+            self.eager_left(to, len as u64);
+            return true;
         }
         if let Some(Some(peer)) = self.peers.get_mut(to as usize)
             && let Peer { link, traffic, .. } = &mut **peer
@@ -102,6 +107,9 @@ impl Core {
     /// Sends a longer message in one record.
     fn push_whole(&mut self, to: PeerId, key: u64, buf: &SendBuf) -> bool {
         let len = buf.len_bytes() as usize;
+        if self.push_aboard(to, wire::eager(key, None), buf) {
+            return true;
+        }
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
         len <= peer.link.present_payload_max_bytes()
             && peer.link.try_push(wire::eager(key, None), len, |space, stores| write_all(buf, 0, space, stores))
@@ -115,6 +123,8 @@ impl Core {
         if !peer.link.reserve(pieces.iter().map(|(_, len)| *len as usize)) {
             return false;
         }
+        let shuttle = self.take_shuttle(to, len_bytes);
+        self.stats.aboard_sent += u64::from(shuttle.is_some());
         for (offset, len) in pieces {
             if offset > 0 {
                 // The one before; the last is announced with the message.
@@ -122,7 +132,13 @@ impl Core {
             }
             let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
             let record = if offset == 0 { wire::first(key, len_bytes) } else { wire::more(offset) };
-            let pushed = push_piece(&mut peer.link, record, buf, offset, len);
+            let pushed = match shuttle {
+                Some(shuttle) => {
+                    let is_last = offset + len == len_bytes;
+                    push_piece_aboard(&mut peer.link, shuttle, record, buf, (offset, len), is_last)
+                }
+                None => push_piece(&mut peer.link, record, buf, offset, len),
+            };
             assert!(pushed, "there is room for it");
         }
         true

@@ -182,7 +182,12 @@ impl<R: RecordReceiver> Polled<R> {
         let mut count = 0;
         while count < RECORDS_PER_TURN {
             if core.is_patient && self.leaves_alone(core)
-                || !self.channel.pop(|record, payload| core.arrive(peer, record, payload))
+                || !self.channel.pop(|record, payload| {
+                    core.arrive(peer, record, payload);
+                    if let Some(shuttle) = record.brings {
+                        core.shuttles.keep(peer, shuttle);
+                    }
+                })
             {
                 break;
             }
@@ -364,7 +369,10 @@ impl Inbound {
             None => core.context.mapped(area).and_then(|memory| self.geometry.receiver(memory, &self.allowance)),
         };
         match receiver {
-            Some(Receiver::Block(channel)) => self.blocks.add(peer, channel, self.hint),
+            Some(Receiver::Block(channel)) => {
+                let channel = channel.equipped(core.shuttles_with(peer));
+                self.blocks.add(peer, channel, self.hint);
+            }
             Some(Receiver::Other(channel)) => {
                 self.others.add(peer, channel, self.hint);
                 self.is_mixed = true;

@@ -33,6 +33,7 @@ mod port;
 mod progress;
 mod request;
 mod scattered;
+mod shuttles;
 mod standing;
 mod stats;
 mod transfer;

@@ -94,6 +94,9 @@ impl Neighbours {
             MappedArea::Announcements { owner } => MappedArea::Announcements { owner: self.near(owner)? },
             MappedArea::Mailbox { owner } => MappedArea::Mailbox { owner: self.near(owner)? },
             MappedArea::ClaimCell { owner, cell } => MappedArea::ClaimCell { owner: self.near(owner)?, cell },
+            MappedArea::Shuttle { owner, with } => {
+                MappedArea::Shuttle { owner: self.near(owner)?, with: self.near(with)? }
+            }
             MappedArea::Board { owner, board } => MappedArea::Board { owner: self.near(owner)?, board },
         })
     }

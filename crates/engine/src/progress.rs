@@ -101,6 +101,7 @@ impl Engine {
         self.turns_left = self.core.look_turns;
         self.looks = self.looks.wrapping_add(1);
         self.inbound.look_around(&mut self.core);
+        self.core.end_closing();
         if let Some(inbox) = &mut self.inbox {
             inbox.tend_buffers(&mut self.core);
         }
@@ -236,8 +237,8 @@ impl Core {
         if self.unfinished_sends > 1 {
             return;
         }
-        let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get_mut(id) else { return };
-        let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return };
+        let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { return };
+        let Some(Some(peer)) = self.peers.get(to as usize) else { return };
         if !peer.takes_ahead || peer.link.is_port() || peer.link.is_slow() {
             return;
         }
@@ -246,15 +247,21 @@ impl Core {
         // Whole pieces, unless there is none: stores are compared by copies of one length.
         let is_whole = len_bytes <= ahead_bytes || ahead_bytes < piece;
         let end = if is_whole { len_bytes.min(ahead_bytes) } else { ahead_bytes / piece * piece };
-        while send.ahead_bytes < end && peer.link.is_clear() {
-            let offset = send.ahead_bytes;
-            let len = next_piece_bytes(&peer.link, len_bytes, len_bytes - offset).min(end - offset);
-            if !push_piece(&mut peer.link, wire::ahead(id.to_bits(), offset), &send.buf, offset, len) {
+        let mut sent = send.ahead_bytes;
+        while sent < end {
+            let Some(Some(peer)) = self.peers.get(to as usize) else { return };
+            let len = next_piece_bytes(&peer.link, len_bytes, len_bytes - sent).min(end - sent);
+            if !peer.link.is_clear() || !self.push_piece_of(id, wire::ahead(id.to_bits(), sent), sent, len) {
                 break;
             }
-            (send.ahead_bytes, peer.takes_ahead) = (offset + len, false);
+            sent += len;
         }
-        let sent = send.ahead_bytes;
+        if let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get_mut(id) {
+            send.ahead_bytes = sent;
+        }
+        if let Some(Some(peer)) = self.peers.get_mut(to as usize) {
+            peer.takes_ahead &= sent == 0;
+        }
         if sent > 0 {
             self.stats.ahead_sent += 1;
             self.announce_record(to);
@@ -280,11 +287,13 @@ impl Core {
             let len = len.min(chunk_left);
             let last = stream.next + len == stream.end || len == chunk_left;
             let record = wire::data(stream.receive, stream.next, last);
-            let pushed = match self.port.as_mut().filter(|_| peer.link.is_port()) {
+            let is_port = peer.link.is_port();
+            let pushed = match self.port.as_mut().filter(|_| is_port) {
                 Some(port) => {
                     peer.link.is_clear()
                         && port.push(stream.to, record, len as usize, |space| pack_all(&send.buf, stream.next, space))
                 }
+                None if stream.whole => self.push_piece_of(stream.send, record, stream.next, len),
                 None => push_piece(&mut peer.link, record, &send.buf, stream.next, len),
             };
             if !pushed {
@@ -293,7 +302,7 @@ impl Core {
             }
             stream.next += len;
             moved = true;
-            if !peer.link.is_port() {
+            if !is_port {
                 self.announce_record(stream.to);
             }
         }

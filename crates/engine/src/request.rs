@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use base::SlabKey;
 use datatype::{RecvBuf, SendBuf};
+use lockfree::Shuttle;
 use protocol::experience::CopyWay;
 use protocol::registration::Registration;
 use protocol::rendezvous::Chunks;
@@ -241,6 +242,8 @@ pub(crate) struct OutgoingSend {
     pub(crate) written: u64,
     /// Its packed form, if `buf` is that.
     pub(crate) packed: Option<PackedForm>,
+    /// The shuttle for its bytes, until the last of them is aboard.
+    pub(crate) shuttle: Option<Shuttle>,
     /// Synchronous: the receiver must say that it matched.
     pub(crate) synchronous: bool,
 }
@@ -248,7 +251,8 @@ pub(crate) struct OutgoingSend {
 impl OutgoingSend {
     /// A send of which nothing has been said or moved.
     pub(crate) fn new(buf: SendBuf, envelope: Envelope, key: u64, synchronous: bool) -> Self {
-        let (region, blocks, packed) = (None, None, None);
-        Self { buf, envelope, key, region, blocks, ahead_bytes: 0, cleared: 0, written: 0, packed, synchronous }
+        let (region, blocks, packed, shuttle) = (None, None, None, None);
+        let (ahead_bytes, cleared, written) = (0, 0, 0);
+        Self { buf, envelope, key, region, blocks, ahead_bytes, cleared, written, packed, shuttle, synchronous }
     }
 }

@@ -40,6 +40,8 @@ pub struct Stats {
     pub unexpected: u64,
     /// Long messages that stayed in their channel until there was a receive for them.
     pub met_in_channel: u64,
+    /// Messages that went aboard shuttles.
+    pub aboard_sent: u64,
     /// Most bytes of unexpected data held at once.
     pub unexpected_peak_bytes: u64,
     /// Times senders were held back because the budget was used up.
@@ -352,6 +354,9 @@ impl Stats {
             "Of long sends without a request such as went in pieces, so that one is copied while the next is written.",
             |stats| stats.whole_in_pieces,
         ),
+        total("messages aboard shuttles", "Messages written to memory that this process had read last.", |stats| {
+            stats.aboard_sent
+        }),
         total("bytes ahead, taken", "Bytes of first parts that found their receive waiting.", |stats| {
             stats.ahead_taken_bytes
         }),

@@ -21,7 +21,7 @@ use fabric_soft::tcp::{self, JobSecret, Progress, TcpOptions};
 
 /// In the environment of the other process: how to open the device.
 const OPENING: &str = "FABRIC_SOFT_APART";
-const SHAPE: Shape = Shape { process_count: 2, channel_bytes: 64 << 10, arena_bytes: 1 << 20 };
+const SHAPE: Shape = Shape { process_count: 2, channel_bytes: 64 << 10, shuttle_bytes: 0, arena_bytes: 1 << 20 };
 const PATIENCE: Duration = Duration::from_secs(60);
 const KEY: Qkey = Qkey(0x77);
 const BYTES: usize = 4096;

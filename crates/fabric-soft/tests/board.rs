@@ -77,7 +77,7 @@ fn board(independent_queues: bool) -> Option<Board> {
         println!("skipped: whoever comes second moves the data: {why}");
         return None;
     }
-    let shape = Shape { process_count: 2, channel_bytes: 16 << 10, arena_bytes: 0 };
+    let shape = Shape { process_count: 2, channel_bytes: 16 << 10, ..Shape::default() };
     let segment = Segment::create(shape).expect("memory");
     let (mut sender, mut owner) = (Side::new(segment.clone(), 0), Side::new(segment, 1));
     let xrc = owner.context.open_xrc_domain().expect("an XRC domain");

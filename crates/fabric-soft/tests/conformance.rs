@@ -60,7 +60,8 @@ impl Fixture for Shm {
     }
 
     fn open(&mut self) -> Result<[Box<dyn Context>; 2], String> {
-        let shape = Shape { process_count: 2, channel_bytes: self.channel_bytes, arena_bytes: 16 << 20 };
+        let shape =
+            Shape { process_count: 2, channel_bytes: self.channel_bytes, shuttle_bytes: 0, arena_bytes: 16 << 20 };
         let segment = Segment::create(shape).map_err(|error| error.to_string())?;
         let open = |place| -> Result<Box<dyn Context>, String> {
             let link = ShmLink::join(segment.clone(), PeerIndex(place), self.cross_memory.clone());

@@ -8,7 +8,7 @@ use fabric::{
 use fabric_soft::shm::{Segment, Shape, ShmPeers, probe_cross_memory};
 
 fn segment(count: u32) -> Segment {
-    Segment::create(Shape { process_count: count, channel_bytes: 8 << 10, arena_bytes: 0 }).expect("memory")
+    Segment::create(Shape { process_count: count, channel_bytes: 8 << 10, ..Shape::default() }).expect("memory")
 }
 
 /// Peers of one device in this process.
@@ -68,7 +68,7 @@ fn heard(peers: &dyn MappedPeers) -> u64 {
 
 #[test]
 fn bells_ring_for_those_who_said_that_they_sleep() {
-    let shape = Shape { process_count: 3, channel_bytes: 8 << 10, arena_bytes: 0 };
+    let shape = Shape { process_count: 3, channel_bytes: 8 << 10, ..Shape::default() };
     let segment = Segment::create_with_bells(shape).expect("memory");
     let join = |me| ShmPeers::join(segment.clone(), PeerIndex(me), probe_cross_memory()).expect("a place");
     let all: Vec<_> = (0..3).map(join).collect();

@@ -19,7 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::{ClockId, clock_gettime};
 
-const SHAPE: Shape = Shape { process_count: 3, channel_bytes: 64 << 10, arena_bytes: 1 << 20 };
+const SHAPE: Shape = Shape { process_count: 3, channel_bytes: 64 << 10, shuttle_bytes: 0, arena_bytes: 1 << 20 };
 const BYTES: usize = 1 << 20;
 /// How a process ends that finds out that it was given up.
 const LEFT_ALONE: i32 = 7;

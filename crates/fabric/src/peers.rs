@@ -197,6 +197,13 @@ pub enum MappedArea {
         /// Which, below [`MappedArea::CLAIM_CELLS_MAX`].
         cell: u32,
     },
+    /// The shuttle between `owner` and `with`: a [`lockfree::shuttle`].
+    Shuttle {
+        /// In whose memory.
+        owner: PeerIndex,
+        /// The other process.
+        with: PeerIndex,
+    },
     /// Board number `board` of `owner`, where it shows a group of peers what it has.
     Board {
         /// In whose memory.

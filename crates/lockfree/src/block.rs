@@ -46,7 +46,9 @@ use crate::fastpath::{CONSUMED, CONTROL_BYTES, HINT, RecordSender, begun, newer}
 use crate::growth::{Growth, LINES_MIN};
 use crate::pace::Pace;
 use crate::trial::Trial;
-use crate::{Bounds, CACHE_LINE_BYTES, MEDIUM_MIN_BYTES, STREAMING_MIN_BYTES, SharedMemory, Stores};
+use crate::{
+    Aboard, Bounds, CACHE_LINE_BYTES, MEDIUM_MIN_BYTES, STREAMING_MIN_BYTES, SharedMemory, Shuttle, Shuttles, Stores,
+};
 
 pub use receiver::BlockReceiver;
 
@@ -83,6 +85,8 @@ pub struct Record {
     /// In a record that a block delivers: its payload was written past the caches, and is read faster from its end on, for
     /// the next record lies below it ([`base::copy::copy_downwards`]).
     pub streamed: bool,
+    /// In a record that a block delivers: this shuttle is the reader's from now on.
+    pub brings: Option<Shuttle>,
 }
 
 /// On which processor the reader of a block runs, where processes share processors.
@@ -109,6 +113,8 @@ pub(crate) const fn record_lines_max(lines: usize) -> usize {
 
 /// In a flag word: [`Record::streamed`].
 const STREAMED: u64 = 1 << 31;
+/// In a flag word: the payload is in a shuttle, and one line says where.
+const ABOARD: u64 = 1 << 30;
 
 /// The flag word of a record.
 #[inline]
@@ -120,7 +126,7 @@ pub(crate) fn flag_of(record: Record, len_bytes: usize) -> u64 {
 /// Bytes of the payload of a record with this flag word.
 #[inline]
 fn payload_len(flag: u64) -> usize {
-    (flag as u32 & !(STREAMED as u32)) as usize
+    (flag & (ABOARD - 1)) as usize
 }
 
 /// True if the sender of such a record of `count` lines asks for as many more with it.
@@ -170,6 +176,7 @@ struct Traffic {
     reader: Option<Reader>,
     /// Lines of this lap that were left behind when it went back to the start.
     lap_lines: usize,
+    shuttles: Option<Shuttles>,
 }
 
 /// Offset of the line that is `position` lines from the end of the block.
@@ -218,6 +225,7 @@ impl BlockSender {
             lap_began: Instant::now(),
             reader: None,
             lap_lines: 0,
+            shuttles: None,
             asked_lines: 0,
             asked_at: 0,
             resized,
@@ -286,6 +294,12 @@ impl BlockSender {
     /// if blocks of long records may be longer.
     #[inline]
     pub fn push(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        self.append(record, flag_of(record, len_bytes), len_bytes, fill)
+    }
+
+    /// Appends a record with this flag, of which `len_bytes` are in the block.
+    #[inline]
+    fn append(&mut self, record: Record, flag: u64, len_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         let count = lines_of(len_bytes);
         debug_assert!(record.kind != 0 && record.kind < RESIZE);
         let fits = count <= record_lines_max(self.lines) && self.position + count <= self.lines;
@@ -309,7 +323,6 @@ impl BlockSender {
         if count > 1 || !self.cleared_ahead {
             self.clear(self.position + count);
         }
-        let flag = flag_of(record, len_bytes);
         // Release: the receiver that sees the flag sees the record and the cleared place after it.
         self.memory.word(top + 56).store(flag, Ordering::Release);
         self.position += count;
@@ -420,6 +433,39 @@ impl BlockSender {
             }
         }
         pushed
+    }
+
+    /// As [`BlockSender::push`], with the payload in a shuttle that this process has.
+    ///
+    /// # Panics
+    /// If it does not fit there.
+    pub fn push_aboard(
+        &mut self,
+        record: Record,
+        len_bytes: usize,
+        aboard: Aboard,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> bool {
+        let Some(shuttles) = self.traffic.shuttles.take() else { return false };
+        let record = Record { streamed: false, ..record };
+        let pushed = self.append(record, flag_of(record, len_bytes) | ABOARD, size_of::<u64>(), |space| {
+            // SAFETY: a shuttle is written by whoever has it, and read by the other once the flag is published.
+            unsafe { shuttles.memory(aboard.shuttle).write(aboard.offset, len_bytes, fill) };
+            space.copy_from_slice(&aboard.word().to_ne_bytes());
+        });
+        self.traffic.shuttles = Some(shuttles);
+        pushed
+    }
+
+    /// Longest message that a shuttle takes, in bytes.
+    #[inline]
+    pub fn shuttle_bytes(&self) -> usize {
+        self.traffic.shuttles.as_ref().map_or(0, Shuttles::len_bytes)
+    }
+
+    /// Lets payloads go aboard, where there are shuttles.
+    pub fn equip(&mut self, shuttles: Option<Shuttles>) {
+        self.traffic.shuttles = shuttles;
     }
 
     /// True if records with payloads of these lengths can be pushed now one after the other, and none will be refused. All

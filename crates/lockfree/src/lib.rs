@@ -36,6 +36,7 @@ pub mod meeting;
 pub mod pace;
 pub mod published;
 pub mod shared;
+pub mod shuttle;
 pub mod slots;
 pub mod streaming;
 mod trial;
@@ -50,6 +51,7 @@ pub use mailbox::{MailboxReceiver, MailboxSender};
 pub use meeting::Meeting;
 pub use published::{Engagement, PublishedTable};
 pub use shared::SharedMemory;
+pub use shuttle::{Aboard, Held, Shuttle, Shuttles};
 pub use slots::{Slot, SlotMemory, SlotStore};
 pub use streaming::{MEDIUM_MIN_BYTES, STREAMING_MIN_BYTES, Stores};
 

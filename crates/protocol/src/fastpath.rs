@@ -40,6 +40,7 @@ pub struct Geometry {
     bounds: Bounds,
     /// The longest block of any process.
     longest_bytes: usize,
+    shuttle_bytes: usize,
 }
 
 /// The sending end of a channel, but for a block in mapped memory.
@@ -95,7 +96,8 @@ impl Geometry {
             FastPath::Auto => FastPath::Veloblock,
             design => design,
         };
-        Self { design, block_bytes, bounds, longest_bytes }
+        let shuttle_bytes = config.shuttle_bytes.next_multiple_of(CACHE_LINE_BYTES);
+        Self { design, block_bytes, bounds, longest_bytes, shuttle_bytes }
     }
 
     /// The geometry where the blocks of `peer_count` peers may be longer by `memory_bytes` all together than in the beginning.
@@ -203,6 +205,12 @@ impl Geometry {
             (FastPath::Veloblock, None) => self.longest_bytes,
             _ => self.block_bytes,
         }
+    }
+
+    /// Bytes to set aside for each shuttle ([`lockfree::shuttle`]) between two processes; 0 if there are none. They cost nothing
+    /// before they are used.
+    pub fn shuttle_bytes(&self) -> usize {
+        if self.design == FastPath::Veloblock { self.shuttle_bytes } else { 0 }
     }
 
     /// Longest payload of a record in a channel as it is in the beginning, in bytes; those who have none send shorter ones.

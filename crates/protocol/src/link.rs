@@ -14,7 +14,10 @@ use std::collections::VecDeque;
 
 use fabric::SharedMemory;
 use lockfree::fastpath::{RecordSender, Retired};
-use lockfree::{BlockSender, MEDIUM_MIN_BYTES, MailboxSender, Reader, Record, STREAMING_MIN_BYTES, Stores, mailbox};
+use lockfree::{
+    Aboard, BlockSender, MEDIUM_MIN_BYTES, MailboxSender, Reader, Record, STREAMING_MIN_BYTES, Shuttle, Shuttles,
+    Stores, mailbox,
+};
 
 use crate::fastpath::{COLD, Geometry, HOLD_BACK, Idleness, OtherSender};
 use crate::wire::{self, Control, Message, OfferedChannel};
@@ -70,6 +73,8 @@ pub struct Link {
     /// When the peer is asked for a channel, counted in these.
     request_at: u64,
     idleness: Idleness,
+    /// Our own shuttle has come back with the end of a channel.
+    shuttle_came: bool,
 }
 
 impl Link {
@@ -100,6 +105,7 @@ impl Link {
             slow_records: 0,
             request_at: 0,
             idleness: Idleness::default(),
+            shuttle_came: false,
         }
     }
 
@@ -212,6 +218,36 @@ impl Link {
         match &mut self.way {
             Way::Block(block) if !self.detour => push_to_block(block, record, len_bytes, fill),
             _ => self.waiting.is_empty() && self.push_by_detour(record, len_bytes, fill),
+        }
+    }
+
+    /// Lets the payloads of records to a mapped peer go aboard, where there is a block.
+    pub fn equip(&mut self, shuttles: Option<Shuttles>) {
+        if let Way::Block(block) = &mut self.way {
+            block.equip(shuttles);
+        }
+    }
+
+    /// Longest message that may go aboard a shuttle now, in bytes.
+    #[inline]
+    pub fn aboard_max_bytes(&self) -> usize {
+        match &self.way {
+            Way::Block(block) if self.waiting.is_empty() && !self.holds_back_eager() => block.shuttle_bytes(),
+            _ => 0,
+        }
+    }
+
+    /// As [`Link::try_push`], with the payload in a shuttle that this process has.
+    pub fn try_push_aboard(
+        &mut self,
+        record: Record,
+        len_bytes: usize,
+        aboard: Aboard,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> bool {
+        match &mut self.way {
+            Way::Block(block) if self.waiting.is_empty() => block.push_aboard(record, len_bytes, aboard, fill),
+            _ => false,
         }
     }
 
@@ -351,14 +387,20 @@ impl Link {
         self.idleness.look(produced, looks_max)
     }
 
-    /// Gives the channel in `memory` up, if nothing waits for it: the peer is told in the channel. Once that
-    /// was announced, [`Link::begin_closing`].
-    pub fn close(&mut self, memory: &SharedMemory) -> Option<Retired> {
+    /// Gives the channel in `memory` up, if nothing waits for it: the peer is told in the channel, and gets a `shuttle` of
+    /// its own with that. Once that was announced, [`Link::begin_closing`].
+    pub fn close(&mut self, memory: &SharedMemory, shuttle: Option<Shuttle>) -> Option<Retired> {
         let retired = Retired::expected(memory.clone());
         let record = wire::control(Message::Close).record;
         let closes = self.waiting.is_empty()
             && match &mut self.way {
-                Way::Block(block) => block.push(record, 0, |_| ()),
+                Way::Block(block) => match shuttle {
+                    Some(shuttle) => {
+                        let aboard = Aboard { shuttle, offset: 0, is_last: true };
+                        block.push_aboard(record, 0, aboard, |_| ())
+                    }
+                    None => block.push(record, 0, |_| ()),
+                },
                 Way::Other(channel) => channel.push(record, 0, |_| ()),
                 Way::Mailbox(_) | Way::Closing(_) | Way::Port { .. } => false,
             };
@@ -375,8 +417,16 @@ impl Link {
         if matches!(&self.way, Way::Closing(closing) if closing.0.is_over())
             && let Way::Closing(closing) = std::mem::replace(&mut self.way, Way::Port { payload_max_bytes: 0 })
         {
+            self.shuttle_came |= closing.0.brings_shuttle();
             self.way = Way::Mailbox(Box::new(closing.1));
         }
+    }
+
+    /// After a channel was closed: whether our own shuttle came back with its end, once the peer has read to that.
+    pub fn end_closing(&mut self) -> Option<bool> {
+        self.leave_closed();
+        let is_over = !matches!(self.way, Way::Closing(_));
+        is_over.then(|| std::mem::take(&mut self.shuttle_came))
     }
 
     /// Times the block changed its length.

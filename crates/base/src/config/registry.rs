@@ -261,12 +261,19 @@ pub const VARIABLES: &[Variable] = &[
         8 << 10..=4 << 20,
         "Size of a Veloblock whose records are mostly of 2 KiB and more: beyond the cache next to a core, which makes ordinary stores worth a trial. By itself twice the process's share of that cache, 768K to 2M. No longer than FERROVIA_CHANNEL: none. Where ranks outnumber cores a block's share of FERROVIA_CHANNEL_MEMORY, or what its longest record needs, is enough."
     ),
+    size!(
+        "FERROVIA_SHUTTLE",
+        shuttle_bytes,
+        "bytes, 0 to 4M",
+        0..=4 << 20,
+        "Longest message between two processes of one host that may go aboard a shuttle: memory that both write by turns, whoever has read it last. 0: there are none."
+    ),
     automatic_size!(
         "FERROVIA_CHANNEL_MEMORY",
         channel_memory_bytes,
         "auto or bytes",
         0..,
-        "How much longer than FERROVIA_CHANNEL the Veloblocks into a process may be, all together. An eighth of what is left stays for others. By itself half of the process's share of the last cache, all of it where ranks outnumber cores, at most 16 MiB."
+        "How much longer than FERROVIA_CHANNEL the Veloblocks into a process may be, all together, and its shuttles. An eighth of what is left stays for others. By itself half of the process's share of the last cache, all of it where ranks outnumber cores, at most 16 MiB."
     ),
     Variable {
         name: "FERROVIA_CHANNEL",

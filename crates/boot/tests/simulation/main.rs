@@ -24,7 +24,7 @@ use program::{Kind, Program, Random};
 use world::{Simulation, Totals};
 
 /// Seeds of an ordinary run, over mapped memory and over simulated networks.
-const MAPPED_SEEDS: Range<u64> = 0..200;
+const MAPPED_SEEDS: Range<u64> = 0..320;
 const LATE_SEEDS: Range<u64> = 0..40;
 const MIXED_SEEDS: Range<u64> = 0..48;
 const FULL_SEEDS: Range<u64> = 0..40;
@@ -96,7 +96,8 @@ fn size(seed: u64, random: &mut Random) -> u32 {
 
 fn mapped(seed: u64) -> Totals {
     let mut random = Random::new(seed);
-    let config = config(&mut random);
+    let mut config = config(&mut random);
+    config.shuttle_bytes = [256 << 10, 20 << 10, 256 << 10, 0][(seed % 4) as usize];
     let size = size(seed, &mut random);
     let kind = if seed % 5 == 3 { Kind::Awaited } else { Kind::Varied };
     let program = Program::draw(&mut random, size, kind);

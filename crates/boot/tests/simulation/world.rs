@@ -100,6 +100,7 @@ pub struct Totals {
     ahead_taken: u64,
     ahead_dropped: u64,
     met_in_channel: u64,
+    aboard: u64,
     /// Of worlds in which the kernel lets processes copy from each other.
     read: u64,
     shared: u64,
@@ -188,6 +189,7 @@ impl Totals {
                 ("a byte that went ahead and was taken", self.ahead_taken),
                 ("a byte that went ahead in vain", self.ahead_dropped),
                 ("a message that met its receive in its channel", self.met_in_channel),
+                ("a message aboard a shuttle", self.aboard),
             ]);
         }
         rows
@@ -209,6 +211,7 @@ impl Totals {
         self.ahead_taken += other.ahead_taken;
         self.ahead_dropped += other.ahead_dropped;
         self.met_in_channel += other.met_in_channel;
+        self.aboard += other.aboard;
         self.read += other.read;
         self.shared += other.shared;
         self.registrations_found += other.registrations_found;
@@ -488,6 +491,7 @@ impl Simulation {
             self.totals.ahead_taken += stats.ahead_taken_bytes;
             self.totals.ahead_dropped += stats.ahead_dropped_bytes;
             self.totals.met_in_channel += stats.met_in_channel;
+            self.totals.aboard += stats.aboard_sent;
             self.totals.read += stats.read_received;
             self.totals.shared += stats.shared_received;
             self.totals.registrations_found += stats.registrations.hits;

@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn another_under_the_number_of_a_peer_is_not_a_peer_that_is_stopped() {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().expect("a process");
-        let segment = Segment::create(Shape { process_count: 2, channel_bytes: 16 << 10, arena_bytes: 0 }).unwrap();
+        let segment = Segment::create(Shape { process_count: 2, channel_bytes: 16 << 10, ..Shape::default() }).unwrap();
         segment.claim_to_be(PeerIndex(1), child.id());
         let identity = segment.identity(1).expect("a place");
         let mark = ProcessMark::of(&identity).expect("somebody came");

@@ -16,21 +16,25 @@ use super::sealed::{self, system};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ferrovia");
 /// Changes with the layout, so that two builds that differ never share a segment.
-const LAYOUT_VERSION: u64 = 4;
+const LAYOUT_VERSION: u64 = 5;
 /// Where the header holds the segment's random number.
 const ID: usize = 32;
 /// And the size of the arenas.
 const ARENA_BYTES: usize = 40;
+/// And that of the shuttles.
+const SHUTTLE_BYTES: usize = 48;
 const HEADER_BYTES: usize = 4096;
 const PAGE_BYTES: usize = 4096;
 
 /// What all processes of a segment must agree on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Shape {
     /// Processes on this host.
     pub process_count: u32,
     /// Bytes of the block, or the slots, of each channel.
     pub channel_bytes: usize,
+    /// Bytes of each shuttle between two processes; 0: there are none.
+    pub shuttle_bytes: usize,
     /// Bytes each process can give out to be mapped by its peers; whole pages.
     pub arena_bytes: usize,
 }
@@ -81,8 +85,16 @@ impl Shape {
         (self.meeting() + Meeting::FOOTPRINT).next_multiple_of(CACHE_LINE_BYTES)
     }
 
+    fn shuttles(&self) -> usize {
+        self.channels() + self.process_count as usize * self.channel_stride()
+    }
+
+    fn shuttle_stride(&self) -> usize {
+        self.shuttle_bytes.next_multiple_of(PAGE_BYTES)
+    }
+
     fn arena(&self) -> usize {
-        (self.channels() + self.process_count as usize * self.channel_stride()).next_multiple_of(PAGE_BYTES)
+        (self.shuttles() + self.process_count as usize * self.shuttle_stride()).next_multiple_of(PAGE_BYTES)
     }
 
     fn boards(&self) -> usize {
@@ -121,6 +133,7 @@ impl Segment {
         memory.word(16).store(shape.process_count.into(), Relaxed);
         memory.word(24).store(shape.channel_bytes as u64, Relaxed);
         memory.word(ARENA_BYTES).store(shape.arena_bytes as u64, Relaxed);
+        memory.word(SHUTTLE_BYTES).store(shape.shuttle_bytes as u64, Relaxed);
         memory.word(ID).store(std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0), Relaxed);
         memory.word(0).store(MAGIC, base::sync::Ordering::Release);
         Ok(Self { shape, memory, fd: Some(Arc::new(fd)), bells: None })
@@ -149,9 +162,9 @@ impl Segment {
         }
         let memory = sealed::attach(&fd, shape.segment_bytes())?;
         use base::sync::Ordering::Acquire;
-        let found = [0, 8, 16, 24, ARENA_BYTES].map(|offset| memory.word(offset).load(Acquire));
-        let sizes = [shape.channel_bytes, shape.arena_bytes].map(|bytes| bytes as u64);
-        if found != [MAGIC, LAYOUT_VERSION, shape.process_count.into(), sizes[0], sizes[1]] {
+        let found = [0, 8, 16, 24, ARENA_BYTES, SHUTTLE_BYTES].map(|offset| memory.word(offset).load(Acquire));
+        let sizes = [shape.channel_bytes, shape.arena_bytes, shape.shuttle_bytes].map(|bytes| bytes as u64);
+        if found != [MAGIC, LAYOUT_VERSION, shape.process_count.into(), sizes[0], sizes[1], sizes[2]] {
             return Err(refuse("the processes of this job run different builds or settings of Ferrovia".into()));
         }
         let bells = if bells.is_empty() { None } else { Some(bells.into()) };
@@ -254,16 +267,22 @@ impl Segment {
         self.part(process, Shape::REGIONS, region_table::FOOTPRINT)
     }
 
-    /// Gives the pages of a channel from `offset` on, but not the first, back to the system, which hands out zeroed ones
-    /// from then on. Where that begins; `None` if it is no channel, or there are none, or the system refused.
+    /// Gives the pages of a channel, but not its first, or of a shuttle from `offset` on back to the system, which hands out
+    /// zeroed ones from then on. Where that begins; `None` if it is neither, or there are none, or the system refused.
     pub(super) fn give_back(&self, area: MappedArea, offset: usize) -> Option<usize> {
-        let memory = self.area(area).filter(|_| matches!(area, MappedArea::Channel { .. }))?;
-        let from = offset.next_multiple_of(PAGE_BYTES).max(PAGE_BYTES);
-        let len = self.shape.channel_stride().checked_sub(from).filter(|len| *len > 0)?;
+        let (stride, least) = match area {
+            MappedArea::Channel { .. } => (self.shape.channel_stride(), PAGE_BYTES),
+            MappedArea::Shuttle { .. } => (self.shape.shuttle_stride(), 0),
+            _ => return None,
+        };
+        let memory = self.area(area)?;
+        let from = offset.next_multiple_of(PAGE_BYTES).max(least);
+        let len = stride.checked_sub(from).filter(|len| *len > 0)?;
         let start = memory.start().as_ptr();
-        // SAFETY: channels begin on pages of the mapping and are a whole number of them apart.
+        // SAFETY: channels and shuttles begin on pages of the mapping and are a whole number of them apart.
         let start = unsafe { start.add(from) };
-        // SAFETY: whole pages of this mapping that belong to this channel alone and are reached through atomics only.
+        // SAFETY: whole pages of this mapping that belong to this area alone and are reached through atomics, or as a
+        // shuttle by whoever has it.
         unsafe { rustix::mm::madvise(start.cast(), len, rustix::mm::Advice::LinuxRemove) }.ok()?;
         Some(from)
     }
@@ -274,6 +293,12 @@ impl Segment {
                 let stride = self.shape.channel_stride();
                 let len = BlockSender::footprint(self.shape.channel_bytes);
                 self.part(to.0, self.shape.channels() + from.0 as usize * stride, len)
+            }
+            MappedArea::Shuttle { owner, with }
+                if with.0 < self.shape.process_count && self.shape.shuttle_bytes > 0 =>
+            {
+                let at = self.shape.shuttles() + with.0 as usize * self.shape.shuttle_stride();
+                self.part(owner.0, at, self.shape.shuttle_bytes)
             }
             MappedArea::Announcements { owner } => {
                 self.part(owner.0, Shape::ANNOUNCEMENTS, self.shape.announcements_bytes())
@@ -299,7 +324,7 @@ mod tests {
 
     #[test]
     fn a_channel_is_given_back_from_an_offset_and_nothing_before_it_or_beside_it() {
-        let shape = Shape { process_count: 2, channel_bytes: 64 << 10, arena_bytes: 0 };
+        let shape = Shape { process_count: 2, channel_bytes: 64 << 10, ..Shape::default() };
         let segment = Segment::create(shape).expect("memory");
         let channel = |from| MappedArea::Channel { from: PeerIndex(from), to: PeerIndex(0) };
         let len = BlockSender::footprint(shape.channel_bytes);
@@ -315,5 +340,36 @@ mod tests {
             assert!((0..len).step_by(8).all(|at| other.word(at).load(Relaxed) == 7));
         }
         assert_eq!(segment.give_back(MappedArea::Mailbox { owner: PeerIndex(0) }, 0), None);
+    }
+
+    #[test]
+    fn shuttles_lie_apart_from_each_other_and_from_everything_else() {
+        let shape = Shape { process_count: 2, channel_bytes: 16 << 10, shuttle_bytes: 5000, arena_bytes: 4096 };
+        let segment = Segment::create(shape).expect("memory");
+        let peers = [0, 1].map(PeerIndex);
+        let pairs = peers.map(|owner| peers.map(|with| (owner, with))).concat();
+        let shuttle = |&(owner, with)| segment.area(MappedArea::Shuttle { owner, with });
+        let channel = |&(to, from)| segment.area(MappedArea::Channel { from, to });
+        let board = |&(owner, _)| segment.area(MappedArea::Board { owner, board: 0 });
+        let arenas = [0, 1].map(|owner| segment.arena(owner)).into_iter();
+        let areas = pairs.iter().map(shuttle).chain(pairs.iter().map(channel)).chain(pairs[1..3].iter().map(board));
+        let span = |memory: SharedMemory| {
+            let start = memory.start().as_ptr() as usize;
+            start..start + memory.len_bytes()
+        };
+        let mut spans: Vec<_> = areas.chain(arenas).map(|memory| span(memory.expect("an area"))).collect();
+        spans.sort_by_key(|span| span.start);
+        assert!(spans.windows(2).all(|pair| pair[0].end <= pair[1].start), "{spans:?}");
+        let (mine, other) = (&pairs[1], &pairs[2]);
+        for pair in [mine, other] {
+            shuttle(pair).expect("a shuttle").word(4992).store(7, Relaxed);
+        }
+        assert_eq!(segment.give_back(MappedArea::Shuttle { owner: mine.0, with: mine.1 }, 0), Some(0));
+        let found = [mine, other].map(|pair| shuttle(pair).map(|memory| memory.word(4992).load(Relaxed)));
+        assert_eq!(found, [Some(0), Some(7)]);
+        let nobody = MappedArea::Shuttle { owner: peers[0], with: PeerIndex(2) };
+        assert!(segment.area(nobody).is_none());
+        let without = Segment::create(Shape { shuttle_bytes: 0, ..shape }).expect("memory");
+        assert!(without.area(MappedArea::Shuttle { owner: mine.0, with: mine.1 }).is_none());
     }
 }

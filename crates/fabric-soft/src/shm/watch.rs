@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn time_that_nobody_observed_does_not_count() {
-        let segment = Segment::create(Shape { process_count: 2, channel_bytes: 16 << 10, arena_bytes: 0 }).unwrap();
+        let segment = Segment::create(Shape { process_count: 2, channel_bytes: 16 << 10, ..Shape::default() }).unwrap();
         let mut watch = Watch::new(segment, 0, StopPolicy::patient());
         // The whole job is stopped for an hour.
         for now in [10, 11, 3611, 3612] {
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn all_time_between_looks_counts_for_who_is_woken_now_and_then() {
-        let segment = Segment::create(Shape { process_count: 2, channel_bytes: 16 << 10, arena_bytes: 0 }).unwrap();
+        let segment = Segment::create(Shape { process_count: 2, channel_bytes: 16 << 10, ..Shape::default() }).unwrap();
         let mut watch = Watch::new(segment, 0, StopPolicy::patient());
         for round in 0..=4 {
             watch.begin(LOOK_EVERY_BUSY * round);
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn who_has_finalized_may_be_stopped() {
-        let segment = Segment::create(Shape { process_count: 3, channel_bytes: 16 << 10, arena_bytes: 0 }).unwrap();
+        let segment = Segment::create(Shape { process_count: 3, channel_bytes: 16 << 10, ..Shape::default() }).unwrap();
         let policy = StopPolicy { silence: Some(SECOND * 5), ..StopPolicy::patient() };
         let mut watch = Watch::new(segment.clone(), 0, policy);
         for place in [1, 2] {
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn one_of_all_processes_tells() {
-        let segment = Segment::create(Shape { process_count: 3, channel_bytes: 16 << 10, arena_bytes: 0 }).unwrap();
+        let segment = Segment::create(Shape { process_count: 3, channel_bytes: 16 << 10, ..Shape::default() }).unwrap();
         let [one, other] = [0, 1].map(|me| Watch::new(segment.clone(), me, StopPolicy::patient()));
         for _ in 0..2 {
             assert_eq!((one.takes_word(2), other.takes_word(2)), (true, false));

@@ -3,12 +3,12 @@
 use base::sync::Ordering;
 
 use super::{
-    RESIZE, RESIZED, Record, STREAMED, WRAP, arrival, asks_ahead, check_geometry, line_offset, lines_of,
+    ABOARD, RESIZE, RESIZED, Record, STREAMED, WRAP, arrival, asks_ahead, check_geometry, line_offset, lines_of,
     lines_that_fit, payload_len, record_lines_max,
 };
 use crate::fastpath::{CONSUMED, CONTROL_BYTES, HINT, RecordReceiver, Returns};
 use crate::growth::LINES_MIN;
-use crate::{Allowance, CACHE_LINE_BYTES, SharedMemory};
+use crate::{Aboard, Allowance, CACHE_LINE_BYTES, SharedMemory, Shuttles};
 
 /// The receiving end.
 pub struct BlockReceiver {
@@ -20,6 +20,7 @@ pub struct BlockReceiver {
     allowance: Allowance,
     /// Memory from this offset on is not used any more, and its owner has not heard of that.
     spare_from: Option<usize>,
+    shuttles: Option<Shuttles>,
 }
 
 impl BlockReceiver {
@@ -32,12 +33,18 @@ impl BlockReceiver {
         let lines = block_bytes / CACHE_LINE_BYTES;
         let returns = Returns::new(lines, memory.word(CONSUMED).load(Ordering::Relaxed));
         let allowance = Allowance::new(u64::MAX / 2);
-        Self { memory, lines, position: 0, returns, first_lines: lines, allowance, spare_from: None }
+        Self { memory, lines, position: 0, returns, first_lines: lines, allowance, spare_from: None, shuttles: None }
     }
 
     /// The receiver as it is, that grows only as far as `allowance` goes.
     pub fn within(mut self, allowance: Allowance) -> Self {
         self.allowance = allowance;
+        self
+    }
+
+    /// The receiver as it is, for payloads that are aboard.
+    pub fn equipped(mut self, shuttles: Option<Shuttles>) -> Self {
+        self.shuttles = shuttles;
         self
     }
 
@@ -72,6 +79,9 @@ impl BlockReceiver {
                 return false;
             }
         }
+        if flag & ABOARD != 0 {
+            return self.pop_aboard(top, flag, take);
+        }
         let len_bytes = payload_len(flag);
         let count = lines_of(len_bytes);
         if count > record_lines_max(self.lines) || self.position + count > self.lines {
@@ -89,6 +99,25 @@ impl BlockReceiver {
         unsafe { self.memory.read(base, len_bytes, |payload| take(record, payload)) };
         self.position += count;
         self.returns.consumed += count as u64;
+        true
+    }
+
+    /// Takes a record of one line whose payload is in a shuttle.
+    #[inline(never)]
+    fn pop_aboard(&mut self, top: usize, flag: u64, take: impl FnOnce(Record, &[u8])) -> bool {
+        let Some(shuttles) = &self.shuttles else { return false };
+        let aboard = Aboard::of(self.memory.word(top).load(Ordering::Relaxed));
+        let (memory, len_bytes) = (shuttles.memory(aboard.shuttle), payload_len(flag));
+        if aboard.offset.checked_add(len_bytes).is_none_or(|end| end > memory.len_bytes()) {
+            // As for one that does not fit the block.
+            return false;
+        }
+        let brings = aboard.is_last.then_some(aboard.shuttle);
+        let record = Record { brings, ..self.record(top, flag) };
+        // SAFETY: inside the shuttle by the check above, which is not written again before the sender hears of us.
+        unsafe { memory.read(aboard.offset, len_bytes, |payload| take(record, payload)) };
+        self.position += 1;
+        self.returns.consumed += 1;
         true
     }
 
@@ -122,6 +151,7 @@ impl BlockReceiver {
             short: (flag >> 32) as u32 & 0x00ff_ffff,
             long: u128::from(high) << 64 | u128::from(low),
             streamed: flag & STREAMED != 0,
+            brings: None,
         }
     }
 

@@ -322,7 +322,7 @@ mod tests {
                         kind: 1 + (number % 200) as u8,
                         short: number & 0xff_ffff,
                         long: u128::from(number) << 60 | 7,
-                        streamed: false,
+                        ..Record::default()
                     };
                     if sender.carried().needs_slot() {
                         let Some(slot) = adapter.slots.take() else { continue };

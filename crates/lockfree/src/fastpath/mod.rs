@@ -39,8 +39,10 @@ pub const CONTROL_BYTES: usize = CACHE_LINE_BYTES;
 pub const CONSUMED: usize = 0;
 /// In the control line: a word for the sender to see before it sends.
 pub const HINT: usize = 8;
-/// In the control line: how often the channel was retired. A word of blocks stands before it.
+/// In the control line: how often the channel was retired, and whether the sender's shuttle came home with that. A word of
+/// blocks stands before it.
 const RETIRED: usize = 24;
+const WITH_SHUTTLE: u64 = 1 << 63;
 
 /// The sending end of a channel.
 pub trait RecordSender {
@@ -125,18 +127,25 @@ impl Retired {
         // Acquire pairs with the store in `retire`.
         self.memory.word(RETIRED).load(Ordering::Acquire) != self.before
     }
+
+    /// Once it is over: the shuttle in the sender's memory is the sender's again.
+    pub fn brings_shuttle(&self) -> bool {
+        self.memory.word(RETIRED).load(Ordering::Relaxed) & WITH_SHUTTLE != 0
+    }
 }
 
 /// The receiver, having taken the last record of a channel and returned all credits, clears it; from `cleared_from` on it
-/// is 0 already. The count of what was consumed stays: the next ends go on from there.
-pub fn retire(memory: &SharedMemory, cleared_from: usize) {
+/// is 0 already. The count of what was consumed stays: the next ends go on from there. A shuttle of the sender's that is here
+/// may go home `with` that.
+pub fn retire(memory: &SharedMemory, cleared_from: usize, with_shuttle: bool) {
     let stays = |at: usize| at == RETIRED || at == CONSUMED;
     for at in (0..cleared_from.min(memory.len_bytes()) & !7).step_by(8).filter(|at| !stays(*at)) {
         memory.word(at).store(0, Ordering::Relaxed);
     }
     let times = memory.word(RETIRED).load(Ordering::Relaxed);
     // Release: who sees this sees the channel as it was in the beginning. Pairs with the load in `Retired::is_over`.
-    memory.word(RETIRED).store(times.wrapping_add(1), Ordering::Release);
+    let shuttle = if with_shuttle { WITH_SHUTTLE } else { 0 };
+    memory.word(RETIRED).store(times.wrapping_add(1) & !WITH_SHUTTLE | shuttle, Ordering::Release);
 }
 
 /// Bytes of the control line that a receiver shows its sender.
@@ -261,7 +270,7 @@ pub(crate) fn parse_flag(flag: u64, low: u64, high: u64) -> (Record, usize) {
         kind: (flag >> 56) as u8,
         short: (flag >> 32) as u32 & 0x00ff_ffff,
         long: u128::from(high) << 64 | u128::from(low),
-        streamed: false,
+        ..Record::default()
     };
     (record, flag as usize & 0x00ff_ffff)
 }
@@ -315,7 +324,7 @@ mod tests {
                     kind: 1 + (number % 200) as u8,
                     short: number & 0xff_ffff,
                     long: u128::from(number) << 60,
-                    streamed: false,
+                    ..Record::default()
                 };
                 if sender.push(record, len, |space| space.copy_from_slice(&payload)) {
                     sent.push_back((record, payload));
@@ -435,8 +444,9 @@ mod tests {
                 for at in (cleared_from.min(memory.len_bytes())..memory.len_bytes()).step_by(8) {
                     memory.word(at).store(0, Ordering::Relaxed);
                 }
-                retire(&memory, cleared_from);
-                assert!(retired.is_over());
+                let with_shuttle = round != 1;
+                retire(&memory, cleared_from, with_shuttle);
+                assert_eq!((retired.is_over(), retired.brings_shuttle()), (true, with_shuttle));
                 assert!(
                     (0..memory.len_bytes()).step_by(8).all(|at| {
                         [RETIRED, CONSUMED].contains(&at) || memory.word(at).load(Ordering::Relaxed) == 0
@@ -465,7 +475,7 @@ mod tests {
                 }
             }
             receiver.return_credits(false);
-            retire(&memory, usize::MAX);
+            retire(&memory, usize::MAX, false);
         }
         assert!(late.len() > 3);
     }

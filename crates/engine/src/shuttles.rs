@@ -1,0 +1,208 @@
+//! Messages whose bytes go aboard shuttles ([`lockfree::shuttle`]): each of two processes writes where it has read last.
+//!
+//! ```text
+//!   message of 4 KiB or more ── a shuttle is here, and takes all of it ──▶ aboard, and with the last bytes the shuttle goes
+//!                            └─ otherwise ─────────────────────────────▶ in the block
+//! ```
+//! Whoever answers writes into the shuttle that has come; of those who write at the same time each begins with its own. A
+//! stream one way goes through the block but for its first message. What a process's own shuttles take is channel memory: one
+//! for which there is none left is not used, one of a pair that has become idle is given back.
+
+use base::SlabKey;
+use datatype::SendBuf;
+use fabric::{MappedArea, PeerIndex};
+use lockfree::{Aboard, Allowance, Held, Record, Shuttle, Shuttles, Stores};
+use protocol::Link;
+
+use crate::core::{Core, write_all};
+use crate::progress::push_piece;
+use crate::request::{Envelope, PeerId, Request, State};
+
+/// Shortest message that goes aboard: a shorter one is faster in one piece with what announces it.
+pub(crate) const ABOARD_MIN_BYTES: usize = 4 << 10;
+
+/// The shuttles between this process and one other, as far as this one has them.
+#[derive(Clone, Copy, Default)]
+struct Pair {
+    held: Held,
+    /// This process's own one has been used: it takes memory.
+    is_made: bool,
+}
+
+/// The shuttles between this process and all others.
+pub(crate) struct ShuttleTable {
+    pairs: Box<[Pair]>,
+    /// Bytes of each.
+    len_bytes: u64,
+    allowance: Allowance,
+}
+
+impl ShuttleTable {
+    /// Of a process among `peer_count`, whose own shuttles, of `len_bytes` each, take memory from `allowance`.
+    pub(crate) fn new(peer_count: u32, len_bytes: usize, allowance: Allowance) -> Self {
+        let pairs = vec![Pair::default(); peer_count as usize].into_boxed_slice();
+        Self { pairs, len_bytes: len_bytes as u64, allowance }
+    }
+
+    /// Takes one to write to.
+    fn take(&mut self, peer: PeerId) -> Option<Shuttle> {
+        let pair = self.pairs.get_mut(peer as usize)?;
+        let shuttle = pair.held.take()?;
+        if shuttle == Shuttle::Here && !pair.is_made {
+            pair.is_made = self.allowance.change_leaving_some(0, self.len_bytes);
+            if !pair.is_made {
+                pair.held.keep(shuttle);
+                return None;
+            }
+        }
+        Some(shuttle)
+    }
+
+    /// One has come, or was not used.
+    #[inline]
+    pub(crate) fn keep(&mut self, peer: PeerId, shuttle: Shuttle) {
+        if let Some(pair) = self.pairs.get_mut(peer as usize) {
+            pair.held.keep(shuttle);
+        }
+    }
+
+    /// Takes the one in the memory of a peer, if it is here.
+    fn take_foreign(&mut self, peer: PeerId) -> Option<Shuttle> {
+        self.pairs.get_mut(peer as usize)?.held.take_this(Shuttle::There)
+    }
+
+    /// The memory of this process's own one is not needed any more, if it is here; true if it takes any.
+    fn unmake(&mut self, peer: PeerId) -> bool {
+        let Some(pair) = self.pairs.get_mut(peer as usize).filter(|pair| pair.is_made) else { return false };
+        let is_here = pair.held.has(Shuttle::Here);
+        if is_here {
+            pair.is_made = false;
+            self.allowance.change(self.len_bytes, 0);
+        }
+        is_here
+    }
+
+    /// Bytes that the one in this process's memory for a peer takes.
+    pub(crate) fn held_bytes(&self, peer: PeerId) -> u64 {
+        self.pairs.get(peer as usize).map_or(0, |pair| u64::from(pair.is_made) * self.len_bytes)
+    }
+
+    /// Bytes that all in this process's memory take.
+    pub(crate) fn all_held_bytes(&self) -> u64 {
+        self.pairs.iter().filter(|pair| pair.is_made).count() as u64 * self.len_bytes
+    }
+}
+
+impl Core {
+    fn shuttle_area(owner: PeerId, with: PeerId) -> MappedArea {
+        MappedArea::Shuttle { owner: PeerIndex(owner), with: PeerIndex(with) }
+    }
+
+    /// The memory of the shuttles between this process and a peer, if there are any.
+    pub(crate) fn shuttles_with(&self, peer: PeerId) -> Option<Shuttles> {
+        let here = self.context.mapped(Self::shuttle_area(self.me, peer))?;
+        let there = self.context.mapped(Self::shuttle_area(peer, self.me))?;
+        Some(Shuttles::new(here, there))
+    }
+
+    /// A shuttle for a message of `len_bytes` to a peer, if one is here.
+    pub(crate) fn take_shuttle(&mut self, to: PeerId, len_bytes: u64) -> Option<Shuttle> {
+        let Some(Some(peer)) = self.peers.get(to as usize) else { return None };
+        let goes_aboard = (ABOARD_MIN_BYTES as u64..=peer.link.aboard_max_bytes() as u64).contains(&len_bytes);
+        if goes_aboard { self.shuttles.take(to) } else { None }
+    }
+
+    /// Sends a message in one record aboard a shuttle, if there is one.
+    pub(crate) fn push_aboard(&mut self, to: PeerId, record: Record, buf: &SendBuf) -> bool {
+        let len_bytes = buf.len_bytes();
+        let Some(shuttle) = self.take_shuttle(to, len_bytes) else { return false };
+        let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
+        let pushed = push_piece_aboard(&mut peer.link, shuttle, record, buf, (0, len_bytes), true);
+        if pushed {
+            self.stats.aboard_sent += 1;
+        } else {
+            self.shuttles.keep(to, shuttle);
+        }
+        pushed
+    }
+
+    /// Pushes `len` bytes from `offset` on of the message of a send to a mapped peer, if there is room: aboard a shuttle if
+    /// there was one when the first of them left. Then all of them go aboard, for the last ones give the shuttle away.
+    pub(crate) fn push_piece_of(&mut self, id: SlabKey, record: Record, offset: u64, len: u64) -> bool {
+        let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { return false };
+        let (Envelope { peer: to, len_bytes, .. }, mut shuttle) = (send.envelope, send.shuttle);
+        if offset == 0 && shuttle.is_none() {
+            shuttle = self.take_shuttle(to, len_bytes);
+        }
+        let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get_mut(id) else { return false };
+        let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
+        send.shuttle = shuttle;
+        let Some(shuttle) = shuttle else { return push_piece(&mut peer.link, record, &send.buf, offset, len) };
+        let is_last = offset + len == len_bytes;
+        let pushed = push_piece_aboard(&mut peer.link, shuttle, record, &send.buf, (offset, len), is_last);
+        if pushed && is_last {
+            send.shuttle = None;
+            self.stats.aboard_sent += 1;
+        }
+        pushed
+    }
+
+    /// Before the channel to a peer is given up: the shuttle that goes home with the record that says so.
+    pub(crate) fn shuttle_to_go_home(&mut self, to: PeerId) -> Option<Shuttle> {
+        self.shuttles.take_foreign(to)
+    }
+
+    /// A channel between this process and a peer was given up: the memory of this one's shuttle is given back, if it is here.
+    pub(crate) fn retire_shuttle(&mut self, peer: PeerId) {
+        if self.shuttles.unmake(peer) {
+            self.context.give_back(Self::shuttle_area(self.me, peer), 0);
+        }
+    }
+}
+
+/// Pushes bytes of a message to a mapped peer aboard a shuttle of this process, if there is room for the record; with the last
+/// ones the shuttle goes.
+pub(crate) fn push_piece_aboard(
+    link: &mut Link,
+    shuttle: Shuttle,
+    record: Record,
+    buf: &SendBuf,
+    (offset, len): (u64, u64),
+    is_last: bool,
+) -> bool {
+    let aboard = Aboard { shuttle, offset: offset as usize, is_last };
+    link.try_push_aboard(record, len as usize, aboard, |space| write_all(buf, offset, space, Stores::Ordinary))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shuttle_that_came_last_is_taken_first_and_none_twice() {
+        let mut table = ShuttleTable::new(3, 1000, Allowance::new(1 << 20));
+        assert_eq!([table.take(1), table.take(1)], [Some(Shuttle::Here), None]);
+        for came in [[Shuttle::There, Shuttle::Here], [Shuttle::Here, Shuttle::There]] {
+            came.iter().for_each(|shuttle| table.keep(1, *shuttle));
+            assert_eq!([table.take(1), table.take(1), table.take(1)], [Some(came[1]), Some(came[0]), None]);
+        }
+        assert_eq!(table.take(2), Some(Shuttle::Here), "every pair has its own");
+        assert_eq!(table.take(3), None, "there is no such process");
+    }
+
+    #[test]
+    fn own_shuttles_take_channel_memory_from_their_first_message_until_they_are_retired() {
+        let allowance = Allowance::new(1200);
+        let mut table = ShuttleTable::new(3, 1000, allowance.clone());
+        assert_eq!((table.all_held_bytes(), table.take(1)), (0, Some(Shuttle::Here)));
+        assert_eq!((table.all_held_bytes(), table.held_bytes(1), allowance.left_bytes()), (1000, 1000, 200));
+        assert_eq!(table.take(2), None, "there is no memory for another");
+        table.keep(2, Shuttle::There);
+        assert_eq!(table.take(2), Some(Shuttle::There), "one in the memory of somebody else costs nothing here");
+        assert!(!table.unmake(1), "it is with the other");
+        table.keep(1, Shuttle::Here);
+        assert!(table.unmake(1) && !table.unmake(1));
+        assert_eq!((table.all_held_bytes(), allowance.left_bytes()), (0, 1200));
+        assert_eq!(table.take(2), Some(Shuttle::Here));
+    }
+}
