@@ -118,12 +118,14 @@ impl Core {
     /// Sends a longer message in pieces, if there is room for all of them.
     fn push_pieces(&mut self, to: PeerId, key: u64, buf: &SendBuf) -> bool {
         let len_bytes = buf.len_bytes();
+        let shuttle = self.take_shuttle(to, len_bytes);
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
         let pieces = pieces_of(&peer.link, len_bytes);
-        if !peer.link.reserve(pieces.iter().map(|(_, len)| *len as usize)) {
+        let in_block = |len: u64| if shuttle.is_some() { lockfree::shuttle::PLACE_BYTES } else { len as usize };
+        if !peer.link.reserve(pieces.iter().map(|(_, len)| in_block(*len))) {
+            shuttle.into_iter().for_each(|shuttle| self.shuttles.keep(to, shuttle));
             return false;
         }
-        let shuttle = self.take_shuttle(to, len_bytes);
         self.stats.aboard_sent += u64::from(shuttle.is_some());
         for (offset, len) in pieces {
             if offset > 0 {

@@ -45,6 +45,7 @@ use base::sync::Ordering;
 use crate::fastpath::{CONSUMED, CONTROL_BYTES, HINT, RecordSender, begun, newer};
 use crate::growth::{Growth, LINES_MIN};
 use crate::pace::Pace;
+use crate::shuttle::PLACE_BYTES;
 use crate::trial::Trial;
 use crate::{
     Aboard, Bounds, CACHE_LINE_BYTES, MEDIUM_MIN_BYTES, STREAMING_MIN_BYTES, SharedMemory, Shuttle, Shuttles, Stores,
@@ -448,13 +449,25 @@ impl BlockSender {
     ) -> bool {
         let Some(shuttles) = self.traffic.shuttles.take() else { return false };
         let record = Record { streamed: false, ..record };
-        let pushed = self.append(record, flag_of(record, len_bytes) | ABOARD, size_of::<u64>(), |space| {
+        let pushed = self.append(record, flag_of(record, len_bytes) | ABOARD, PLACE_BYTES, |space| {
             // SAFETY: a shuttle is written by whoever has it, and read by the other once the flag is published.
             unsafe { shuttles.memory(aboard.shuttle).write(aboard.offset, len_bytes, fill) };
             space.copy_from_slice(&aboard.word().to_ne_bytes());
         });
         self.traffic.shuttles = Some(shuttles);
         pushed
+    }
+
+    /// As a sender that claims what it likes: `len_bytes` aboard at a place that is this word.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn push_claiming(&mut self, record: Record, len_bytes: usize, place: u64) -> bool {
+        let flag = flag_of(record, len_bytes) | ABOARD;
+        self.append(record, flag, PLACE_BYTES, |space| space.copy_from_slice(&place.to_ne_bytes()))
+    }
+
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn memory(&self) -> &SharedMemory {
+        &self.memory
     }
 
     /// Longest message that a shuttle takes, in bytes.

@@ -14,6 +14,9 @@
 
 use crate::SharedMemory;
 
+/// Bytes in a block that say where the payload of a record lies.
+pub const PLACE_BYTES: usize = size_of::<u64>();
+
 /// One of the two shuttles between this process and another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shuttle {
@@ -133,6 +136,109 @@ impl Held {
         match shuttle {
             Shuttle::Here => &mut self.here,
             Shuttle::There => &mut self.there,
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{BlockReceiver, BlockSender, Record};
+
+    const BLOCK_BYTES: usize = 4096;
+    const SHUTTLE_BYTES: usize = 8192;
+    const KIND: Record = Record { kind: 9, short: 5, long: 77, streamed: false, brings: None };
+
+    /// Both ends of a channel each way between two processes.
+    struct Ends {
+        sender: BlockSender,
+        receiver: BlockReceiver,
+        held: Held,
+    }
+
+    fn pair() -> [Ends; 2] {
+        let blocks = [(); 2].map(|()| SharedMemory::private(BlockSender::footprint(BLOCK_BYTES)));
+        let homes = [(); 2].map(|()| SharedMemory::private(SHUTTLE_BYTES));
+        [0, 1].map(|me| {
+            let shuttles = Some(Shuttles::new(homes[me].clone(), homes[1 - me].clone()));
+            let mut sender = BlockSender::new(blocks[1 - me].clone(), BLOCK_BYTES);
+            sender.equip(shuttles.clone());
+            let receiver = BlockReceiver::new(blocks[me].clone(), BLOCK_BYTES).equipped(shuttles);
+            Ends { sender, receiver, held: Held::default() }
+        })
+    }
+
+    /// Sends bytes of this value in parts aboard the shuttle that is here.
+    fn send(from: &mut Ends, parts: &[usize], value: u8) -> Option<Shuttle> {
+        let shuttle = from.held.take()?;
+        let mut offset = 0;
+        for (at, len) in parts.iter().enumerate() {
+            let aboard = Aboard { shuttle, offset, is_last: at + 1 == parts.len() };
+            assert!(from.sender.push_aboard(KIND, *len, aboard, |space| space.fill(value)));
+            offset += len;
+        }
+        Some(shuttle)
+    }
+
+    #[test]
+    fn what_goes_aboard_arrives_and_the_shuttle_is_its_readers() {
+        let [mut one, mut other] = pair();
+        let parts = [100, 0, SHUTTLE_BYTES - 100];
+        let mut found = Vec::new();
+        for round in 0..200u8 {
+            // As many lines of the block as there are records, however long they are.
+            found.push(send(&mut one, &parts, round));
+            for (at, len) in parts.iter().enumerate() {
+                assert_eq!(other.receiver.peek().map(|(_, len)| len), Some(*len));
+                let popped = other.receiver.pop(|record, payload| {
+                    let brings = record.brings;
+                    assert_eq!(Record { brings: None, ..record }, KIND);
+                    assert!(payload.len() == *len && payload.iter().all(|byte| *byte == round));
+                    assert_eq!(brings.is_some(), at == 2, "with the last of them");
+                    brings.into_iter().for_each(|shuttle| other.held.keep(shuttle));
+                });
+                assert!(popped);
+            }
+            assert!(!other.receiver.pop(|_, _| panic!("nothing more was sent")));
+            other.receiver.return_credits(false);
+            std::mem::swap(&mut one, &mut other);
+        }
+        // Who answers writes into the one that has come: that of the first, which is at home with every second message.
+        assert_eq!(found[..3], [Shuttle::Here, Shuttle::There, Shuttle::Here].map(Some));
+        assert!(found.chunks(2).all(|two| two == &found[..2]));
+        let at_once = [&mut one, &mut other].map(|ends| send(ends, &[8], 1));
+        assert_eq!(at_once, [Some(Shuttle::Here); 2], "both are at home");
+        assert_eq!(one.held.take(), None);
+    }
+
+    #[test]
+    fn a_record_without_room_leaves_the_shuttle_as_it_was() {
+        let [mut one, _] = pair();
+        while one.sender.push(KIND, 8, |_| ()) {}
+        let aboard = Aboard { shuttle: Shuttle::Here, offset: 0, is_last: true };
+        assert!(!one.sender.push_aboard(KIND, 8, aboard, |_| panic!("there is no room for what announces it")));
+    }
+
+    #[test]
+    fn nothing_is_read_outside_of_a_shuttle_whatever_the_sender_says() {
+        let word = |offset: u64| offset << Aboard::OFFSET_SHIFT | Aboard::WITH_READER;
+        let end = SHUTTLE_BYTES as u64;
+        for (len, offset, is_taken) in [
+            (64, 0, true),
+            (64, end - 64, true),
+            (64, end - 63, false),
+            (1, end, false),
+            (end as usize + 1, 0, false),
+            ((1 << 30) - 1, 64, false),
+            (64, u64::MAX >> Aboard::OFFSET_SHIFT, false),
+        ] {
+            let [mut one, mut other] = pair();
+            let place = word(offset);
+            let record = Record { kind: 9, ..Record::default() };
+            assert!(one.sender.push_claiming(record, len, place));
+            assert_eq!(other.receiver.pop(|_, payload| assert_eq!(payload.len(), len)), is_taken, "{len} at {offset}");
+            let mut without = BlockReceiver::new(one.sender.memory().clone(), BLOCK_BYTES);
+            assert!(!without.pop(|_, _| panic!("there are no shuttles")));
         }
     }
 }

@@ -11,8 +11,8 @@ use lockfree::fastpath::{
 };
 use lockfree::meeting::{Content, Held, Offer, QUEUES_MAX, QueueName, Shown, SlotName};
 use lockfree::{
-    Announcements, Barrier, BlockReceiver, BlockSender, Board, Bounds, ClaimCell, Doorbell, Engagement,
-    MailboxReceiver, MailboxSender, Meeting, PublishedTable, Reader, Record, SharedMemory,
+    Aboard, Announcements, Barrier, BlockReceiver, BlockSender, Board, Bounds, ClaimCell, Doorbell, Engagement,
+    MailboxReceiver, MailboxSender, Meeting, PublishedTable, Reader, Record, SharedMemory, Shuttle, Shuttles,
 };
 use loom::thread;
 
@@ -98,6 +98,47 @@ fn a_block_is_begun_anew_behind_its_reader() {
         writer.join().unwrap();
         while receiver.pop(|record, _| kinds.push(record.kind)) {}
         assert_eq!(kinds, [1, 1, 1, 2, 3]);
+    });
+}
+
+/// Who has read a shuttle writes it, and the other reads what was written then.
+#[test]
+fn a_shuttle_is_written_by_one_at_a_time() {
+    model(|| {
+        let blocks = [(); 2].map(|()| SharedMemory::private(BlockSender::footprint(1024)));
+        let homes = [(); 2].map(|()| SharedMemory::private(64));
+        let mut ends = [0, 1].map(|me: usize| {
+            let shuttles = Some(Shuttles::new(homes[me].clone(), homes[1 - me].clone()));
+            let mut sender = BlockSender::new(blocks[1 - me].clone(), 1024);
+            sender.equip(shuttles.clone());
+            (sender, BlockReceiver::new(blocks[me].clone(), 1024).equipped(shuttles))
+        });
+        let record = Record { kind: 1, ..Record::default() };
+        fn push(sender: &mut BlockSender, record: Record, shuttle: Shuttle, value: u8) {
+            let aboard = Aboard { shuttle, offset: 0, is_last: true };
+            assert!(sender.push_aboard(record, 8, aboard, |space| space.fill(value)));
+        }
+        push(&mut ends[0].0, record, Shuttle::Here, 1);
+        let [(_, mut first), (mut sender, mut second)] = ends;
+        let answering = thread::spawn(move || {
+            let mut came = None;
+            assert!(second.pop(|record, payload| {
+                assert_eq!(payload, [1; 8]);
+                came = record.brings;
+            }));
+            push(&mut sender, record, came.expect("it was the last record"), 2);
+        });
+        let mut came = None;
+        for _ in 0..3 {
+            first.pop(|record, payload| {
+                assert_eq!(payload, [2; 8]);
+                came = record.brings;
+            });
+            thread::yield_now();
+        }
+        answering.join().unwrap();
+        first.pop(|record, _| came = record.brings);
+        assert_eq!(came, Some(Shuttle::Here));
     });
 }
 

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::fastpath::{CONSUMED, CONTROL_BYTES, HINT, RecordReceiver, Returns};
 use crate::growth::LINES_MIN;
+use crate::shuttle::PLACE_BYTES;
 use crate::{Aboard, Allowance, CACHE_LINE_BYTES, SharedMemory, Shuttles};
 
 /// The receiving end.
@@ -106,7 +107,10 @@ impl BlockReceiver {
     #[inline(never)]
     fn pop_aboard(&mut self, top: usize, flag: u64, take: impl FnOnce(Record, &[u8])) -> bool {
         let Some(shuttles) = &self.shuttles else { return false };
-        let aboard = Aboard::of(self.memory.word(top).load(Ordering::Relaxed));
+        let mut place = [0; PLACE_BYTES];
+        // SAFETY: the payload of a record that has arrived, as in `pop`.
+        unsafe { self.memory.read(top, place.len(), |payload| place.copy_from_slice(payload)) };
+        let aboard = Aboard::of(u64::from_ne_bytes(place));
         let (memory, len_bytes) = (shuttles.memory(aboard.shuttle), payload_len(flag));
         if aboard.offset.checked_add(len_bytes).is_none_or(|end| end > memory.len_bytes()) {
             // As for one that does not fit the block.
