@@ -186,6 +186,7 @@ impl<R: RecordReceiver> Polled<R> {
                     core.arrive(peer, record, payload);
                     if let Some(shuttle) = record.brings {
                         core.shuttles.keep(peer, shuttle);
+                        core.is_long_over = true;
                     }
                 })
             {
