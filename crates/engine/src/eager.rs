@@ -23,12 +23,12 @@ impl Core {
             return self.send_to_self(context, tag, buf);
         }
         let record = wire::eager(match_key(context, tag), None);
-        if self.thresholds.is_crowded && len >= STREAMING_MIN_BYTES {
-            self.prepare(to, len);
-        }
         if len >= ABOARD_MIN_BYTES && self.push_aboard(to, record, buf) {
             self.eager_left(to, len as u64);
             return true;
+        }
+        if self.thresholds.is_crowded && len >= STREAMING_MIN_BYTES {
+            self.prepare(to, len);
         }
         if let Some(Some(peer)) = self.peers.get_mut(to as usize)
             && let Peer { link, traffic, .. } = &mut **peer
@@ -66,7 +66,7 @@ impl Core {
     #[inline(never)]
     fn try_whole(&mut self, to: PeerId, context: ContextId, tag: Tag, buf: &SendBuf) -> bool {
         let (key, len_bytes) = (match_key(context, tag), buf.len_bytes());
-        if len_bytes <= self.thresholds.whole_max_bytes() {
+        if len_bytes <= self.thresholds.whole_max_bytes() && !self.has_shuttle(to, len_bytes) {
             self.prepare(to, len_bytes as usize);
         }
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };

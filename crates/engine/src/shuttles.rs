@@ -58,6 +58,12 @@ impl ShuttleTable {
         Some(shuttle)
     }
 
+    /// True if one is here; whether there is memory for this process's own shows when it is taken.
+    fn has_some(&self, peer: PeerId) -> bool {
+        let has = |pair: &Pair| pair.held.has(Shuttle::There) || pair.held.has(Shuttle::Here);
+        self.pairs.get(peer as usize).is_some_and(has)
+    }
+
     /// One has come, or was not used.
     #[inline]
     pub(crate) fn keep(&mut self, peer: PeerId, shuttle: Shuttle) {
@@ -107,9 +113,17 @@ impl Core {
 
     /// A shuttle for a message of `len_bytes` to a peer, if one is here.
     pub(crate) fn take_shuttle(&mut self, to: PeerId, len_bytes: u64) -> Option<Shuttle> {
-        let Some(Some(peer)) = self.peers.get(to as usize) else { return None };
-        let goes_aboard = (ABOARD_MIN_BYTES as u64..=peer.link.aboard_max_bytes() as u64).contains(&len_bytes);
-        if goes_aboard { self.shuttles.take(to) } else { None }
+        if self.may_go_aboard(to, len_bytes) { self.shuttles.take(to) } else { None }
+    }
+
+    /// True if there is a shuttle for a message of `len_bytes` to a peer.
+    pub(crate) fn has_shuttle(&self, to: PeerId, len_bytes: u64) -> bool {
+        self.may_go_aboard(to, len_bytes) && self.shuttles.has_some(to)
+    }
+
+    fn may_go_aboard(&self, to: PeerId, len_bytes: u64) -> bool {
+        let Some(Some(peer)) = self.peers.get(to as usize) else { return false };
+        (ABOARD_MIN_BYTES as u64..=peer.link.aboard_max_bytes() as u64).contains(&len_bytes)
     }
 
     /// Sends a message in one record aboard a shuttle, if there is one.
@@ -136,6 +150,10 @@ impl Core {
         }
         let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get_mut(id) else { return false };
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
+        if shuttle.is_some() && peer.link.is_by_mailbox() {
+            // The channel was given up as one that nobody used; its reader is through with what went aboard.
+            shuttle.take().into_iter().for_each(|shuttle| self.shuttles.keep(to, shuttle));
+        }
         send.shuttle = shuttle;
         let Some(shuttle) = shuttle else { return push_piece(&mut peer.link, record, &send.buf, offset, len) };
         let is_last = offset + len == len_bytes;

@@ -422,6 +422,12 @@ impl Link {
         }
     }
 
+    /// True if there is no channel any more, and the peer has read to the end of the one that was closed.
+    pub fn is_by_mailbox(&mut self) -> bool {
+        self.leave_closed();
+        matches!(self.way, Way::Mailbox(_))
+    }
+
     /// After a channel was closed: whether our own shuttle came back with its end, once the peer has read to that.
     pub fn end_closing(&mut self) -> Option<bool> {
         self.leave_closed();
