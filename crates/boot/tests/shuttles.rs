@@ -1,0 +1,140 @@
+//! Messages that go aboard shuttles: whoever answers writes where it has read last.
+
+use base::Config;
+use base::config::LargeCopy;
+use boot::local_engines;
+use datatype::{RecvBuf, SendBuf};
+use engine::{ContextId, Engine, Outcome, RequestId, SendMode, Source, TagPattern};
+
+const CONTEXT: ContextId = ContextId(3);
+/// Turns of progress of both after which nothing comes any more.
+const TURNS_MAX: usize = 1 << 20;
+
+fn payload(number: usize, len: usize) -> Box<[u8]> {
+    (0..len).map(|at| (at.wrapping_mul(31) ^ number) as u8).collect()
+}
+
+fn post(engines: &mut [Engine], to: usize, len: usize) -> (RecvBuf, RequestId) {
+    let mut buf = RecvBuf::from_owned(vec![0; len].into());
+    let from = Source::Peer(1 - to as u32);
+    let receive = engines[to].recv(from, CONTEXT, TagPattern::Exact(7), buf.slice(0, len as u64)).expect("a peer");
+    (buf, receive)
+}
+
+fn send(engines: &mut [Engine], to: usize, data: Box<[u8]>) -> RequestId {
+    let data = SendBuf::from_owned(data);
+    engines[1 - to].send(SendMode::Standard, to as u32, CONTEXT, 7, data).expect("a peer")
+}
+
+/// Two processes that have channels to each other.
+fn pair(config: &Config) -> Vec<Engine> {
+    let mut engines = local_engines(2, config).expect("a segment");
+    (0..2).for_each(|to| pass(&mut engines, to, 0, 100));
+    engines
+}
+
+fn turn(engines: &mut [Engine]) {
+    for engine in engines {
+        engine.progress();
+    }
+}
+
+/// Both go on until this message is over, and right.
+fn finish(engines: &mut [Engine], to: usize, sent: RequestId, (mut buf, receive): (RecvBuf, RequestId), data: &[u8]) {
+    let is_over = |engines: &[Engine]| engines[to].is_complete(receive) && engines[1 - to].is_complete(sent);
+    for _ in 0..TURNS_MAX {
+        if is_over(engines) {
+            break;
+        }
+        turn(engines);
+    }
+    assert!(is_over(engines), "it comes to an end");
+    assert_eq!(engines[to].take(receive).expect("complete").outcome, Outcome::Done);
+    assert_eq!(engines[1 - to].take(sent).expect("complete").outcome, Outcome::Done);
+    assert!(buf.contiguous_mut().is_some_and(|space| *space == *data));
+}
+
+/// One message of `len` bytes to a receive that waits.
+fn pass(engines: &mut [Engine], to: usize, number: usize, len: usize) {
+    let data = payload(number, len);
+    let receive = post(engines, to, len);
+    let sent = send(engines, to, data.clone());
+    finish(engines, to, sent, receive, &data);
+}
+
+fn aboard(engines: &[Engine]) -> [u64; 2] {
+    [0, 1].map(|rank| engines[rank].stats().aboard_sent)
+}
+
+#[test]
+fn messages_there_and_back_go_aboard_and_those_one_way_do_not() {
+    let config = Config { large_copy: LargeCopy::Staged, ..Config::default() };
+    // Eager, whole in one record, in pieces, and as long as a shuttle.
+    for len in [4 << 10, 16_000, 30_000, 90_000, 256 << 10] {
+        let mut engines = pair(&config);
+        (0..80).for_each(|number| pass(&mut engines, number % 2, number, len));
+        assert_eq!(aboard(&engines), [40, 40], "{len} bytes");
+        let mut engines = pair(&config);
+        (0..40).for_each(|number| pass(&mut engines, 1, number, len));
+        assert_eq!(aboard(&engines), [1, 0], "{len} bytes one way");
+    }
+    let none = Config { shuttle_bytes: 0, ..config.clone() };
+    let full = Config { channel_memory_bytes: Some(0), ..config.clone() };
+    let short = Config { shuttle_bytes: 16_000, ..config.clone() };
+    for (config, len) in [(config, 4095), (none, 16_000), (full, 16_000), (short, 16_001)] {
+        let mut engines = pair(&config);
+        (0..20).for_each(|number| pass(&mut engines, number % 2, number, len));
+        assert_eq!(aboard(&engines), [0, 0], "{len} bytes");
+    }
+}
+
+/// Both send, and then both receive: each writes into what has come from the other.
+#[test]
+fn messages_that_cross_go_aboard() {
+    let mut engines = pair(&Config::default());
+    for number in 0..50 {
+        let data = [0, 1].map(|to| payload(number + to, 10_000));
+        let receives = [0, 1].map(|to| post(&mut engines, to, 10_000));
+        let sent = [0, 1].map(|to| send(&mut engines, to, data[to].clone()));
+        for (to, receive) in receives.into_iter().enumerate() {
+            finish(&mut engines, to, sent[to], receive, &data[to]);
+        }
+    }
+    assert_eq!(aboard(&engines), [50, 50]);
+}
+
+/// The first part of a message is aboard, and its receiver looks at nothing for so long that the channel is given up.
+#[test]
+fn a_channel_that_is_given_up_under_a_message_takes_nothing_of_it_along() {
+    let config = Config {
+        large_copy: LargeCopy::Staged,
+        // Longer messages than may come without a request.
+        shuttle_bytes: 1 << 20,
+        channel_look_turns: 1,
+        channel_idle_looks: Some(1),
+        ..Config::default()
+    };
+    const LEN: usize = 320 << 10;
+    for waits in [true, false] {
+        let mut engines = pair(&config);
+        // Its receiver is ready for the next.
+        (0..2).for_each(|number| pass(&mut engines, 1 - number % 2, number, LEN));
+        let before = engines[0].stats();
+        let data = payload(9, LEN);
+        let early = waits.then(|| post(&mut engines, 1, LEN));
+        let sent = send(&mut engines, 1, data.clone());
+        (0..1000).for_each(|_| turn(&mut engines[..1]));
+        let after = engines[0].stats();
+        assert_eq!((after.ahead_sent - before.ahead_sent, after.channels_closed - before.channels_closed), (1, 1));
+        // What came before the receive is dropped.
+        if !waits {
+            (0..1000).for_each(|_| turn(&mut engines[1..]));
+        }
+        let receive = early.unwrap_or_else(|| post(&mut engines, 1, LEN));
+        finish(&mut engines, 1, sent, receive, &data);
+        assert_eq!(engines[0].stats().aboard_sent, before.aboard_sent, "not all of it went aboard");
+        // A short message has the channel made again.
+        [100, LEN].into_iter().for_each(|len| pass(&mut engines, 1, 10, len));
+        assert_eq!(engines[0].stats().aboard_sent, before.aboard_sent + 1);
+    }
+}
