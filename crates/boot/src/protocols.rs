@@ -34,9 +34,21 @@ pub fn protocols(config: &Config) -> Vec<ProtocolReport> {
     }
     };
     vec![
-        ProtocolReport { device: "shm", note, rows: rows(&thresholds, Between::Mapped(reach)) },
+        ProtocolReport { device: "shm", note: note + &aboard(config), rows: rows(&thresholds, Between::Mapped(reach)) },
         over_verbs("shm-verbs", reach == Reach::Works),
         over_verbs("tcp", false),
         over_verbs("verbs", true),
     ]
+}
+
+/// What is written to shuttles.
+fn aboard(config: &Config) -> String {
+    let (least, most) = (engine::ABOARD_MIN_BYTES, protocol::fastpath::Geometry::new(config).shuttle_bytes());
+    match most >= least {
+        true => format!(
+            "; of what goes through the channel, messages of {least} to {most} bytes (FERROVIA_SHUTTLE) are written to memory \
+             that both processes write by turns, if it is here"
+        ),
+        false => String::new(),
+    }
 }

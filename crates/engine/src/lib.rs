@@ -51,6 +51,7 @@ pub use port::Port;
 pub use request::{
     Completion, ContextId, Envelope, Fault, MessageId, Outcome, PeerId, RequestId, SendMode, Source, Tag, TagPattern,
 };
+pub use shuttles::ABOARD_MIN_BYTES;
 pub use standing::CreditBalance;
 pub use stats::{Counter, CounterKind, Holdings, PeerStats, Stats};
 pub use tuples::TupleSetup;

@@ -19,7 +19,7 @@ use crate::progress::push_piece;
 use crate::request::{Envelope, PeerId, Request, State};
 
 /// Shortest message that goes aboard: a shorter one is faster in one piece with what announces it.
-pub(crate) const ABOARD_MIN_BYTES: usize = 4 << 10;
+pub const ABOARD_MIN_BYTES: usize = 4 << 10;
 
 /// The shuttles between this process and one other, as far as this one has them.
 #[derive(Clone, Copy, Default)]
