@@ -1,8 +1,8 @@
 //! Memory that two processes write by turns: who has read it last writes it next.
 //!
-//! The lines that a process has read are in the caches next to it, and some processors even give a line that is read
+//! The lines that a process has read are in the caches next to it, and some processors seem to give a line that is read
 //! after it was written to the reader for good ("migratory sharing": what is read so is likely to be written next). Who
-//! writes back into them waits for nobody, where one that writes to memory of its own takes each line back from whoever
+//! writes back into them waits for nobody then, where one that writes to memory of its own takes each line back from whoever
 //! read it. Two processes that send messages to each other in turns, each by its ordinary stores, on an AMD EPYC of the
 //! fourth generation, 64 KiB, one way: through memory of each direction's own 8.5 us where the cores share a cache and 30
 //! where they share none, through such that is long enough to leave the nearest caches 2.6 and 25, through a shuttle 2.1
