@@ -176,7 +176,7 @@ fn shared_memory(manager: &Manager, config: &Config) -> Result<Box<dyn Context>,
     // The pool lies in the arena; what connections need at least may go beyond its limit. Pages are taken when touched.
     let arena_bytes = (config.pool_max_bytes + config.pool_max_bytes / 4 + (64 << 20)).next_multiple_of(4096);
     let shape =
-        Shape { process_count: manager.size(), channel_bytes: config.channel_bytes, shuttle_bytes: 0, arena_bytes };
+        Shape { process_count: manager.size(), channel_bytes: config.channel_bytes, arena_bytes, ..Shape::default() };
     Ok(in_segment(segment::of_all(manager, shape)?, manager.rank(), config)?)
 }
 

@@ -30,7 +30,7 @@ pub fn devices(config: &Config) -> Vec<DeviceReport> {
 fn shm(config: &Config) -> DeviceReport {
     let found = || -> Result<Capabilities, FabricError> {
         let shape =
-            Shape { process_count: 1, channel_bytes: config.channel_bytes, shuttle_bytes: 0, arena_bytes: 1 << 20 };
+            Shape { process_count: 1, channel_bytes: config.channel_bytes, arena_bytes: 1 << 20, ..Shape::default() };
         let segment = Segment::create(shape)?;
         let link = ShmLink::join(segment, PeerIndex(0), cross_memory(config))?;
         Ok(SoftDevice::new(link).capabilities())

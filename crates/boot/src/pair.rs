@@ -42,8 +42,12 @@ fn loopback(count: u32) -> Result<Vec<Box<dyn Context>>, FabricError> {
 }
 
 fn shared_memory(count: u32, config: &Config) -> Result<Vec<Box<dyn Context>>, FabricError> {
-    let shape =
-        Shape { process_count: count, channel_bytes: config.channel_bytes, shuttle_bytes: 0, arena_bytes: ARENA_BYTES };
+    let shape = Shape {
+        process_count: count,
+        channel_bytes: config.channel_bytes,
+        arena_bytes: ARENA_BYTES,
+        ..Shape::default()
+    };
     let segment = Segment::create(shape)?;
     (0..count).map(|place| in_segment(segment.clone(), place, config)).collect()
 }

@@ -100,19 +100,12 @@ impl Core {
         }
         let memory = self.context.mapped(self.channel_to(to));
         let shuttles = self.shuttles_with(to);
-        let opened = match (memory, self.peers.get_mut(to as usize)) {
-            (Some(memory), Some(Some(peer))) => {
-                let opened = peer.link.open(&self.geometry, &memory);
-                if opened {
-                    peer.link.equip(shuttles);
-                }
-                opened
-            }
-            _ => false,
-        };
-        if !opened {
+        let link = self.peers.get_mut(to as usize).and_then(Option::as_mut).map(|peer| &mut peer.link);
+        let (Some(memory), Some(link)) = (memory, link) else { return theirs.give_place_back() };
+        if !link.open(&self.geometry, &memory) {
             return theirs.give_place_back();
         }
+        link.equip(shuttles);
         self.stats.channels_opened += 1;
         self.held_bytes += self.geometry.channel_bytes().1 as u64;
         // Whether its receiver polls the mailbox or not: the link does not know of that hint any more.
@@ -135,7 +128,7 @@ impl Core {
             let (Some(memory), Some(mailbox)) = (self.context.mapped(self.channel_to(to)), self.mailbox_of(to)) else {
                 continue;
             };
-            let shuttle = self.shuttle_to_go_home(to);
+            let shuttle = self.shuttles.take_foreign(to);
             let Some(Some(peer)) = self.peers.get_mut(to as usize) else { continue };
             if let Some(retired) = peer.link.close(&memory, shuttle) {
                 self.announce_record(to);
@@ -173,7 +166,7 @@ impl Core {
         let area = MappedArea::Channel { from: PeerIndex(peer), to: PeerIndex(self.me) };
         if let Some(memory) = self.context.mapped(area) {
             let cleared_from = self.context.give_back(area, 0).unwrap_or(memory.len_bytes());
-            let shuttle = self.shuttle_to_go_home(peer);
+            let shuttle = self.shuttles.take_foreign(peer);
             retire(&memory, cleared_from, shuttle.is_some());
             self.stats.channels_retired += 1;
         }

@@ -2,7 +2,7 @@
 
 use datatype::SendBuf;
 use fabric::PeerIndex;
-use lockfree::{MEDIUM_MIN_BYTES, Reader, Record, STREAMING_MIN_BYTES, Stores};
+use lockfree::{MEDIUM_MIN_BYTES, Reader, Record, STREAMING_MIN_BYTES, Shuttle, Stores};
 use protocol::fastpath::{COLD, HOLD_BACK};
 use protocol::wire;
 
@@ -10,7 +10,7 @@ use crate::core::{Core, match_key, pack_all, write_all};
 use crate::peer::Peer;
 use crate::progress::{pieces_of, push_piece};
 use crate::request::{ContextId, PeerId, Tag};
-use crate::shuttles::{ABOARD_MIN_BYTES, push_piece_aboard};
+use crate::shuttles::ABOARD_MIN_BYTES;
 
 impl Core {
     #[inline]
@@ -66,20 +66,25 @@ impl Core {
     #[inline(never)]
     fn try_whole(&mut self, to: PeerId, context: ContextId, tag: Tag, buf: &SendBuf) -> bool {
         let (key, len_bytes) = (match_key(context, tag), buf.len_bytes());
-        if len_bytes <= self.thresholds.whole_max_bytes() && !self.has_shuttle(to, len_bytes) {
-            self.prepare(to, len_bytes as usize);
-        }
-        let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
-        // Like those that leave was given for are some that are longer than any may be.
-        let may = peer.whole.permits(len_bytes) && len_bytes <= self.thresholds.whole_max_bytes();
-        if !may || buf.as_contiguous().is_none() || peer.link.holds_back_eager() {
+        if len_bytes > self.thresholds.whole_max_bytes() {
+            // Like those that leave was given for are some that are longer than any may be.
             return false;
         }
+        let shuttle = self.take_shuttle(to, len_bytes);
+        if shuttle.is_none() {
+            self.prepare(to, len_bytes as usize);
+        }
+        let may = match self.peers.get(to as usize) {
+            Some(Some(peer)) => peer.whole.permits(len_bytes) && !peer.link.holds_back_eager(),
+            _ => false,
+        };
         let in_one_record = len_bytes <= self.thresholds.whole_record_max_bytes(!self.posted.is_empty());
         let is_gone = match in_one_record {
-            true => self.push_whole(to, key, buf),
-            false => self.push_pieces(to, key, buf),
+            _ if !may || buf.as_contiguous().is_none() => false,
+            true => self.push_whole(to, key, buf, shuttle),
+            false => self.push_pieces(to, key, buf, shuttle),
         };
+        self.end_aboard(to, shuttle, is_gone);
         if let Some(Some(peer)) = self.peers.get_mut(to as usize)
             && is_gone
         {
@@ -104,29 +109,23 @@ impl Core {
         }
     }
 
-    /// Sends a longer message in one record.
-    fn push_whole(&mut self, to: PeerId, key: u64, buf: &SendBuf) -> bool {
-        let len = buf.len_bytes() as usize;
-        if self.push_aboard(to, wire::eager(key, None), buf) {
-            return true;
-        }
+    /// Sends a longer message in one record, aboard a shuttle if there is one.
+    fn push_whole(&mut self, to: PeerId, key: u64, buf: &SendBuf, shuttle: Option<Shuttle>) -> bool {
+        let len_bytes = buf.len_bytes();
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
-        len <= peer.link.present_payload_max_bytes()
-            && peer.link.try_push(wire::eager(key, None), len, |space, stores| write_all(buf, 0, space, stores))
+        let fits = shuttle.is_some() || len_bytes as usize <= peer.link.present_payload_max_bytes();
+        fits && push_piece(&mut peer.link, wire::eager(key, None), buf, (0, len_bytes), shuttle)
     }
 
     /// Sends a longer message in pieces, if there is room for all of them.
-    fn push_pieces(&mut self, to: PeerId, key: u64, buf: &SendBuf) -> bool {
+    fn push_pieces(&mut self, to: PeerId, key: u64, buf: &SendBuf, shuttle: Option<Shuttle>) -> bool {
         let len_bytes = buf.len_bytes();
-        let shuttle = self.take_shuttle(to, len_bytes);
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
         let pieces = pieces_of(&peer.link, len_bytes);
         let in_block = |len: u64| if shuttle.is_some() { lockfree::shuttle::PLACE_BYTES } else { len as usize };
         if !peer.link.reserve(pieces.iter().map(|(_, len)| in_block(*len))) {
-            shuttle.into_iter().for_each(|shuttle| self.shuttles.keep(to, shuttle));
             return false;
         }
-        self.stats.aboard_sent += u64::from(shuttle.is_some());
         for (offset, len) in pieces {
             if offset > 0 {
                 // The one before; the last is announced with the message.
@@ -134,13 +133,7 @@ impl Core {
             }
             let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
             let record = if offset == 0 { wire::first(key, len_bytes) } else { wire::more(offset) };
-            let pushed = match shuttle {
-                Some(shuttle) => {
-                    let is_last = offset + len == len_bytes;
-                    push_piece_aboard(&mut peer.link, shuttle, record, buf, (offset, len), is_last)
-                }
-                None => push_piece(&mut peer.link, record, buf, offset, len),
-            };
+            let pushed = push_piece(&mut peer.link, record, buf, (offset, len), shuttle);
             assert!(pushed, "there is room for it");
         }
         true

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use base::SlabKey;
 use datatype::SendBuf;
 use fabric::{DirectCopy, DirectCopyError, PeerIndex};
-use lockfree::{CACHE_LINE_BYTES, ClaimCell, Record};
+use lockfree::{Aboard, CACHE_LINE_BYTES, ClaimCell, Record, Shuttle, Stores};
 use protocol::rendezvous::{Chunks, Reach};
 use protocol::wire::{self, Message};
 use protocol::{Link, Outgoing};
@@ -294,7 +294,7 @@ impl Core {
                         && port.push(stream.to, record, len as usize, |space| pack_all(&send.buf, stream.next, space))
                 }
                 None if stream.whole => self.push_piece_of(stream.send, record, stream.next, len),
-                None => push_piece(&mut peer.link, record, &send.buf, stream.next, len),
+                None => push_piece(&mut peer.link, record, &send.buf, (stream.next, len), None),
             };
             if !pushed {
                 self.announce_refused(stream.to);
@@ -535,9 +535,21 @@ fn staged_piece_bytes(len_bytes: u64, left_bytes: u64) -> u64 {
     if left_bytes < 2 * least { quarter.max(left_bytes) } else { quarter.min((left_bytes / 2).max(least)) }
 }
 
-/// Pushes `len` bytes of a message from `offset` on to a mapped peer, if there is room.
-pub(crate) fn push_piece(link: &mut Link, record: Record, buf: &SendBuf, offset: u64, len: u64) -> bool {
-    link.try_push(record, len as usize, |space, stores| write_all(buf, offset, space, stores))
+/// Pushes `len` bytes of the message in `buf` from `offset` on to a mapped peer, if there is room: aboard a `shuttle`, if there
+/// is one, which goes with the last of them.
+pub(crate) fn push_piece(
+    link: &mut Link,
+    record: Record,
+    buf: &SendBuf,
+    (offset, len): (u64, u64),
+    shuttle: Option<Shuttle>,
+) -> bool {
+    let len_bytes = len as usize;
+    let Some(shuttle) = shuttle else {
+        return link.try_push(record, len_bytes, |space, stores| write_all(buf, offset, space, stores));
+    };
+    let aboard = Aboard { shuttle, offset: offset as usize, is_last: offset + len == buf.len_bytes() };
+    link.try_push_aboard(record, len_bytes, aboard, |space| write_all(buf, offset, space, Stores::Ordinary))
 }
 
 #[cfg(test)]

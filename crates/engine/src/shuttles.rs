@@ -11,10 +11,9 @@
 use base::SlabKey;
 use datatype::SendBuf;
 use fabric::{MappedArea, PeerIndex};
-use lockfree::{Aboard, Allowance, Held, Record, Shuttle, Shuttles, Stores};
-use protocol::Link;
+use lockfree::{Allowance, HeldShuttles, Record, Shuttle, Shuttles};
 
-use crate::core::{Core, write_all};
+use crate::core::Core;
 use crate::progress::push_piece;
 use crate::request::{Envelope, PeerId, Request, State};
 
@@ -24,7 +23,7 @@ pub const ABOARD_MIN_BYTES: usize = 4 << 10;
 /// The shuttles between this process and one other, as far as this one has them.
 #[derive(Clone, Copy, Default)]
 struct Pair {
-    held: Held,
+    held: HeldShuttles,
     /// This process's own one has been used: it takes memory.
     is_made: bool,
 }
@@ -58,12 +57,6 @@ impl ShuttleTable {
         Some(shuttle)
     }
 
-    /// True if one is here; whether there is memory for this process's own shows when it is taken.
-    fn has_some(&self, peer: PeerId) -> bool {
-        let has = |pair: &Pair| pair.held.has(Shuttle::There) || pair.held.has(Shuttle::Here);
-        self.pairs.get(peer as usize).is_some_and(has)
-    }
-
     /// One has come, or was not used.
     #[inline]
     pub(crate) fn keep(&mut self, peer: PeerId, shuttle: Shuttle) {
@@ -72,8 +65,8 @@ impl ShuttleTable {
         }
     }
 
-    /// Takes the one in the memory of a peer, if it is here.
-    fn take_foreign(&mut self, peer: PeerId) -> Option<Shuttle> {
+    /// Takes the one in the memory of a peer, if it is here: it goes home when a channel is given up.
+    pub(crate) fn take_foreign(&mut self, peer: PeerId) -> Option<Shuttle> {
         self.pairs.get_mut(peer as usize)?.held.take_this(Shuttle::There)
     }
 
@@ -113,31 +106,27 @@ impl Core {
 
     /// A shuttle for a message of `len_bytes` to a peer, if one is here.
     pub(crate) fn take_shuttle(&mut self, to: PeerId, len_bytes: u64) -> Option<Shuttle> {
-        if self.may_go_aboard(to, len_bytes) { self.shuttles.take(to) } else { None }
+        let Some(Some(peer)) = self.peers.get(to as usize) else { return None };
+        let goes_aboard = (ABOARD_MIN_BYTES as u64..=peer.link.aboard_max_bytes() as u64).contains(&len_bytes);
+        if goes_aboard { self.shuttles.take(to) } else { None }
     }
 
-    /// True if there is a shuttle for a message of `len_bytes` to a peer.
-    pub(crate) fn has_shuttle(&self, to: PeerId, len_bytes: u64) -> bool {
-        self.may_go_aboard(to, len_bytes) && self.shuttles.has_some(to)
-    }
-
-    fn may_go_aboard(&self, to: PeerId, len_bytes: u64) -> bool {
-        let Some(Some(peer)) = self.peers.get(to as usize) else { return false };
-        (ABOARD_MIN_BYTES as u64..=peer.link.aboard_max_bytes() as u64).contains(&len_bytes)
+    /// A message was to go aboard a shuttle, if one was taken for it: it is gone, and so is the shuttle, or neither is.
+    pub(crate) fn end_aboard(&mut self, to: PeerId, shuttle: Option<Shuttle>, is_gone: bool) {
+        match shuttle {
+            Some(_) if is_gone => self.stats.aboard_sent += 1,
+            Some(shuttle) => self.shuttles.keep(to, shuttle),
+            None => {}
+        }
     }
 
     /// Sends a message in one record aboard a shuttle, if there is one.
     pub(crate) fn push_aboard(&mut self, to: PeerId, record: Record, buf: &SendBuf) -> bool {
-        let len_bytes = buf.len_bytes();
-        let Some(shuttle) = self.take_shuttle(to, len_bytes) else { return false };
+        let shuttle = self.take_shuttle(to, buf.len_bytes());
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
-        let pushed = push_piece_aboard(&mut peer.link, shuttle, record, buf, (0, len_bytes), true);
-        if pushed {
-            self.stats.aboard_sent += 1;
-        } else {
-            self.shuttles.keep(to, shuttle);
-        }
-        pushed
+        let is_gone = shuttle.is_some() && push_piece(&mut peer.link, record, buf, (0, buf.len_bytes()), shuttle);
+        self.end_aboard(to, shuttle, is_gone);
+        is_gone
     }
 
     /// Pushes `len` bytes from `offset` on of the message of a send to a mapped peer, if there is room: aboard a shuttle if
@@ -155,19 +144,11 @@ impl Core {
             shuttle.take().into_iter().for_each(|shuttle| self.shuttles.keep(to, shuttle));
         }
         send.shuttle = shuttle;
-        let Some(shuttle) = shuttle else { return push_piece(&mut peer.link, record, &send.buf, offset, len) };
-        let is_last = offset + len == len_bytes;
-        let pushed = push_piece_aboard(&mut peer.link, shuttle, record, &send.buf, (offset, len), is_last);
-        if pushed && is_last {
-            send.shuttle = None;
-            self.stats.aboard_sent += 1;
+        let pushed = push_piece(&mut peer.link, record, &send.buf, (offset, len), shuttle);
+        if pushed && offset + len == len_bytes {
+            self.stats.aboard_sent += u64::from(send.shuttle.take().is_some());
         }
         pushed
-    }
-
-    /// Before the channel to a peer is given up: the shuttle that goes home with the record that says so.
-    pub(crate) fn shuttle_to_go_home(&mut self, to: PeerId) -> Option<Shuttle> {
-        self.shuttles.take_foreign(to)
     }
 
     /// A channel between this process and a peer was given up: the memory of this one's shuttle is given back, if it is here.
@@ -176,20 +157,6 @@ impl Core {
             self.context.give_back(Self::shuttle_area(self.me, peer), 0);
         }
     }
-}
-
-/// Pushes bytes of a message to a mapped peer aboard a shuttle of this process, if there is room for the record; with the last
-/// ones the shuttle goes.
-pub(crate) fn push_piece_aboard(
-    link: &mut Link,
-    shuttle: Shuttle,
-    record: Record,
-    buf: &SendBuf,
-    (offset, len): (u64, u64),
-    is_last: bool,
-) -> bool {
-    let aboard = Aboard { shuttle, offset: offset as usize, is_last };
-    link.try_push_aboard(record, len as usize, aboard, |space| write_all(buf, offset, space, Stores::Ordinary))
 }
 
 #[cfg(test)]

@@ -354,7 +354,7 @@ impl Stats {
             "Of long sends without a request such as went in pieces, so that one is copied while the next is written.",
             |stats| stats.whole_in_pieces,
         ),
-        total("messages aboard shuttles", "Messages written to memory that this process had read last.", |stats| {
+        total("messages aboard shuttles", "Messages written to memory that both processes write by turns.", |stats| {
             stats.aboard_sent
         }),
         total("bytes ahead, taken", "Bytes of first parts that found their receive waiting.", |stats| {

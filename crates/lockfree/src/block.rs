@@ -10,7 +10,8 @@
 //!   └───────────────┴──────────────────────────┴──────────────────┘
 //!               next arrival                ▲ arrival position: the last 8 bytes of a line
 //! ```
-//! A record's last 24 bytes are its header; the flag word, written last, carries kind and length and is never 0.
+//! A record's last 24 bytes are its header; the flag word, written last, carries kind and length and is never 0. Its payload
+//! may lie in a shuttle (see [`crate::shuttle`]); it is one line then, with the place in it.
 //! Before a record is published the word at the *next* arrival position is set to 0 (the paper's "extra zero
 //! byte"): stale payload there must not look like a flag. For one-line records this was done right after the
 //! record before was published, unless that was a long one, so that the critical path of a small message is one cache

@@ -93,21 +93,21 @@ impl Shuttles {
 
 /// Which shuttles between this process and another this one may write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Held {
+pub struct HeldShuttles {
     here: bool,
     there: bool,
     /// The one that came last.
     last: Shuttle,
 }
 
-impl Default for Held {
+impl Default for HeldShuttles {
     /// As all begins.
     fn default() -> Self {
         Self { here: true, there: false, last: Shuttle::Here }
     }
 }
 
-impl Held {
+impl HeldShuttles {
     /// Takes one to write to: the one that came last, if it is still here.
     pub fn take(&mut self) -> Option<Shuttle> {
         self.take_this(self.last).or_else(|| self.take_this(self.last.other()))
@@ -153,7 +153,7 @@ mod tests {
     struct Ends {
         sender: BlockSender,
         receiver: BlockReceiver,
-        held: Held,
+        held: HeldShuttles,
     }
 
     fn pair() -> [Ends; 2] {
@@ -164,7 +164,7 @@ mod tests {
             let mut sender = BlockSender::new(blocks[1 - me].clone(), BLOCK_BYTES);
             sender.equip(shuttles.clone());
             let receiver = BlockReceiver::new(blocks[me].clone(), BLOCK_BYTES).equipped(shuttles);
-            Ends { sender, receiver, held: Held::default() }
+            Ends { sender, receiver, held: HeldShuttles::default() }
         })
     }
 
