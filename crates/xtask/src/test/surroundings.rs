@@ -3,7 +3,7 @@
 
 use super::mpi::Job;
 use super::{Case, Verdict, Workshop};
-use crate::command::Program;
+use crate::command::{Program, exists};
 use crate::paths;
 use anyhow::Result;
 use std::path::PathBuf;
@@ -47,6 +47,7 @@ pub fn cases() -> Vec<Case> {
         Case::that_may_skip("surroundings/empty-environment", |workshop| {
             under(workshop, &["env", "-i", "PATH=/usr/bin:/bin"], 2, &["hello", "ping"])
         }),
+        Case::that_may_skip("surroundings/valgrind", valgrind).quick(true),
         Case::that_may_skip("surroundings/closed-standard-input", |workshop| {
             under(workshop, &["sh", "-c", "exec \"$@\" <&-", "sh"], 2, &["hello"])
         }),
@@ -71,6 +72,20 @@ fn uneven_cores(workshop: &Workshop) -> Result<Verdict> {
         let program = workshop.program(name)?;
         Job::of(2)
             .with(|command| command.args(["sh", "-c", script, "sh"]).arg(program).limit(Duration::from_secs(120)))
+            .run_saying("No Errors")?;
+    }
+    Ok(Verdict::Passed)
+}
+
+/// Ranks under valgrind, which sees neither a fault nor a use of memory that was never written.
+fn valgrind(workshop: &Workshop) -> Result<Verdict> {
+    if !exists("valgrind") {
+        return Ok(Verdict::Skipped("valgrind is not installed".to_owned()));
+    }
+    for name in ["environment", "random", "coll_basic"] {
+        let program = workshop.program(name)?;
+        Job::of(2)
+            .with(|command| command.args(["valgrind", "-q", "--error-exitcode=9"]).arg(program))
             .run_saying("No Errors")?;
     }
     Ok(Verdict::Passed)
