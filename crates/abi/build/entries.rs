@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::arguments;
 use crate::ctypes::{object_of, raw, returned};
 use crate::standard::{Direction, Function, Standard};
-use crate::tables::{ANY_TIME, GATELESS, needs_no_others, rust_name};
+use crate::tables::{ANY_TIME, GATELESS, LOOKS, needs_no_others, rust_name};
 
 pub fn text(standard: &Standard, chapters: &HashMap<String, String>) -> String {
     let mut text = String::new();
@@ -27,15 +27,50 @@ pub fn entry(function: &Function, chapter: Option<&str>) -> String {
     let mut text = head(function);
     let parameters: Vec<String> =
         function.parameters.iter().map(|parameter| format!("\"{}\"", parameter.name)).collect();
-    let any_time = function.is_tool_call() || ANY_TIME.contains(&function.name.trim_end_matches("_c"));
+    let any_time = is_legal_any_time(function);
     let call = format!(
         "static CALL: Call = Call {{ name: \"{}\", parameters: &[{}], any_time: {any_time} }};",
         function.name,
         parameters.join(", ")
     );
     line(&mut text, 1, &call);
+    match chapter {
+        Some(chapter) if LOOKS.contains(&function.name.as_str()) => look(&mut text, function, chapter),
+        _ => whole(&mut text, 1, function, chapter),
+    }
+    text.push_str("}\n");
+    text
+}
+
+fn is_legal_any_time(function: &Function) -> bool {
+    function.is_tool_call() || ANY_TIME.contains(&function.name.trim_end_matches("_c"))
+}
+
+/// A call that only looks: without holding or gate if that is possible, or else as every other one.
+fn look(text: &mut String, function: &Function, chapter: &str) {
+    line(text, 1, "#[cold]");
+    line(text, 1, "#[inline(never)]");
+    line(text, 1, &format!("unsafe extern \"C\" fn whole({}) -> c_int {{", declared(function)));
+    whole(text, 2, function, Some(chapter));
+    line(text, 1, "}");
+    line(text, 1, "let brief = || -> Option<()> {");
+    line(text, 2, "use crate::face::brief as check;");
+    line(text, 2, "let face = Face::alone(&CALL)?;");
+    line(text, 2, "// SAFETY: as in the whole call; besides, it runs no code of the program and frees nothing.");
+    line(text, 2, "unsafe {");
+    body(text, 3, function, chapter, ".ok()");
+    line(text, 2, "}");
+    line(text, 1, "};");
+    let names: Vec<String> = function.parameters.iter().map(|parameter| rust_name(&parameter.name)).collect();
+    let whole = format!("whole({})", names.join(", "));
+    line(text, 1, "// SAFETY: passed on.");
+    line(text, 1, &format!("if brief().is_some() {{ 0 }} else {{ unsafe {{ {whole} }} }}"));
+}
+
+/// The whole of a call: entering, the checks, the chapter's function, and what happens when it fails.
+fn whole(text: &mut String, depth: usize, function: &Function, chapter: Option<&str>) {
     let gateless = GATELESS.contains(&function.name.as_str());
-    let enter = match (any_time, needs_no_others(&function.name)) {
+    let enter = match (is_legal_any_time(function), needs_no_others(&function.name)) {
         _ if function.name == "MPI_Abort" => {
             "let face = match Face::enter_to_end(&CALL) { Ok(face) => face, Err(code) => return code };"
         }
@@ -44,38 +79,39 @@ pub fn entry(function: &Function, chapter: Option<&str>) -> String {
         (false, true) => "let face = match Face::enter_local(&CALL) { Ok(face) => face, Err(code) => return code };",
         (false, false) => "let face = match Face::enter(&CALL) { Ok(face) => face, Err(code) => return code };",
     };
-    line(&mut text, 1, enter);
+    line(text, depth, enter);
     let given = given(function);
-    match chapter {
-        None if function.is_tool_call() => line(&mut text, 1, "face.finish_tool(Err(face.unsupported()))"),
-        None => line(&mut text, 1, &format!("face.fail(face.unsupported(), {given})")),
-        Some(chapter) => {
-            body(&mut text, function, chapter);
-            match function.is_tool_call() {
-                true => line(&mut text, 1, "face.finish_tool(body())"),
-                false if gateless => line(&mut text, 1, "face.finish_gateless(body())"),
-                false => line(&mut text, 1, &format!("face.finish(body(), {given})")),
-            }
-        }
+    let Some(chapter) = chapter else {
+        let end = match function.is_tool_call() {
+            true => "face.finish_tool(Err(face.unsupported()))".to_owned(),
+            false => format!("face.fail(face.unsupported(), {given})"),
+        };
+        return line(text, depth, &end);
+    };
+    line(text, depth, "// SAFETY: the program has passed what the standard demands of each pointer.");
+    line(text, depth, "let body = || -> Result<()> { unsafe {");
+    if function.is_tool_call() && function.name != "MPI_T_init_thread" {
+        line(text, depth + 1, "face.process().tool.check_initialized()?;");
     }
-    text.push_str("}\n");
-    text
+    body(text, depth + 1, function, chapter, "");
+    line(text, depth, "} };");
+    let end = match function.is_tool_call() {
+        true => "face.finish_tool(body())".to_owned(),
+        false if gateless => "face.finish_gateless(body())".to_owned(),
+        false => format!("face.finish(body(), {given})"),
+    };
+    line(text, depth, &end);
 }
 
-fn body(text: &mut String, function: &Function, chapter: &str) {
+/// The checks, and the call of the chapter's function.
+fn body(text: &mut String, depth: usize, function: &Function, chapter: &str, end: &str) {
     let mut plan = arguments::plan(function);
     plan.statements.sort_by_key(|(stage, _)| *stage);
-    line(text, 1, "// SAFETY: the program has passed what the standard demands of each pointer.");
-    line(text, 1, "let body = || -> Result<()> { unsafe {");
-    if function.is_tool_call() && function.name != "MPI_T_init_thread" {
-        line(text, 2, "face.process().tool.check_initialized()?;");
-    }
     for (_, statement) in &plan.statements {
-        line(text, 2, statement);
+        line(text, depth, statement);
     }
     let arguments = [vec!["&face".to_owned()], missing_large_arguments(function, plan.arguments)].concat();
-    line(text, 2, &format!("chapters::{chapter}::{}({})", function.chapter_name(), arguments.join(", ")));
-    line(text, 1, "} };");
+    line(text, depth, &format!("chapters::{chapter}::{}({}){end}", function.chapter_name(), arguments.join(", ")));
 }
 
 /// What exists only in the large form is `None` in the small one; it stands where the large form has it.
@@ -136,19 +172,21 @@ fn direct(function: &Function, chapter: Option<&str>) -> String {
 }
 
 fn head(function: &Function) -> String {
-    let parameters: Vec<String> = function
-        .parameters
-        .iter()
-        .filter(|parameter| parameter.name != "...")
-        .map(|parameter| format!("{}: {}", rust_name(&parameter.name), raw(parameter)))
-        .collect();
     format!(
         "/// `{}`\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn P{}({}) -> {} {{\n",
         function.prototype,
         function.name,
-        parameters.join(", "),
+        declared(function),
         returned(&function.returns)
     )
+}
+
+/// The parameters of a function, as Rust declares them.
+fn declared(function: &Function) -> String {
+    let named = function.parameters.iter().filter(|parameter| parameter.name != "...");
+    let declared: Vec<String> =
+        named.map(|parameter| format!("{}: {}", rust_name(&parameter.name), raw(parameter))).collect();
+    declared.join(", ")
 }
 
 /// Which functions are there, for `ferrovia info --coverage`.

@@ -76,6 +76,32 @@ pub fn needs_no_others(name: &str) -> bool {
         || name.ends_with("_free_keyval")
 }
 
+/// Calls that look at an object, write what they see and return: they run no code of the user, free nothing and meet nobody.
+/// Programs make them often.
+pub const LOOKS: &[&str] = &[
+    "MPI_Comm_get_attr",
+    "MPI_Comm_rank",
+    "MPI_Comm_remote_size",
+    "MPI_Comm_size",
+    "MPI_Comm_test_inter",
+    "MPI_Get_count",
+    "MPI_Get_count_c",
+    "MPI_Get_elements",
+    "MPI_Get_elements_c",
+    "MPI_Get_elements_x",
+    "MPI_Group_rank",
+    "MPI_Group_size",
+    "MPI_Type_get_extent",
+    "MPI_Type_get_extent_c",
+    "MPI_Type_get_extent_x",
+    "MPI_Type_get_true_extent",
+    "MPI_Type_get_true_extent_c",
+    "MPI_Type_get_true_extent_x",
+    "MPI_Type_size",
+    "MPI_Type_size_c",
+    "MPI_Type_size_x",
+];
+
 /// Calls that receive: their tag may be a wildcard.
 pub fn receives(name: &str) -> bool {
     let receiving = ["MPI_Recv", "MPI_Irecv", "MPI_Probe", "MPI_Iprobe", "MPI_Mprobe", "MPI_Improbe"];

@@ -50,6 +50,11 @@ fn a_call_whose_large_form_has_more_parameters() {
 }
 
 #[test]
+fn a_call_that_only_looks() {
+    check("MPI_Get_count");
+}
+
+#[test]
 fn callbacks() {
     check("MPI_Comm_create_keyval");
 }

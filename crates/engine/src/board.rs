@@ -262,8 +262,17 @@ impl GroupBoard {
         }
         let others = self.boards.iter().enumerate().filter(|(rank, _)| *rank != self.me);
         let finished = others.map(|(_, board)| board.finished()).min().unwrap_or(step);
-        self.finished.fetch_max(finished, Ordering::Relaxed);
+        self.note_finished(finished);
         finished >= needed
+    }
+
+    /// All members have finished `step`. As little as [`GroupBoard::next_step`] one instruction that would lock the line: the
+    /// boards are those of one operation at a time, and a store that waits for all before it would come into each.
+    #[inline]
+    fn note_finished(&self, step: u64) {
+        if self.finished.load(Ordering::Relaxed) < step {
+            self.finished.store(step, Ordering::Relaxed);
+        }
     }
 
     /// Shows the data of `contents`, one behind the other, and then `trailer` as `step`, for which there is room. Wakes
@@ -407,7 +416,7 @@ impl GroupBoard {
     pub fn finish_common(&self, step: u64) {
         self.boards[self.me].finish(step);
         // Who shows a step has finished the one before.
-        self.finished.fetch_max(step - 1, Ordering::Relaxed);
+        self.note_finished(step - 1);
     }
 
     /// This member is through with `step`, which not all showed: some may wait to hear that.

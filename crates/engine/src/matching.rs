@@ -443,7 +443,12 @@ impl<T> UnexpectedQueue<T> {
     }
 
     /// The earliest message that `pattern` accepts.
+    #[inline]
     pub(crate) fn peek(&mut self, pattern: Pattern) -> Option<&T> {
+        if self.queue.is_empty() { None } else { self.peek_found(pattern) }
+    }
+
+    fn peek_found(&mut self, pattern: Pattern) -> Option<&T> {
         match self.find(pattern)? {
             Place::InLine(at) => self.queue.line.get(at).map(|standing| &standing.value),
             Place::Listed(key) => self.queue.lists.nodes.get(key).map(|node| &node.value),

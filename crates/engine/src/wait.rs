@@ -23,7 +23,7 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 const LONELY_REST_MAX_NS: u64 = 1_500;
 /// Polls in passing from one rest to the next, at most, while nobody makes use of the rests: each is a system call, some
 /// twenty times as long as a poll.
-const RESTS_APART_MAX: u32 = 64;
+const RESTS_APART_MAX: u32 = 256;
 /// What a dear yield adds to the score, from which a cheap one takes 1.
 const DEAR_SCORE: u32 = 16;
 /// The score at which yields are dear, and the highest.

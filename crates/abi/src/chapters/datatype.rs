@@ -236,28 +236,33 @@ pub(crate) fn type_free(face: &Face, datatype: InOutHandle<Datatype>) -> Result<
     datatype.release(face)
 }
 
+#[inline]
 pub(crate) fn type_size(_face: &Face, datatype: &Datatype, size: CountOut) -> Result<()> {
     size.set(datatype.size() as i64);
     Ok(())
 }
 
+#[inline]
 pub(crate) fn type_size_x(_face: &Face, datatype: &Datatype, size: Out<i64>) -> Result<()> {
     size.set(datatype.size() as i64);
     Ok(())
 }
 
+#[inline]
 pub(crate) fn type_get_extent(_face: &Face, datatype: &Datatype, lb: CountOut, extent: CountOut) -> Result<()> {
     lb.set(datatype.lb());
     extent.set(datatype.extent());
     Ok(())
 }
 
+#[inline]
 pub(crate) fn type_get_extent_x(_face: &Face, datatype: &Datatype, lb: Out<i64>, extent: Out<i64>) -> Result<()> {
     lb.set(datatype.lb());
     extent.set(datatype.extent());
     Ok(())
 }
 
+#[inline]
 pub(crate) fn type_get_true_extent(
     _face: &Face,
     datatype: &Datatype,
@@ -269,6 +274,7 @@ pub(crate) fn type_get_true_extent(
     Ok(())
 }
 
+#[inline]
 pub(crate) fn type_get_true_extent_x(
     _face: &Face,
     datatype: &Datatype,

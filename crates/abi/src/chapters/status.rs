@@ -9,16 +9,19 @@ use mpi_core::{ErrorClass, Result};
 use crate::face::{CStatus, CountOut, Face, Out};
 
 /// Writes the number of elements of `datatype` that were received.
+#[inline]
 pub(crate) fn get_count(_face: &Face, status: &CStatus, datatype: &Datatype, count: CountOut) -> Result<()> {
     count.set(datatype.count_in(status.len_bytes()).unwrap_or(i64::from(UNDEFINED)));
     Ok(())
 }
 
+#[inline]
 pub(crate) fn get_elements(_face: &Face, status: &CStatus, datatype: &Datatype, count: CountOut) -> Result<()> {
     count.set(datatype.elements_in(status.len_bytes()).unwrap_or(i64::from(UNDEFINED)));
     Ok(())
 }
 
+#[inline]
 pub(crate) fn get_elements_x(_face: &Face, status: &CStatus, datatype: &Datatype, count: Out<i64>) -> Result<()> {
     count.set(datatype.elements_in(status.len_bytes()).unwrap_or(i64::from(UNDEFINED)));
     Ok(())

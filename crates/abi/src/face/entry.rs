@@ -83,6 +83,9 @@ impl Face {
     /// The error code to return, if the error handler has not ended the process.
     #[inline(always)]
     pub(crate) fn enter(call: &'static Call) -> std::result::Result<Face, c_int> {
+        if let Some(face) = Face::alone(call) {
+            return Ok(face);
+        }
         let process = Process::this();
         let world = match process.running() {
             Some(world) => world,
@@ -90,6 +93,12 @@ impl Face {
         };
         let gate = if process.is_shared_by_threads() { Some(Face::lock(world)) } else { None };
         Ok(Face::within(process, Some(world), call, gate))
+    }
+
+    /// Enters a call if the library is running and no thread but this one may call.
+    #[inline(always)]
+    pub(crate) fn alone(call: &'static Call) -> Option<Face> {
+        Process::alone().map(|(process, world)| Face::within(process, Some(world), call, None))
     }
 
     #[inline(always)]
@@ -127,6 +136,9 @@ impl Face {
     /// As [`Face::enter`].
     #[inline(always)]
     pub(crate) fn enter_local(call: &'static Call) -> std::result::Result<Face, c_int> {
+        if let Some(face) = Face::alone(call) {
+            return Ok(face);
+        }
         let process = Process::this();
         let (world, gate) = match process.running() {
             Some(world) if process.is_shared_by_threads() => (Some(world), Some(Face::lock(world))),

@@ -58,17 +58,20 @@ pub struct Process {
     pub(crate) sessions: Table<Arc<Session>>,
     pub(super) stage: Stage,
     world: OnceCell<World>,
-    phase: AtomicU8,
 }
 
-/// Values of `Process::phase`.
+/// Values of `Shared::phase`.
 mod phase {
     pub const NOT_RUNNING: u8 = 0;
     pub const RUNNING: u8 = 1;
     pub const RUNNING_WITH_THREADS: u8 = 2;
 }
 
-struct Shared(Process);
+struct Shared {
+    /// How far the process has come. Beside the process, so that a call finds out with one look.
+    phase: AtomicU8,
+    process: OnceLock<Process>,
+}
 
 // SAFETY: every use of the cells and tables happens inside a gate: that of the world once it runs (which
 // is a lock if there is more than one thread that may call), the early gate for calls outside of that.
@@ -76,13 +79,27 @@ unsafe impl Sync for Shared {}
 // SAFETY: nothing in it is bound to the thread that made it.
 unsafe impl Send for Shared {}
 
-static PROCESS: OnceLock<Shared> = OnceLock::new();
+static SHARED: Shared = Shared { phase: AtomicU8::new(phase::NOT_RUNNING), process: OnceLock::new() };
 
 impl Process {
     /// This process.
     #[inline]
     pub fn this() -> &'static Process {
-        &PROCESS.get_or_init(|| Shared(Process::new())).0
+        SHARED.process.get_or_init(Process::new)
+    }
+
+    /// This process and its world, if somebody uses MPI and no thread but this one may call.
+    #[inline(always)]
+    pub(super) fn alone() -> Option<(&'static Process, &'static World)> {
+        // Acquire, with the release in `set_running`.
+        if SHARED.phase.load(Ordering::Acquire) != phase::RUNNING {
+            return None;
+        }
+        let process = SHARED.process.get();
+        // SAFETY: the phase was set by a method of the process, which is there since.
+        let process = unsafe { process.unwrap_unchecked() };
+        // SAFETY: `set_running` sets this phase once there is a world; worlds stay.
+        Some((process, unsafe { process.world.get().unwrap_unchecked() }))
     }
 
     fn new() -> Self {
@@ -107,7 +124,6 @@ impl Process {
             sessions: Table::new(Kind::Session, MPI_SESSION_NULL, 0),
             stage: Stage::default(),
             world: OnceCell::new(),
-            phase: AtomicU8::new(phase::NOT_RUNNING),
         };
         process.make_predefined();
         process
@@ -143,15 +159,15 @@ impl Process {
     /// The world, while somebody uses MPI.
     #[inline(always)]
     pub fn running(&self) -> Option<&World> {
-        // Acquire, with the release in `set_world`: whoever sees the phase sees the world.
-        if self.phase.load(Ordering::Acquire) == phase::NOT_RUNNING { None } else { self.world.get() }
+        // Acquire, with the release in `set_running`: whoever sees the phase sees the world.
+        if SHARED.phase.load(Ordering::Acquire) == phase::NOT_RUNNING { None } else { self.world.get() }
     }
 
     /// True if any thread may call at any time, so that each call takes the gate.
     #[inline(always)]
     pub fn is_shared_by_threads(&self) -> bool {
         // Relaxed: asked after `running`.
-        self.phase.load(Ordering::Relaxed) == phase::RUNNING_WITH_THREADS
+        SHARED.phase.load(Ordering::Relaxed) == phase::RUNNING_WITH_THREADS
     }
 
     /// The world once it has started, also while nobody uses MPI.
@@ -190,7 +206,7 @@ impl Process {
             _ => phase::NOT_RUNNING,
         };
         // Release, with the acquire in `running`.
-        self.phase.store(phase, Ordering::Release);
+        SHARED.phase.store(phase, Ordering::Release);
     }
 
     /// The predefined datatype of a basic type.

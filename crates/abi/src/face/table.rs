@@ -172,6 +172,17 @@ impl<T: 'static> Table<T> {
         Ok(Held { table: self, slot })
     }
 
+    /// The object of a handle, not held.
+    ///
+    /// # Safety
+    /// While the result is used no handle of this table is released and no object taken out or changed.
+    #[inline(always)]
+    pub unsafe fn peek(&'static self, handle: usize) -> Option<&'static T> {
+        let value = self.slot(handle).ok()?.value.as_ptr();
+        // SAFETY: promised by the caller.
+        unsafe { &*value }.as_ref()
+    }
+
     /// True if the handle leads to an object.
     #[inline]
     pub fn is_live(&self, handle: usize) -> bool {

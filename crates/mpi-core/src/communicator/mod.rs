@@ -309,8 +309,11 @@ impl Comm {
     /// The first tag of the next collective operation; it may use `TAG_OFFSETS_MAX` from there.
     #[inline]
     pub(crate) fn next_collective_tag(&self, sequence: Sequence) -> i32 {
-        // Relaxed: calls on one communicator are ordered by the user, as the standard demands.
-        let turn = self.collective_counts[sequence as usize].fetch_add(1, Ordering::Relaxed) % SEQUENCE_TURNS;
+        // Relaxed, and no addition that locks: calls on one communicator are ordered by the user, as the standard demands.
+        let count = &self.collective_counts[sequence as usize];
+        let turn = count.load(Ordering::Relaxed);
+        count.store(turn.wrapping_add(1), Ordering::Relaxed);
+        let turn = turn % SEQUENCE_TURNS;
         ((sequence as u32 * SEQUENCE_TURNS + turn) * TAG_OFFSETS_MAX) as i32
     }
 
