@@ -4,7 +4,7 @@ use base::Config;
 use base::config::LargeCopy;
 use boot::local_engines;
 use datatype::{RecvBuf, SendBuf};
-use engine::{ContextId, Engine, Outcome, RequestId, SendMode, Source, TagPattern};
+use engine::{ABOARD_MIN_BYTES, ContextId, Engine, Outcome, RequestId, SendMode, Source, TagPattern};
 
 const CONTEXT: ContextId = ContextId(3);
 /// Turns of progress of both after which nothing comes any more.
@@ -70,7 +70,7 @@ fn aboard(engines: &[Engine]) -> [u64; 2] {
 fn messages_there_and_back_go_aboard_and_those_one_way_do_not() {
     let config = Config { large_copy: LargeCopy::Staged, ..Config::default() };
     // Eager, whole in one record, in pieces, and as long as a shuttle.
-    for len in [4 << 10, 16_000, 30_000, 90_000, 256 << 10] {
+    for len in [ABOARD_MIN_BYTES, 4 << 10, 16_000, 30_000, 90_000, 256 << 10] {
         let mut engines = pair(&config);
         (0..80).for_each(|number| pass(&mut engines, number % 2, number, len));
         assert_eq!(aboard(&engines), [40, 40], "{len} bytes");
@@ -81,7 +81,7 @@ fn messages_there_and_back_go_aboard_and_those_one_way_do_not() {
     let none = Config { shuttle_bytes: 0, ..config.clone() };
     let full = Config { channel_memory_bytes: Some(0), ..config.clone() };
     let short = Config { shuttle_bytes: 16_000, ..config.clone() };
-    for (config, len) in [(config, 4095), (none, 16_000), (full, 16_000), (short, 16_001)] {
+    for (config, len) in [(config, ABOARD_MIN_BYTES - 1), (none, 16_000), (full, 16_000), (short, 16_001)] {
         let mut engines = pair(&config);
         (0..20).for_each(|number| pass(&mut engines, number % 2, number, len));
         assert_eq!(aboard(&engines), [0, 0], "{len} bytes");

@@ -1,8 +1,8 @@
 //! Messages whose bytes go aboard shuttles ([`lockfree::shuttle`]): each of two processes writes where it has read last.
 //!
 //! ```text
-//!   message of 4 KiB or more ── a shuttle is here, and takes all of it ──▶ aboard, and with the last bytes the shuttle goes
-//!                            └─ otherwise ─────────────────────────────▶ in the block
+//!   message of 128 bytes or more ── a shuttle is here, and takes all of it ──▶ aboard, and with the last bytes the shuttle goes
+//!                                └─ otherwise ─────────────────────────────▶ in the block
 //! ```
 //! Whoever answers writes into the shuttle that has come; of those who write at the same time each begins with its own. A
 //! stream one way goes through the block but for its first message. What a process's own shuttles take is channel memory: one
@@ -17,8 +17,8 @@ use crate::core::Core;
 use crate::progress::push_piece;
 use crate::request::{Envelope, PeerId, Request, State};
 
-/// Shortest message that goes aboard: a shorter one is faster in one piece with what announces it.
-pub const ABOARD_MIN_BYTES: usize = 4 << 10;
+/// Shortest message that goes aboard: a shorter one takes not many more lines than what announces it.
+pub const ABOARD_MIN_BYTES: usize = 128;
 
 /// The shuttles between this process and one other, as far as this one has them.
 #[derive(Clone, Copy, Default)]
@@ -55,6 +55,12 @@ impl ShuttleTable {
             }
         }
         Some(shuttle)
+    }
+
+    /// True if one is here; whether there is memory for this process's own shows when it is taken.
+    #[inline]
+    fn has_some(&self, peer: PeerId) -> bool {
+        self.pairs.get(peer as usize).is_some_and(|pair| pair.held.has_some())
     }
 
     /// One has come, or was not used.
@@ -121,7 +127,13 @@ impl Core {
     }
 
     /// Sends a message in one record aboard a shuttle, if there is one.
+    #[inline]
     pub(crate) fn push_aboard(&mut self, to: PeerId, record: Record, buf: &SendBuf) -> bool {
+        self.shuttles.has_some(to) && self.push_aboard_one(to, record, buf)
+    }
+
+    #[inline(never)]
+    fn push_aboard_one(&mut self, to: PeerId, record: Record, buf: &SendBuf) -> bool {
         let shuttle = self.take_shuttle(to, buf.len_bytes());
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
         let is_gone = shuttle.is_some() && push_piece(&mut peer.link, record, buf, (0, buf.len_bytes()), shuttle);

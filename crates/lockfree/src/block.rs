@@ -178,7 +178,7 @@ struct Traffic {
     reader: Option<Reader>,
     /// Lines of this lap that were left behind when it went back to the start.
     lap_lines: usize,
-    shuttles: Option<Shuttles>,
+    shuttles: Option<Box<Shuttles>>,
 }
 
 /// Offset of the line that is `position` lines from the end of the block.
@@ -474,12 +474,12 @@ impl BlockSender {
     /// Longest message that a shuttle takes, in bytes.
     #[inline]
     pub fn shuttle_bytes(&self) -> usize {
-        self.traffic.shuttles.as_ref().map_or(0, Shuttles::len_bytes)
+        self.traffic.shuttles.as_ref().map_or(0, |shuttles| shuttles.len_bytes())
     }
 
     /// Lets payloads go aboard, where there are shuttles.
     pub fn equip(&mut self, shuttles: Option<Shuttles>) {
-        self.traffic.shuttles = shuttles;
+        self.traffic.shuttles = shuttles.map(Box::new);
     }
 
     /// True if records with payloads of these lengths can be pushed now one after the other, and none will be refused. All

@@ -108,6 +108,12 @@ impl Default for HeldShuttles {
 }
 
 impl HeldShuttles {
+    /// True if one is here.
+    #[inline]
+    pub fn has_some(&self) -> bool {
+        self.here | self.there
+    }
+
     /// Takes one to write to: the one that came last, if it is still here.
     pub fn take(&mut self) -> Option<Shuttle> {
         self.take_this(self.last).or_else(|| self.take_this(self.last.other()))
