@@ -466,6 +466,40 @@ fn channels_over_verbs_from_the_dead_are_emptied_and_given_back() {
     }
 }
 
+/// What comes behind the only message that somebody waits for has no receive yet; where ranks share processors it is taken in
+/// all the same, for its sender's next turn may be far.
+#[test]
+fn what_comes_behind_the_message_that_is_waited_for_stays_in_the_channel() {
+    for (is_crowded, unexpected) in [(false, 0), (true, 3)] {
+        let mut world = World::new(2, &Config::default());
+        world.engines.iter_mut().for_each(|engine| engine.set_crowded(is_crowded));
+        world.send(0, 1);
+        world.take_all();
+        let before = world.stats(1).unexpected;
+        let mut buf = RecvBuf::from_owned(vec![0; 8].into());
+        let mut receive = |world: &mut World| {
+            let window = buf.slice(0, 8);
+            world.engines[1].recv(Source::Peer(0), CONTEXT, TagPattern::Exact(2), window).expect("a peer")
+        };
+        let first = receive(&mut world);
+        for number in 0..4u64 {
+            let data = SendBuf::from_owned(number.to_ne_bytes().into());
+            let send = world.engines[0].send(SendMode::Standard, 1, CONTEXT, 2, data).expect("a peer");
+            world.engines[0].detach(send);
+        }
+        world.engines[1].progress();
+        assert!(world.engines[1].take(first).is_some());
+        assert_eq!(world.stats(1).unexpected - before, unexpected);
+        for _ in 1..4 {
+            let next = receive(&mut world);
+            world.engines[1].progress();
+            assert!(world.engines[1].take(next).is_some());
+        }
+        assert_eq!(world.stats(1).unexpected - before, unexpected);
+        assert_eq!(buf.as_contiguous(), Some(&3u64.to_ne_bytes()[..]));
+    }
+}
+
 fn nothing() -> RecvBuf {
     RecvBuf::from_owned([0u8; 0].into())
 }

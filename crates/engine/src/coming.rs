@@ -69,7 +69,7 @@ impl Core {
             Some(false) => {}
             Some(true) => {
                 self.set_coming(peer, None);
-                self.is_long_over = true;
+                self.ends_turn = true;
             }
             None => self.refuse(),
         }

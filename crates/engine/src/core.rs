@@ -73,8 +73,8 @@ pub(crate) struct Core {
     pub(crate) idle_looks_max: u32,
     /// Bytes that senders of channels keep for themselves.
     pub(crate) held_bytes: u64,
-    /// A long message has come to its end, and no turn of a channel has been ended for that yet.
-    pub(crate) is_long_over: bool,
+    /// Somebody here may wait for what was just taken in and nothing else, and no turn of a channel has been ended for that yet.
+    pub(crate) ends_turn: bool,
     /// Long messages without a receive may stay in their channels; not in a turn that takes in all there is.
     pub(crate) is_patient: bool,
     /// What peers said of their channels in this turn.
@@ -212,7 +212,7 @@ impl Engine {
             posted: PostedQueue::new(),
             unexpected: UnexpectedQueue::new(),
             matched: Slab::new(),
-            is_long_over: false,
+            ends_turn: false,
             is_patient: false,
             kept: Slab::new(),
             peers: (0..size).map(|_| None).collect(),

@@ -185,6 +185,8 @@ impl Core {
         match self.posted.arrive(context, peer, tag) {
             Some(receive) => {
                 self.fill_posted(receive, envelope, |buf| data.read_into(buf, 0));
+                // The next one has no receive yet. Even to look whether it is there would take its line from whoever writes it.
+                self.ends_turn |= self.posted.is_empty() && !self.thresholds.is_crowded;
                 if let Some(send) = acknowledge {
                     self.send_control(peer, Message::Acknowledge { send });
                 }
@@ -406,7 +408,7 @@ impl Core {
                 if *received >= total {
                     Self::unpack_arrived(incoming, total);
                     self.stats.staged_received += 1;
-                    self.is_long_over = true;
+                    self.ends_turn = true;
                     self.finish_incoming(key, Outcome::Done);
                 }
             }

@@ -186,7 +186,7 @@ impl<R: RecordReceiver> Polled<R> {
                     core.arrive(peer, record, payload);
                     if let Some(shuttle) = record.brings {
                         core.shuttles.keep(peer, shuttle);
-                        core.is_long_over = true;
+                        core.ends_turn = true;
                     }
                 })
             {
@@ -196,9 +196,9 @@ impl<R: RecordReceiver> Polled<R> {
             if self.channel.credits_due() {
                 core.return_credits(peer, &mut self.channel);
             }
-            if core.is_long_over {
+            if core.ends_turn {
                 // Who waited for it goes on first: the next may be for the receive that is posted then.
-                core.is_long_over = false;
+                core.ends_turn = false;
                 break;
             }
         }
