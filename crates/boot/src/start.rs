@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use base::Config;
 use base::config::{CrossMemory, DeviceChoice, InitialErrors};
+use base::copy::PAGE_BYTES;
 use base::log::{Level, Log};
 use collectives::Selection;
 use engine::{CHANNEL_MEMORY_MAX_BYTES, Engine, WaitPolicy};
@@ -16,6 +17,9 @@ use protocol::fastpath::Geometry;
 use crate::hardware::{cache_share_bytes, near_cache_share_bytes};
 use crate::manager::Manager;
 use crate::{BootError, connected, segment, ways};
+
+/// Address space of the shuttles of one process, at most.
+const SHUTTLES_MAX_BYTES: usize = 16 << 20;
 
 /// The settings of this process, from its environment; unknown names with our prefix are pointed out.
 ///
@@ -143,7 +147,8 @@ fn start_engine(manager: &Manager, config: &Config) -> Result<Engine, BootError>
 /// The segment of `process_count` mapped peers.
 pub(crate) fn shape(process_count: u32, config: &Config) -> Shape {
     let geometry = Geometry::new(config);
-    let (channel_bytes, shuttle_bytes) = (geometry.reserved_bytes(), geometry.shuttle_bytes());
+    let part = (SHUTTLES_MAX_BYTES / process_count.max(1) as usize) & !(PAGE_BYTES - 1);
+    let (channel_bytes, shuttle_bytes) = (geometry.reserved_bytes(), geometry.shuttle_bytes().min(part));
     Shape { process_count, channel_bytes, shuttle_bytes, arena_bytes: 0 }
 }
 

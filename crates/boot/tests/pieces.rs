@@ -94,7 +94,9 @@ fn messages_are_whole_whenever_their_receive_is_posted() {
 /// and no longer than any may come whole.
 #[test]
 fn messages_come_whole_both_ways_and_longer_ones_ask() {
-    let config = Config { large_copy: LargeCopy::Staged, channel_bytes: 1 << 20, ..Config::default() };
+    // What is longer than a shuttle goes through the block, which needs credits then.
+    let shuttle_bytes = 256 << 10;
+    let config = Config { large_copy: LargeCopy::Staged, channel_bytes: 1 << 20, shuttle_bytes, ..Config::default() };
     let mut engines = local_engines(2, &config).expect("a segment");
     let lens = |round: u64| if round % 5 == 4 { (256 << 10) + 1000 } else { 256 << 10 };
     for round in 0..100 {

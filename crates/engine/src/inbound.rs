@@ -184,8 +184,8 @@ impl<R: RecordReceiver> Polled<R> {
             if core.is_patient && self.leaves_alone(core)
                 || !self.channel.pop(|record, payload| {
                     core.arrive(peer, record, payload);
-                    if let Some(shuttle) = record.brings {
-                        core.shuttles.keep(peer, shuttle);
+                    if let Some(brought) = record.brings {
+                        core.shuttles.welcome(peer, brought);
                         core.ends_turn = true;
                     }
                 })

@@ -5,13 +5,16 @@
 //!                                └─ otherwise ─────────────────────────────▶ in the block
 //! ```
 //! Whoever answers writes into the shuttle that has come; of those who write at the same time each begins with its own. A
-//! stream one way goes through the block but for its first message. What a process's own shuttles take is channel memory: one
-//! for which there is none left is not used, one of a pair that has become idle is given back.
+//! stream one way goes through the block but for its first message.
+//!
+//! What a process's own shuttles take is channel memory: as much as the longest message that this process has written there
+//! takes, to a power of two. The other writes no longer ones into it, so nobody takes memory that is not counted. What would
+//! take more than there is left goes through the block; the memory of a pair that has become idle is given back.
 
 use base::SlabKey;
 use datatype::SendBuf;
 use fabric::{MappedArea, PeerIndex};
-use lockfree::{Allowance, HeldShuttles, Record, Shuttle, Shuttles};
+use lockfree::{Allowance, Brought, HeldShuttles, Record, Shuttle, Shuttles};
 
 use crate::core::Core;
 use crate::progress::push_piece;
@@ -20,12 +23,17 @@ use crate::request::{Envelope, PeerId, Request, State};
 /// Shortest message that goes aboard: a shorter one takes not many more lines than what announces it.
 pub const ABOARD_MIN_BYTES: usize = 128;
 
+/// What a shuttle takes at least: of two processes that send to each other at once each has that of the other, and neither can
+/// write more there until the one comes home.
+const MEMORY_MIN_BYTES: u64 = 256 << 10;
+
 /// The shuttles between this process and one other, as far as this one has them.
 #[derive(Clone, Copy, Default)]
 struct Pair {
     held: HeldShuttles,
-    /// This process's own one has been used: it takes memory.
-    is_made: bool,
+    /// Bytes of this process's own one that take memory, and of the other's.
+    own_bytes: u64,
+    foreign_bytes: u64,
 }
 
 /// The shuttles between this process and all others.
@@ -43,28 +51,47 @@ impl ShuttleTable {
         Self { pairs, len_bytes: len_bytes as u64, allowance }
     }
 
-    /// Takes one to write to.
-    fn take(&mut self, peer: PeerId) -> Option<Shuttle> {
-        let pair = self.pairs.get_mut(peer as usize)?;
-        let shuttle = pair.held.take()?;
-        if shuttle == Shuttle::Here && !pair.is_made {
-            pair.is_made = self.allowance.change_leaving_some(0, self.len_bytes);
-            if !pair.is_made {
-                pair.held.keep(shuttle);
-                return None;
-            }
-        }
-        Some(shuttle)
+    /// Bytes that take memory where messages of this length are written.
+    fn taken_by(&self, len_bytes: u64) -> u64 {
+        len_bytes.next_power_of_two().max(MEMORY_MIN_BYTES).min(self.len_bytes)
     }
 
-    /// True if one is here; whether there is memory for this process's own shows when it is taken.
+    /// Takes one to write `len_bytes` to.
+    fn take(&mut self, peer: PeerId, len_bytes: u64) -> Option<Shuttle> {
+        let wanted_bytes = self.taken_by(len_bytes);
+        let Pair { held, own_bytes, foreign_bytes } = self.pairs.get_mut(peer as usize)?;
+        held.take(|shuttle| match shuttle {
+            Shuttle::There => len_bytes <= *foreign_bytes,
+            Shuttle::Here if len_bytes <= *own_bytes => true,
+            Shuttle::Here => {
+                let is_granted = self.allowance.change_leaving_some(*own_bytes, wanted_bytes);
+                if is_granted {
+                    *own_bytes = wanted_bytes;
+                }
+                is_granted
+            }
+        })
+    }
+
+    /// True if one is here; whether a message may be written there shows when it is taken.
     #[inline]
     fn has_some(&self, peer: PeerId) -> bool {
         self.pairs.get(peer as usize).is_some_and(|pair| pair.held.has_some())
     }
 
-    /// One has come, or was not used.
+    /// One has come, with a message.
     #[inline]
+    pub(crate) fn welcome(&mut self, peer: PeerId, Brought { shuttle, len_bytes }: Brought) {
+        let taken_bytes = self.taken_by(len_bytes as u64);
+        if let Some(pair) = self.pairs.get_mut(peer as usize) {
+            pair.held.keep(shuttle);
+            if shuttle == Shuttle::There {
+                pair.foreign_bytes = pair.foreign_bytes.max(taken_bytes);
+            }
+        }
+    }
+
+    /// One was not used, or is here again.
     pub(crate) fn keep(&mut self, peer: PeerId, shuttle: Shuttle) {
         if let Some(pair) = self.pairs.get_mut(peer as usize) {
             pair.held.keep(shuttle);
@@ -76,25 +103,26 @@ impl ShuttleTable {
         self.pairs.get_mut(peer as usize)?.held.take_this(Shuttle::There)
     }
 
-    /// The memory of this process's own one is not needed any more, if it is here; true if it takes any.
+    /// The memory of this process's own one is not needed any more, if it is here, and the other may do the same; true if it
+    /// takes any.
     fn unmake(&mut self, peer: PeerId) -> bool {
-        let Some(pair) = self.pairs.get_mut(peer as usize).filter(|pair| pair.is_made) else { return false };
-        let is_here = pair.held.has(Shuttle::Here);
-        if is_here {
-            pair.is_made = false;
-            self.allowance.change(self.len_bytes, 0);
+        let Some(pair) = self.pairs.get_mut(peer as usize) else { return false };
+        pair.foreign_bytes = 0;
+        let is_given_back = pair.own_bytes > 0 && pair.held.has(Shuttle::Here);
+        if is_given_back {
+            self.allowance.change(std::mem::take(&mut pair.own_bytes), 0);
         }
-        is_here
+        is_given_back
     }
 
     /// Bytes that the one in this process's memory for a peer takes.
     pub(crate) fn held_bytes(&self, peer: PeerId) -> u64 {
-        self.pairs.get(peer as usize).map_or(0, |pair| u64::from(pair.is_made) * self.len_bytes)
+        self.pairs.get(peer as usize).map_or(0, |pair| pair.own_bytes)
     }
 
     /// Bytes that all in this process's memory take.
     pub(crate) fn all_held_bytes(&self) -> u64 {
-        self.pairs.iter().filter(|pair| pair.is_made).count() as u64 * self.len_bytes
+        self.pairs.iter().map(|pair| pair.own_bytes).sum()
     }
 }
 
@@ -114,7 +142,7 @@ impl Core {
     pub(crate) fn take_shuttle(&mut self, to: PeerId, len_bytes: u64) -> Option<Shuttle> {
         let Some(Some(peer)) = self.peers.get(to as usize) else { return None };
         let goes_aboard = (ABOARD_MIN_BYTES as u64..=peer.link.aboard_max_bytes() as u64).contains(&len_bytes);
-        if goes_aboard { self.shuttles.take(to) } else { None }
+        if goes_aboard { self.shuttles.take(to, len_bytes) } else { None }
     }
 
     /// A message was to go aboard a shuttle, if one was taken for it: it is gone, and so is the shuttle, or neither is.
@@ -175,31 +203,65 @@ impl Core {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_shuttle_that_came_last_is_taken_first_and_none_twice() {
-        let mut table = ShuttleTable::new(3, 1000, Allowance::new(1 << 20));
-        assert_eq!([table.take(1), table.take(1)], [Some(Shuttle::Here), None]);
-        for came in [[Shuttle::There, Shuttle::Here], [Shuttle::Here, Shuttle::There]] {
-            came.iter().for_each(|shuttle| table.keep(1, *shuttle));
-            assert_eq!([table.take(1), table.take(1), table.take(1)], [Some(came[1]), Some(came[0]), None]);
-        }
-        assert_eq!(table.take(2), Some(Shuttle::Here), "every pair has its own");
-        assert_eq!(table.take(3), None, "there is no such process");
+    const LEN: u64 = 1000;
+    const LONG: u64 = 600_000;
+    const MIB: u64 = 1 << 20;
+
+    fn table(process_count: u32, allowance: &Allowance) -> ShuttleTable {
+        ShuttleTable::new(process_count, MIB as usize, allowance.clone())
+    }
+
+    fn came(shuttle: Shuttle, len_bytes: u64) -> Brought {
+        Brought { shuttle, len_bytes: len_bytes as usize }
     }
 
     #[test]
-    fn own_shuttles_take_channel_memory_from_their_first_message_until_they_are_retired() {
-        let allowance = Allowance::new(1200);
-        let mut table = ShuttleTable::new(3, 1000, allowance.clone());
-        assert_eq!((table.all_held_bytes(), table.take(1)), (0, Some(Shuttle::Here)));
-        assert_eq!((table.all_held_bytes(), table.held_bytes(1), allowance.left_bytes()), (1000, 1000, 200));
-        assert_eq!(table.take(2), None, "there is no memory for another");
-        table.keep(2, Shuttle::There);
-        assert_eq!(table.take(2), Some(Shuttle::There), "one in the memory of somebody else costs nothing here");
+    fn the_shuttle_that_came_last_is_taken_first_and_none_twice() {
+        let mut table = table(3, &Allowance::new(4 * MIB));
+        assert_eq!([table.take(1, LEN), table.take(1, LEN)], [Some(Shuttle::Here), None]);
+        for both in [[Shuttle::There, Shuttle::Here], [Shuttle::Here, Shuttle::There]] {
+            both.iter().for_each(|shuttle| table.welcome(1, came(*shuttle, LEN)));
+            assert_eq!([(); 3].map(|()| table.take(1, LEN)), [Some(both[1]), Some(both[0]), None]);
+        }
+        assert_eq!(table.take(2, LEN), Some(Shuttle::Here), "every pair has its own");
+        assert_eq!(table.take(3, LEN), None, "there is no such process");
+    }
+
+    #[test]
+    fn own_shuttles_take_channel_memory_for_what_they_have_carried_until_they_are_retired() {
+        let allowance = Allowance::new(3 * MIB / 2);
+        let mut table = table(3, &allowance);
+        assert_eq!((table.all_held_bytes(), table.take(1, LEN)), (0, Some(Shuttle::Here)));
+        assert_eq!((table.all_held_bytes(), allowance.left_bytes()), (MIB / 4, 5 * MIB / 4));
+        table.keep(1, Shuttle::Here);
+        assert_eq!(table.take(1, LONG), Some(Shuttle::Here));
+        assert_eq!((table.held_bytes(1), allowance.left_bytes()), (MIB, MIB / 2), "to a power of two");
+        assert_eq!(table.take(2, LONG), None, "there is no memory for another");
+        assert_eq!(table.take(2, LEN), Some(Shuttle::Here), "but for a short one");
         assert!(!table.unmake(1), "it is with the other");
         table.keep(1, Shuttle::Here);
         assert!(table.unmake(1) && !table.unmake(1));
-        assert_eq!((table.all_held_bytes(), allowance.left_bytes()), (0, 1200));
-        assert_eq!(table.take(2), Some(Shuttle::Here));
+        assert_eq!((table.all_held_bytes(), allowance.left_bytes()), (MIB / 4, 5 * MIB / 4));
+    }
+
+    #[test]
+    fn what_takes_more_memory_than_its_owner_has_counted_is_not_written_to_a_shuttle_of_somebody_else() {
+        let mut table = table(2, &Allowance::new(0));
+        table.welcome(1, came(Shuttle::There, LEN));
+        assert_eq!((table.take(1, MIB / 4 + 1), table.take(1, MIB / 4)), (None, Some(Shuttle::There)));
+        table.welcome(1, came(Shuttle::There, LONG));
+        assert_eq!((table.take(1, MIB + 1), table.take(1, MIB)), (None, Some(Shuttle::There)));
+        table.welcome(1, came(Shuttle::There, LEN));
+        assert_eq!(table.take(1, LONG), Some(Shuttle::There), "it has been counted since");
+        table.unmake(1);
+        table.keep(1, Shuttle::There);
+        assert_eq!(table.take(1, 1), None, "it may have been given back");
+    }
+
+    #[test]
+    fn where_the_one_that_came_last_is_too_short_the_other_is_taken() {
+        let mut table = table(2, &Allowance::new(4 * MIB));
+        table.welcome(1, came(Shuttle::There, LEN));
+        assert_eq!((table.take(1, LONG), table.take(1, LEN)), (Some(Shuttle::Here), Some(Shuttle::There)));
     }
 }

@@ -49,7 +49,7 @@ use crate::pace::Pace;
 use crate::shuttle::PLACE_BYTES;
 use crate::trial::Trial;
 use crate::{
-    Aboard, Bounds, CACHE_LINE_BYTES, MEDIUM_MIN_BYTES, STREAMING_MIN_BYTES, SharedMemory, Shuttle, Shuttles, Stores,
+    Aboard, Bounds, Brought, CACHE_LINE_BYTES, MEDIUM_MIN_BYTES, STREAMING_MIN_BYTES, SharedMemory, Shuttles, Stores,
 };
 
 pub use receiver::BlockReceiver;
@@ -87,8 +87,8 @@ pub struct Record {
     /// In a record that a block delivers: its payload was written past the caches, and is read faster from its end on, for
     /// the next record lies below it ([`base::copy::copy_downwards`]).
     pub streamed: bool,
-    /// In a record that a block delivers: this shuttle is the reader's from now on.
-    pub brings: Option<Shuttle>,
+    /// In a record that a block delivers: what is the reader's from now on.
+    pub brings: Option<Brought>,
 }
 
 /// On which processor the reader of a block runs, where processes share processors.

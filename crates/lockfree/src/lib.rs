@@ -51,7 +51,7 @@ pub use mailbox::{MailboxReceiver, MailboxSender};
 pub use meeting::Meeting;
 pub use published::{Engagement, PublishedTable};
 pub use shared::SharedMemory;
-pub use shuttle::{Aboard, HeldShuttles, Shuttle, Shuttles};
+pub use shuttle::{Aboard, Brought, HeldShuttles, Shuttle, Shuttles};
 pub use slots::{Slot, SlotMemory, SlotStore};
 pub use streaming::{MEDIUM_MIN_BYTES, STREAMING_MIN_BYTES, Stores};
 

@@ -65,6 +65,15 @@ impl Aboard {
     }
 }
 
+/// A shuttle that has come to its reader.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Brought {
+    /// Which it is.
+    pub shuttle: Shuttle,
+    /// Bytes of the message that were aboard.
+    pub len_bytes: usize,
+}
+
 /// The memory of both shuttles between this process and another.
 #[derive(Clone)]
 pub struct Shuttles {
@@ -114,9 +123,11 @@ impl HeldShuttles {
         self.here | self.there
     }
 
-    /// Takes one to write to: the one that came last, if it is still here.
-    pub fn take(&mut self) -> Option<Shuttle> {
-        self.take_this(self.last).or_else(|| self.take_this(self.last.other()))
+    /// Takes one to write to that `suits`: the one that came last, if it is still here, or else the other.
+    pub fn take(&mut self, mut suits: impl FnMut(Shuttle) -> bool) -> Option<Shuttle> {
+        let mut shuttles = [self.last, self.last.other()].into_iter();
+        let shuttle = shuttles.find(|shuttle| self.has(*shuttle) && suits(*shuttle))?;
+        self.take_this(shuttle)
     }
 
     /// Takes this one, if it is here.
@@ -176,7 +187,7 @@ mod tests {
 
     /// Sends bytes of this value in parts aboard the shuttle that is here.
     fn send(from: &mut Ends, parts: &[usize], value: u8) -> Option<Shuttle> {
-        let shuttle = from.held.take()?;
+        let shuttle = from.held.take(|_| true)?;
         let mut offset = 0;
         for (at, len) in parts.iter().enumerate() {
             let aboard = Aboard { shuttle, offset, is_last: at + 1 == parts.len() };
@@ -201,7 +212,9 @@ mod tests {
                     assert_eq!(Record { brings: None, ..record }, KIND);
                     assert!(payload.len() == *len && payload.iter().all(|byte| *byte == round));
                     assert_eq!(brings.is_some(), at == 2, "with the last of them");
-                    brings.into_iter().for_each(|shuttle| other.held.keep(shuttle));
+                    let end = SHUTTLE_BYTES;
+                    assert!(brings.is_none_or(|brought| brought.len_bytes == end));
+                    brings.into_iter().for_each(|brought| other.held.keep(brought.shuttle));
                 });
                 assert!(popped);
             }
@@ -214,7 +227,7 @@ mod tests {
         assert!(found.chunks(2).all(|two| two == &found[..2]));
         let at_once = [&mut one, &mut other].map(|ends| send(ends, &[8], 1));
         assert_eq!(at_once, [Some(Shuttle::Here); 2], "both are at home");
-        assert_eq!(one.held.take(), None);
+        assert_eq!(one.held.take(|_| true), None);
     }
 
     #[test]

@@ -11,8 +11,9 @@ use lockfree::fastpath::{
 };
 use lockfree::meeting::{Content, Held, Offer, QUEUES_MAX, QueueName, Shown, SlotName};
 use lockfree::{
-    Aboard, Announcements, Barrier, BlockReceiver, BlockSender, Board, Bounds, ClaimCell, Doorbell, Engagement,
-    MailboxReceiver, MailboxSender, Meeting, PublishedTable, Reader, Record, SharedMemory, Shuttle, Shuttles,
+    Aboard, Announcements, Barrier, BlockReceiver, BlockSender, Board, Bounds, Brought, ClaimCell, Doorbell,
+    Engagement, MailboxReceiver, MailboxSender, Meeting, PublishedTable, Reader, Record, SharedMemory, Shuttle,
+    Shuttles,
 };
 use loom::thread;
 
@@ -126,7 +127,7 @@ fn a_shuttle_is_written_by_one_at_a_time() {
                 assert_eq!(payload, [1; 8]);
                 came = record.brings;
             }));
-            push(&mut sender, record, came.expect("it was the last record"), 2);
+            push(&mut sender, record, came.expect("it was the last record").shuttle, 2);
         });
         let mut came = None;
         for _ in 0..3 {
@@ -138,7 +139,7 @@ fn a_shuttle_is_written_by_one_at_a_time() {
         }
         answering.join().unwrap();
         first.pop(|record, _| came = record.brings);
-        assert_eq!(came, Some(Shuttle::Here));
+        assert_eq!(came, Some(Brought { shuttle: Shuttle::Here, len_bytes: 8 }));
     });
 }
 

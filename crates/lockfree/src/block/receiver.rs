@@ -9,7 +9,7 @@ use super::{
 use crate::fastpath::{CONSUMED, CONTROL_BYTES, HINT, RecordReceiver, Returns};
 use crate::growth::LINES_MIN;
 use crate::shuttle::PLACE_BYTES;
-use crate::{Aboard, Allowance, CACHE_LINE_BYTES, SharedMemory, Shuttles};
+use crate::{Aboard, Allowance, Brought, CACHE_LINE_BYTES, SharedMemory, Shuttles};
 
 /// The receiving end.
 pub struct BlockReceiver {
@@ -112,11 +112,11 @@ impl BlockReceiver {
         unsafe { self.memory.read(top, place.len(), |payload| place.copy_from_slice(payload)) };
         let aboard = Aboard::of(u64::from_ne_bytes(place));
         let (memory, len_bytes) = (shuttles.memory(aboard.shuttle), payload_len(flag));
-        if aboard.offset.checked_add(len_bytes).is_none_or(|end| end > memory.len_bytes()) {
+        let Some(end) = aboard.offset.checked_add(len_bytes).filter(|end| *end <= memory.len_bytes()) else {
             // As for one that does not fit the block.
             return false;
-        }
-        let brings = aboard.is_last.then_some(aboard.shuttle);
+        };
+        let brings = aboard.is_last.then_some(Brought { shuttle: aboard.shuttle, len_bytes: end });
         let record = Record { brings, ..self.record(top, flag) };
         // SAFETY: inside the shuttle by the check above, which is not written again before the sender hears of us.
         unsafe { memory.read(aboard.offset, len_bytes, |payload| take(record, payload)) };
