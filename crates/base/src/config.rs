@@ -133,7 +133,7 @@ impl Default for Config {
             channel_max_bytes: 256 << 10,
             channel_long_bytes: None,
             near_cache_bytes: None,
-            shuttle_bytes: 1 << 20,
+            shuttle_bytes: 4 << 20,
             channel_memory_bytes: None,
             eager_max_bytes: 16 << 10,
             unexpected_max_bytes: 64 << 20,

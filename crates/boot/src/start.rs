@@ -19,7 +19,7 @@ use crate::manager::Manager;
 use crate::{BootError, connected, segment, ways};
 
 /// Address space of the shuttles of one process, at most.
-const SHUTTLES_MAX_BYTES: usize = 16 << 20;
+const SHUTTLES_MAX_BYTES: usize = 64 << 20;
 
 /// The settings of this process, from its environment; unknown names with our prefix are pointed out.
 ///
