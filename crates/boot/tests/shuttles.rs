@@ -69,8 +69,8 @@ fn aboard(engines: &[Engine]) -> [u64; 2] {
 #[test]
 fn messages_there_and_back_go_aboard_and_those_one_way_do_not() {
     let config = Config { large_copy: LargeCopy::Staged, ..Config::default() };
-    // Eager, whole in one record, in pieces, and as long as a shuttle.
-    for len in [ABOARD_MIN_BYTES, 4 << 10, 16_000, 30_000, 90_000, 256 << 10] {
+    // Eager, whole in one record, in pieces, and longer than what comes without a request.
+    for len in [ABOARD_MIN_BYTES, 4 << 10, 16_000, 30_000, 90_000, 1 << 20] {
         let mut engines = pair(&config);
         (0..80).for_each(|number| pass(&mut engines, number % 2, number, len));
         assert_eq!(aboard(&engines), [40, 40], "{len} bytes");

@@ -266,8 +266,8 @@ impl GroupBoard {
         finished >= needed
     }
 
-    /// All members have finished `step`. As little as [`GroupBoard::next_step`] one instruction that would lock the line: the
-    /// boards are those of one operation at a time, and a store that waits for all before it would come into each.
+    /// All members have finished `step`. A load and a store, as in [`GroupBoard::next_step`], not one instruction that locks: the
+    /// boards are those of one operation at a time.
     #[inline]
     fn note_finished(&self, step: u64) {
         if self.finished.load(Ordering::Relaxed) < step {
