@@ -118,7 +118,8 @@ fn an_empty_block_is_begun_anew_for_a_reader_that_shares_a_processor() {
             assert!(pushed, "{reader:?} {number}");
             laps += u64::from(sender.traffic.lap_began != began);
             furthest = furthest.max(sender.position);
-            assert!(receiver.pop(|_, payload| assert!(payload.iter().all(|byte| *byte == number as u8))));
+            let expected = vec![number as u8; len];
+            assert!(receiver.pop(|_, payload| assert!(payload == expected)));
             receiver.return_credits(false);
         }
         assert!(furthest <= lines_max && furthest >= lines_max - 64, "{reader:?}: {furthest} lines");
