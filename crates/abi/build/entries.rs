@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::arguments;
 use crate::ctypes::{object_of, raw, returned};
 use crate::standard::{Direction, Function, Standard};
-use crate::tables::{ANY_TIME, GATELESS, LOOKS, needs_no_others, rust_name};
+use crate::tables::{ANY_TIME, BRIEF, GATELESS, needs_no_others, rust_name};
 
 pub fn text(standard: &Standard, chapters: &HashMap<String, String>) -> String {
     let mut text = String::new();
@@ -35,7 +35,7 @@ pub fn entry(function: &Function, chapter: Option<&str>) -> String {
     );
     line(&mut text, 1, &call);
     match chapter {
-        Some(chapter) if LOOKS.contains(&function.name.as_str()) => look(&mut text, function, chapter),
+        Some(chapter) if BRIEF.contains(&function.name.as_str()) => brief(&mut text, function, chapter),
         _ => whole(&mut text, 1, function, chapter),
     }
     text.push_str("}\n");
@@ -47,7 +47,7 @@ fn is_legal_any_time(function: &Function) -> bool {
 }
 
 /// A call that only looks: without holding or gate if that is possible, or else as every other one.
-fn look(text: &mut String, function: &Function, chapter: &str) {
+fn brief(text: &mut String, function: &Function, chapter: &str) {
     line(text, 1, "#[cold]");
     line(text, 1, "#[inline(never)]");
     line(text, 1, &format!("unsafe extern \"C\" fn whole({}) -> c_int {{", declared(function)));

@@ -78,7 +78,7 @@ pub fn needs_no_others(name: &str) -> bool {
 
 /// Calls that look at an object, write what they see and return: they run no code of the user, free nothing and meet nobody.
 /// Programs make them often.
-pub const LOOKS: &[&str] = &[
+pub const BRIEF: &[&str] = &[
     "MPI_Comm_get_attr",
     "MPI_Comm_rank",
     "MPI_Comm_remote_size",

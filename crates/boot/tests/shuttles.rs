@@ -70,17 +70,19 @@ fn aboard(engines: &[Engine]) -> [u64; 2] {
 fn messages_there_and_back_go_aboard_and_those_one_way_do_not() {
     let config = Config { large_copy: LargeCopy::Staged, ..Config::default() };
     // Eager, whole in one record, in pieces, and longer than what comes without a request.
-    for len in [ABOARD_MIN_BYTES, 4 << 10, 16_000, 30_000, 90_000, 1 << 20] {
-        let mut engines = pair(&config);
+    let short = Config { shuttle_bytes: 16_000, ..config.clone() };
+    let lens = [ABOARD_MIN_BYTES, 4 << 10, 16_000, 30_000, 90_000, 256 << 10, 1 << 20].map(|len| (&config, len));
+    // And as long as a shuttle.
+    for (config, len) in lens.into_iter().chain([(&short, 16_000)]) {
+        let mut engines = pair(config);
         (0..80).for_each(|number| pass(&mut engines, number % 2, number, len));
         assert_eq!(aboard(&engines), [40, 40], "{len} bytes");
-        let mut engines = pair(&config);
+        let mut engines = pair(config);
         (0..40).for_each(|number| pass(&mut engines, 1, number, len));
         assert_eq!(aboard(&engines), [1, 0], "{len} bytes one way");
     }
     let none = Config { shuttle_bytes: 0, ..config.clone() };
     let full = Config { channel_memory_bytes: Some(0), ..config.clone() };
-    let short = Config { shuttle_bytes: 16_000, ..config.clone() };
     for (config, len) in [(config, ABOARD_MIN_BYTES - 1), (none, 16_000), (full, 16_000), (short, 16_001)] {
         let mut engines = pair(&config);
         (0..20).for_each(|number| pass(&mut engines, number % 2, number, len));

@@ -66,21 +66,22 @@ impl Core {
     #[inline(never)]
     fn try_whole(&mut self, to: PeerId, context: ContextId, tag: Tag, buf: &SendBuf) -> bool {
         let (key, len_bytes) = (match_key(context, tag), buf.len_bytes());
+        let Some(Some(peer)) = self.peers.get(to as usize) else { return false };
         if len_bytes > self.thresholds.whole_max_bytes() {
             // Like those that leave was given for are some that are longer than any may be.
             return false;
         }
-        let shuttle = self.take_shuttle(to, len_bytes);
+        let may = peer.whole.permits(len_bytes) && buf.as_contiguous().is_some() && !peer.link.holds_back_eager();
+        let shuttle = if may { self.take_shuttle(to, len_bytes) } else { None };
         if shuttle.is_none() {
+            // One that has to ask is written there, too, once it is answered.
             self.prepare(to, len_bytes as usize);
         }
-        let may = match self.peers.get(to as usize) {
-            Some(Some(peer)) => peer.whole.permits(len_bytes) && !peer.link.holds_back_eager(),
-            _ => false,
-        };
+        if !may {
+            return false;
+        }
         let in_one_record = len_bytes <= self.thresholds.whole_record_max_bytes(!self.posted.is_empty());
         let is_gone = match in_one_record {
-            _ if !may || buf.as_contiguous().is_none() => false,
             true => self.push_whole(to, key, buf, shuttle),
             false => self.push_pieces(to, key, buf, shuttle),
         };

@@ -8,8 +8,8 @@
 //! stream one way goes through the block but for its first message.
 //!
 //! What a process's own shuttles take is channel memory: as much as the longest message that this process has written there
-//! takes, to a power of two. The other writes no longer ones into it, so nobody takes memory that is not counted. What would
-//! take more than there is left goes through the block; the memory of a pair that has become idle is given back.
+//! takes, to a power of two, and 256 KiB at least. The other writes no more into it, so nobody takes memory that is not counted.
+//! What would take more than there is left goes through the block; the memory of a pair that has become idle is given back.
 
 use base::SlabKey;
 use datatype::SendBuf;
