@@ -14,7 +14,7 @@ use crate::link::{Link, LinkPeer};
 use crate::wire::Kind;
 
 /// Requests that are acknowledged later carry no more than this, in bytes.
-pub(super) const SHORT_MAX_BYTES: u64 = 4096;
+pub(super) const SHORT_MAX_BYTES: u64 = 64 << 10;
 /// A request that follows within this is soon.
 pub(super) const SOON: Duration = Duration::from_micros(50);
 /// How often in a row one must have followed soon.
