@@ -84,18 +84,25 @@ static MPI_T_cvar_handle cvar(const char *name)
 /* Before MPI_Init everything can be set; what cannot be is refused and changes nothing. */
 static void write_before_init(void)
 {
-    unsigned long long bytes = 0, small = 3000, odd = 12345;
+    unsigned long long bytes = 0, small = 3000, odd = 12345, before = 0, by_itself = ~0ULL;
     int choice = -1, read = -1, automatic = -1, wrong = 77;
     char text[1024] = "", none[1024] = "";
     MPI_T_cvar_handle eager = cvar("FERROVIA_EAGER_MAX"), channel = cvar("FERROVIA_CHANNEL");
+    MPI_T_cvar_handle unexpected = cvar("FERROVIA_UNEXPECTED_MAX");
     MPI_T_cvar_handle copy = cvar("FERROVIA_LARGE_COPY"), spin = cvar("FERROVIA_SPIN");
     MPI_T_cvar_handle collectives = cvar("FERROVIA_COLLECTIVES");
     OK(MPI_T_cvar_write(eager, &small));
     OK(MPI_T_cvar_read(eager, &bytes));
     CHECK(bytes == small);
+    OK(MPI_T_cvar_read(channel, &before));
     IS(MPI_T_cvar_write(channel, &odd), MPI_T_ERR_INVALID);
     OK(MPI_T_cvar_read(channel, &bytes));
-    CHECK(bytes != odd);
+    CHECK(bytes == before);
+    OK(MPI_T_cvar_write(eager, &by_itself));
+    OK(MPI_T_cvar_read(eager, &bytes));
+    CHECK(bytes == by_itself);
+    OK(MPI_T_cvar_write(eager, &small));
+    IS(MPI_T_cvar_write(unexpected, &by_itself), MPI_T_ERR_INVALID);
     OK(MPI_T_cvar_read(copy, &choice));
     OK(MPI_T_cvar_write(copy, &choice));
     IS(MPI_T_cvar_write(copy, &wrong), MPI_T_ERR_INVALID);
@@ -111,6 +118,7 @@ static void write_before_init(void)
     OK(MPI_T_cvar_write(collectives, none));
     OK(MPI_T_cvar_handle_free(&eager));
     OK(MPI_T_cvar_handle_free(&channel));
+    OK(MPI_T_cvar_handle_free(&unexpected));
     OK(MPI_T_cvar_handle_free(&copy));
     OK(MPI_T_cvar_handle_free(&spin));
     OK(MPI_T_cvar_handle_free(&collectives));

@@ -14,6 +14,24 @@ pub use self::values::{ConfigError, Kind};
 use crate::log::Level;
 use std::time::Duration;
 
+/// What the fast path between two processes goes through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Medium {
+    /// Memory, mapped or written by an adapter.
+    Memory,
+    /// The system's sockets, where a request and its answer take longer than copying some pages does.
+    Sockets,
+}
+
+/// Sizes of the fast path, see [`Config::fast_path_sizes`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FastPathSizes {
+    /// Bytes of a channel in the beginning.
+    pub channel_bytes: usize,
+    /// Longest message sent eagerly, in bytes.
+    pub eager_max_bytes: usize,
+}
+
 /// Every setting of the library, with its default.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
@@ -37,8 +55,9 @@ pub struct Config {
     pub channel_look_turns: u32,
     /// How often a sender finds its channel unused before it gives it up; `None`: it never does.
     pub channel_idle_looks: Option<u32>,
-    /// Bytes of one fast-path channel (a Veloblock) from one process to another, in the beginning.
-    pub channel_bytes: usize,
+    /// Bytes of one fast-path channel (a Veloblock) from one process to another, in the beginning; `None`: see
+    /// [`Config::fast_path_sizes`].
+    pub channel_bytes: Option<usize>,
     /// A Veloblock does not shrink below this, in bytes.
     pub channel_min_bytes: usize,
     /// And does not grow beyond this, in bytes.
@@ -52,8 +71,8 @@ pub struct Config {
     /// How much longer than in the beginning the Veloblocks into a process may be, in bytes all together; `None` for half of
     /// the process's share of the last cache.
     pub channel_memory_bytes: Option<usize>,
-    /// Longest message sent eagerly, in bytes; longer ones go by rendezvous.
-    pub eager_max_bytes: usize,
+    /// Longest message sent eagerly, in bytes; longer ones go by rendezvous. `None`: see [`Config::fast_path_sizes`].
+    pub eager_max_bytes: Option<usize>,
     /// Unexpected data a process holds before its senders are held back, in bytes.
     pub unexpected_max_bytes: usize,
     /// Who moves large messages on shared memory.
@@ -128,14 +147,14 @@ impl Default for Config {
             channels_polled_min: 4,
             channel_look_turns: 4096,
             channel_idle_looks: Some(64),
-            channel_bytes: 64 << 10,
+            channel_bytes: None,
             channel_min_bytes: 16 << 10,
             channel_max_bytes: 256 << 10,
             channel_long_bytes: None,
             near_cache_bytes: None,
             shuttle_bytes: 4 << 20,
             channel_memory_bytes: None,
-            eager_max_bytes: 16 << 10,
+            eager_max_bytes: None,
             unexpected_max_bytes: 64 << 20,
             large_copy: LargeCopy::Auto,
             cross_memory_min_bytes: 32 << 10,
@@ -193,13 +212,19 @@ impl Config {
                 None => unknown.push(format!("{name} is not a setting; did you mean {}?", nearest(&name))),
             }
         }
-        config.bound();
         Ok((config, unknown))
     }
 
-    /// Brings settings that depend on each other within their bounds.
-    pub fn bound(&mut self) {
-        self.eager_max_bytes = self.eager_max_bytes.min(self.channel_bytes / 8 * 3);
+    /// Sizes of the fast path through this medium, as set or as is good for it; an eager message is no longer than three
+    /// eighths of a channel.
+    pub fn fast_path_sizes(&self, medium: Medium) -> FastPathSizes {
+        let (channel_bytes, eager_max_bytes) = match medium {
+            Medium::Memory => (64 << 10, 16 << 10),
+            Medium::Sockets => (256 << 10, 64 << 10),
+        };
+        let channel_bytes = self.channel_bytes.unwrap_or(channel_bytes);
+        let eager_max_bytes = self.eager_max_bytes.unwrap_or(eager_max_bytes).min(channel_bytes / 8 * 3);
+        FastPathSizes { channel_bytes, eager_max_bytes }
     }
 }
 
@@ -236,6 +261,7 @@ mod tests {
     fn kinds_are_told_from_what_may_be_written() {
         let kind = |name: &str| VARIABLES.iter().find(|variable| variable.name == name).map(Variable::kind);
         assert_eq!(kind("FERROVIA_EAGER_MAX"), Some(Kind::Bytes));
+        assert_eq!(kind("FERROVIA_UNEXPECTED_MAX"), Some(Kind::Bytes));
         assert_eq!(kind("FERROVIA_SPIN"), Some(Kind::Number));
         assert_eq!(kind("FERROVIA_STATS"), Some(Kind::Choice(vec!["0", "1"])));
         assert_eq!(kind("FERROVIA_LARGE_COPY"), Some(Kind::Choice(vec!["auto", "both", "read", "staged"])));
@@ -286,7 +312,18 @@ mod tests {
 
     #[test]
     fn sizes_take_suffixes_and_stay_in_bounds() {
-        let (config, _) = parse(&[("FERROVIA_CHANNEL", "16K"), ("FERROVIA_EAGER_MAX", "1M")]).expect("valid");
-        assert_eq!((config.channel_bytes, config.eager_max_bytes), (16 << 10, 6 << 10));
+        let check = |variables: &[(&str, &str)], medium, channel_bytes, eager_max_bytes| {
+            let (config, _) = parse(variables).expect("valid");
+            let sizes = FastPathSizes { channel_bytes, eager_max_bytes };
+            assert_eq!(config.fast_path_sizes(medium), sizes, "{variables:?} {medium:?}");
+        };
+        let both = [("FERROVIA_CHANNEL", "16K"), ("FERROVIA_EAGER_MAX", "1M")];
+        check(&both, Medium::Memory, 16 << 10, 6 << 10);
+        check(&both, Medium::Sockets, 16 << 10, 6 << 10);
+        check(&both[..1], Medium::Sockets, 16 << 10, 6 << 10);
+        check(&[("FERROVIA_EAGER_MAX", "1000"), ("FERROVIA_CHANNEL", "auto")], Medium::Sockets, 256 << 10, 1000);
+        check(&[("FERROVIA_EAGER_MAX", "auto")], Medium::Memory, 64 << 10, 16 << 10);
+        check(&[], Medium::Sockets, 256 << 10, 64 << 10);
+        assert!(parse(&[("FERROVIA_CHANNEL", "20000")]).is_err(), "a power of two");
     }
 }

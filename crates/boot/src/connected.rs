@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::Config;
-use base::config::DeviceChoice;
+use base::config::{DeviceChoice, Medium};
 use base::log::{Level, Log};
 use engine::{Engine, Port, WaitPolicy};
 use fabric::{Access, Context, Device, Endpoint, FabricError, PeerIndex};
@@ -175,8 +175,12 @@ pub(crate) fn monotonic() -> Duration {
 fn shared_memory(manager: &Manager, config: &Config) -> Result<Box<dyn Context>, BootError> {
     // The pool lies in the arena; what connections need at least may go beyond its limit. Pages are taken when touched.
     let arena_bytes = (config.pool_max_bytes + config.pool_max_bytes / 4 + (64 << 20)).next_multiple_of(4096);
-    let shape =
-        Shape { process_count: manager.size(), channel_bytes: config.channel_bytes, arena_bytes, ..Shape::default() };
+    let shape = Shape {
+        process_count: manager.size(),
+        channel_bytes: config.fast_path_sizes(Medium::Memory).channel_bytes,
+        arena_bytes,
+        ..Shape::default()
+    };
     Ok(in_segment(segment::of_all(manager, shape)?, manager.rank(), config)?)
 }
 

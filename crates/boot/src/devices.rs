@@ -1,6 +1,7 @@
 //! What of each kind of device is found on this machine, for people to look at.
 
 use base::Config;
+use base::config::Medium;
 use base::log::Log;
 use fabric::{Capabilities, Device, FabricError, PeerIndex};
 use fabric_soft::shm::{Segment, Shape, ShmLink};
@@ -29,8 +30,12 @@ pub fn devices(config: &Config) -> Vec<DeviceReport> {
 /// The software adapter over shared memory, in a segment of its own.
 fn shm(config: &Config) -> DeviceReport {
     let found = || -> Result<Capabilities, FabricError> {
-        let shape =
-            Shape { process_count: 1, channel_bytes: config.channel_bytes, arena_bytes: 1 << 20, ..Shape::default() };
+        let shape = Shape {
+            process_count: 1,
+            channel_bytes: config.fast_path_sizes(Medium::Memory).channel_bytes,
+            arena_bytes: 1 << 20,
+            ..Shape::default()
+        };
         let segment = Segment::create(shape)?;
         let link = ShmLink::join(segment, PeerIndex(0), cross_memory(config))?;
         Ok(SoftDevice::new(link).capabilities())

@@ -1,6 +1,7 @@
 //! Which protocol carries which message on which device, as configured here, for people to look at.
 
 use base::Config;
+use base::config::Medium;
 use protocol::Thresholds;
 use protocol::rendezvous::Reach;
 use protocol::table::{Between, Row, rows};
@@ -19,25 +20,30 @@ pub struct ProtocolReport {
 
 /// The protocols of every device that carries messages, with the settings of `config` on this machine.
 pub fn protocols(config: &Config) -> Vec<ProtocolReport> {
-    let thresholds = Thresholds::configured(config, lockfree::block::payload_max_bytes(config.channel_bytes));
+    let eager_max = |medium| config.fast_path_sizes(medium).eager_max_bytes;
+    let thresholds = |over| Thresholds::configured(config, eager_max(Medium::Memory), eager_max(over));
     let (reach, note) = match cross_memory(config) {
         Ok(()) => {
             (Reach::Works, "the first long message from a peer is read, to see whether the kernel allows it; by FERROVIA_LARGE_COPY=auto later ones are read, shared or (up to FERROVIA_STAGED_NEAR_MAX) staged, whichever was the fastest lately, or, where ranks outnumber cores, read, and staged up to 128 KiB; data in pieces goes by FERROVIA_DATATYPE_SCHEME, and tuple queues (FERROVIA_RENDEZVOUS) come before any of this".into())
         }
         Err(why) => (Reach::Refused, format!("nothing is copied straight between processes: {why}")),
     };
-    let over_verbs = |device, prefers_reads| {
+    let over_verbs = |device, over, prefers_reads| {
         ProtocolReport {
         device,
         note: "peers are reached over connections, and channels are buffers of one pool; data in pieces goes by FERROVIA_DATATYPE_SCHEME".into(),
-        rows: rows(&thresholds, Between::Verbs { prefers_reads }),
+        rows: rows(&thresholds(over), Between::Verbs { prefers_reads }),
     }
     };
     vec![
-        ProtocolReport { device: "shm", note: note + &aboard(config), rows: rows(&thresholds, Between::Mapped(reach)) },
-        over_verbs("shm-verbs", reach == Reach::Works),
-        over_verbs("tcp", false),
-        over_verbs("verbs", true),
+        ProtocolReport {
+            device: "shm",
+            note: note + &aboard(config),
+            rows: rows(&thresholds(Medium::Memory), Between::Mapped(reach)),
+        },
+        over_verbs("shm-verbs", Medium::Memory, reach == Reach::Works),
+        over_verbs("tcp", Medium::Sockets, false),
+        over_verbs("verbs", Medium::Memory, true),
     ]
 }
 

@@ -63,8 +63,8 @@ fn the_first_part_of_a_message_goes_ahead_where_the_last_one_was_waited_for() {
     let none = Config { ahead_bytes: 0, ..config.clone() };
     assert_eq!(send_ahead(&none, 5, true).0.ahead_sent, 0);
     // As much as there is room for.
-    let (channel_bytes, ahead_bytes) = (8 << 10, 1 << 20);
-    let (channel_max_bytes, channel_long_bytes) = (channel_bytes, Some(channel_bytes));
+    let (channel_bytes, ahead_bytes) = (Some(8 << 10), 1 << 20);
+    let (channel_max_bytes, channel_long_bytes) = (8 << 10, channel_bytes);
     let narrow = Config { channel_bytes, channel_max_bytes, channel_long_bytes, ahead_bytes, ..config };
     let (sender, receiver) = send_ahead(&narrow, 20, true);
     assert!(sender.ahead_sent > 10 && receiver.ahead_taken_bytes < 10 * LEN as u64, "{sender:?}");
@@ -76,7 +76,7 @@ fn the_first_part_of_a_message_goes_ahead_where_the_last_one_was_waited_for() {
 /// is asked.
 #[test]
 fn long_messages_come_whole_where_their_receiver_gives_leave() {
-    let channel_bytes = 256 << 10;
+    let channel_bytes = Some(256 << 10);
     let config = Config { large_copy: LargeCopy::Staged, channel_bytes, ..Config::default() };
     let send_mixed = |config: &Config, is_crowded: bool, lens: &[usize], waits: bool| {
         let mut engines = local_engines(2, config).expect("a segment");
@@ -102,7 +102,7 @@ fn long_messages_come_whole_where_their_receiver_gives_leave() {
     assert!((74..=78).contains(&whole) && unexpected + whole == 80, "these wait in the channel: {whole}, {unexpected}");
     assert_eq!(send(&Config { ahead_bytes: 0, ..config.clone() }, true, 30_000, true), (0, 0), "switched off");
     let (channel_max_bytes, channel_long_bytes) = (64 << 10, Some(64 << 10));
-    let narrow = Config { channel_bytes: 64 << 10, channel_max_bytes, channel_long_bytes, ..config };
+    let narrow = Config { channel_bytes: Some(64 << 10), channel_max_bytes, channel_long_bytes, ..config };
     assert_eq!(send(&narrow, true, 30_000, true), (0, 0), "a record takes three eighths of a block");
     assert_eq!(send(&narrow, false, 40_000, true), (0, 0), "and so do all pieces together");
 }
@@ -111,7 +111,7 @@ fn long_messages_come_whole_where_their_receiver_gives_leave() {
 #[test]
 fn messages_of_an_exchange_go_in_one_record() {
     const LEN: usize = 60_000;
-    let config = Config { large_copy: LargeCopy::Staged, channel_bytes: 256 << 10, ..Config::default() };
+    let config = Config { large_copy: LargeCopy::Staged, channel_bytes: Some(256 << 10), ..Config::default() };
     let (one_way, _) = send_one_by_one(local_engines(2, &config).expect("a segment"), &[LEN], 80, true);
     assert!(one_way.whole_sent > 60 && one_way.whole_in_pieces == one_way.whole_sent, "{one_way:?}");
     let mut engines = local_engines(2, &config).expect("a segment");
@@ -228,7 +228,7 @@ fn long_messages_wait_in_the_channel_for_their_receive() {
 /// Messages that come whole before their receive keep their place, and are truncated and held back as short ones are.
 #[test]
 fn long_messages_that_come_whole_are_received_as_short_ones_are() {
-    let (channel_bytes, unexpected_max_bytes) = (256 << 10, 200_000);
+    let (channel_bytes, unexpected_max_bytes) = (Some(256 << 10), 200_000);
     let config = Config { large_copy: LargeCopy::Staged, channel_bytes, unexpected_max_bytes, ..Config::default() };
     let mut engines = local_engines(2, &config).expect("a segment");
     engines.iter_mut().for_each(|engine| engine.set_crowded(true));

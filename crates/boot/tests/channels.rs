@@ -143,7 +143,7 @@ fn counts_for_peers_add_up() {
         (DeviceChoice::ShmVerbs, FastPath::VariableTop),
         (DeviceChoice::Tcp, FastPath::Off),
     ] {
-        let mut world = World::new(3, &Config { device, fastpath, channel_bytes: 32 << 10, ..Config::default() });
+        let mut world = World::new(3, &Config { device, fastpath, channel_bytes: Some(32 << 10), ..Config::default() });
         bursts(&mut world, 6);
         for engine in &world.engines {
             let (stats, mut sum) = (engine.stats(), PeerStats::default());
@@ -166,7 +166,8 @@ fn counts_for_peers_add_up() {
 fn every_design_carries_every_message_over_verbs() {
     for device in [DeviceChoice::Tcp, DeviceChoice::ShmVerbs] {
         for fastpath in DESIGNS {
-            let mut world = World::new(3, &Config { device, fastpath, channel_bytes: 32 << 10, ..Config::default() });
+            let mut world =
+                World::new(3, &Config { device, fastpath, channel_bytes: Some(32 << 10), ..Config::default() });
             bursts(&mut world, 8);
             let (fast, written) = (world.sum(Stats::fast_sent), world.sum(|stats| stats.written_sent));
             let explicit = world.sum(|stats| stats.credits_explicit);
@@ -186,7 +187,8 @@ fn every_design_carries_every_message_over_verbs() {
 #[test]
 fn variable_lengths_keep_more_messages_on_the_fast_path() {
     let share = |fastpath| {
-        let config = Config { fastpath, channel_bytes: 32 << 10, channel_max_bytes: 32 << 10, ..Config::default() };
+        let config =
+            Config { fastpath, channel_bytes: Some(32 << 10), channel_max_bytes: 32 << 10, ..Config::default() };
         let mut world = World::new(4, &config);
         bursts(&mut world, 12);
         world.sum(Stats::fast_sent) as f64 / world.sum(|stats| stats.eager_sent) as f64
@@ -362,7 +364,8 @@ fn who_is_granted_no_channel_spends_its_credits_on_records() {
 fn blocks_over_verbs_grow_with_their_traffic() {
     for device in [DeviceChoice::Tcp, DeviceChoice::ShmVerbs] {
         for (channel_memory_bytes, longest) in [(1 << 20, 256 << 10), (40 << 10, 96 << 10), (0, 64 << 10)] {
-            let base = Config { device, fastpath: FastPath::Veloblock, channel_bytes: 64 << 10, ..Config::default() };
+            let base =
+                Config { device, fastpath: FastPath::Veloblock, channel_bytes: Some(64 << 10), ..Config::default() };
             let config = Config { channel_memory_bytes: Some(channel_memory_bytes), ..base };
             let mut world = World::new(2, &config);
             for _ in 0..60 {
@@ -383,7 +386,8 @@ fn blocks_over_verbs_grow_with_their_traffic() {
 #[test]
 fn blocks_over_verbs_shrink_with_their_traffic() {
     for device in [DeviceChoice::Tcp, DeviceChoice::ShmVerbs] {
-        let config = Config { device, fastpath: FastPath::Veloblock, channel_bytes: 64 << 10, ..Config::default() };
+        let config =
+            Config { device, fastpath: FastPath::Veloblock, channel_bytes: Some(64 << 10), ..Config::default() };
         let mut world = World::new(2, &config);
         let mut buf = RecvBuf::from_owned(vec![0; 40].into());
         for number in 0..25_000u32 {
@@ -419,8 +423,9 @@ const LOST: Duration = Duration::from_secs(20);
 fn channels_over_verbs_from_the_dead_are_emptied_and_given_back() {
     for device in [DeviceChoice::Tcp, DeviceChoice::ShmVerbs] {
         let tcp = TcpChoice { patience: Duration::from_millis(100), ..TcpChoice::default() };
-        let base = Config { device, tcp, fastpath: FastPath::Veloblock, channel_bytes: 32 << 10, ..Config::default() };
-        let base = Config { channel_look_turns: 3, channel_idle_looks: Some(2), eager_max_bytes: 8000, ..base };
+        let base =
+            Config { device, tcp, fastpath: FastPath::Veloblock, channel_bytes: Some(32 << 10), ..Config::default() };
+        let base = Config { channel_look_turns: 3, channel_idle_looks: Some(2), eager_max_bytes: Some(8000), ..base };
         let mut world = World::new(9, &Config { channel_min_bytes: 8 << 10, channel_max_bytes: 64 << 10, ..base });
         for from in 1..9 {
             for _ in 0..from * from * 20 {

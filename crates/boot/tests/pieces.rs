@@ -3,7 +3,7 @@
 use std::thread;
 
 use base::Config;
-use base::config::LargeCopy;
+use base::config::{LargeCopy, Medium};
 use boot::local_engines;
 use datatype::{RecvBuf, SendBuf};
 use engine::{ContextId, Engine, Outcome, RequestId, SendMode, Source, TagPattern, WaitPolicy};
@@ -30,7 +30,7 @@ fn receive(engine: &mut Engine, buf: &mut RecvBuf) -> RequestId {
 #[test]
 fn messages_are_whole_whenever_their_receive_is_posted() {
     const ROUNDS: u64 = 600;
-    let config = Config { large_copy: LargeCopy::Staged, channel_bytes: 256 << 10, ..Config::default() };
+    let config = Config { large_copy: LargeCopy::Staged, channel_bytes: Some(256 << 10), ..Config::default() };
     let mut engines = local_engines(2, &config).expect("a segment");
     let (mut receiver, mut sender) = (engines.pop().expect("two"), engines.pop().expect("two"));
     let len_of = |number: u64| 40_000 + (number / 50 * 7919 % 56_000) as usize;
@@ -96,7 +96,8 @@ fn messages_are_whole_whenever_their_receive_is_posted() {
 fn messages_come_whole_both_ways_and_longer_ones_ask() {
     // What is longer than a shuttle goes through the block, which needs credits then.
     let shuttle_bytes = 256 << 10;
-    let config = Config { large_copy: LargeCopy::Staged, channel_bytes: 1 << 20, shuttle_bytes, ..Config::default() };
+    let config =
+        Config { large_copy: LargeCopy::Staged, channel_bytes: Some(1 << 20), shuttle_bytes, ..Config::default() };
     let mut engines = local_engines(2, &config).expect("a segment");
     let lens = |round: u64| if round % 5 == 4 { (256 << 10) + 1000 } else { 256 << 10 };
     for round in 0..100 {
@@ -144,7 +145,10 @@ fn with_a_stranger() -> (Engine, BlockSender) {
     let mut engine = Engine::new(Box::new(peers), &config, WaitPolicy::for_host(2, 1)).expect("one");
     assert!(engine.try_send(0, CONTEXT, TAG, &SendBuf::from_owned([1; 4].into())), "it is talked to");
     let area = MappedArea::Channel { from: PeerIndex(0), to: PeerIndex(1) };
-    let channel = BlockSender::new(stranger.mapped(area).expect("a channel"), config.channel_bytes);
+    let channel = BlockSender::new(
+        stranger.mapped(area).expect("a channel"),
+        config.fast_path_sizes(Medium::Memory).channel_bytes,
+    );
     let announcements = stranger.mapped(MappedArea::Announcements { owner: PeerIndex(1) }).expect("its words");
     Announcements::new(announcements, 3).announce(0);
     (engine, channel)

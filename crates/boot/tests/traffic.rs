@@ -202,8 +202,13 @@ fn every_message_arrives_once_whole_and_in_order_over_verbs() {
         }
         for (seed, (name, fastpath)) in (10..).zip(FastPath::ALL) {
             let credits_initial = if seed % 2 == 0 { 8 } else { 1 };
-            let config =
-                Config { device, credits_initial, fastpath: *fastpath, channel_bytes: 32 << 10, ..Config::default() };
+            let config = Config {
+                device,
+                credits_initial,
+                fastpath: *fastpath,
+                channel_bytes: Some(32 << 10),
+                ..Config::default()
+            };
             let stats = run(3, &config, 60, seed);
             assert_eq!(sum(&stats, |stats| stats.refused_records), 0, "{device:?} {name}");
             let written = sum(&stats, |stats| stats.written_sent);
@@ -360,13 +365,12 @@ fn room_in_a_channel_over_verbs_is_found_by_a_sleeper() {
     for (device, thread) in [(DeviceChoice::ShmVerbs, false), (DeviceChoice::Tcp, false), (DeviceChoice::Tcp, true)] {
         let tcp = TcpChoice { thread, ..TcpChoice::default() };
         let sizes = Config {
-            channel_bytes: 8 << 10,
+            channel_bytes: Some(8 << 10),
             channel_min_bytes: 8 << 10,
             channel_max_bytes: 8 << 10,
             ..Config::default()
         };
-        let mut config = Config { device, tcp, fastpath: FastPath::Veloblock, ..sizes };
-        config.bound();
+        let config = Config { device, tcp, fastpath: FastPath::Veloblock, ..sizes };
         let mut engines = local_engines(2, &config).expect("a device");
         let (mut there, mut here) = (engines.pop().expect("two"), engines.pop().expect("two"));
         let asleep = Arc::new(AtomicU32::new(0));
@@ -423,7 +427,7 @@ fn the_shorter_of_two_ways_says_how_long_an_eager_message_is() {
     let config = Config {
         device: DeviceChoice::ShmAndTcp,
         host_ranks_max: 2,
-        channel_bytes: 8 << 10,
+        channel_bytes: Some(8 << 10),
         credits_initial: 1,
         ..Config::default()
     };
@@ -494,7 +498,7 @@ fn now_and_then_a_long_message_tries_the_channel() {
 
 #[test]
 fn long_messages_go_through_the_channel_when_nothing_else_is_allowed() {
-    let config = Config { large_copy: LargeCopy::Staged, channel_bytes: 8 << 10, ..Config::default() };
+    let config = Config { large_copy: LargeCopy::Staged, channel_bytes: Some(8 << 10), ..Config::default() };
     let stats = run(3, &config, 60, 21);
     assert!(sum(&stats, |stats| stats.staged_received) > 0);
     assert_eq!(sum(&stats, |stats| stats.read_received + stats.shared_received), 0);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use base::config::{DatatypeSettings, FastPath};
+use base::config::{DatatypeSettings, FastPath, Medium};
 use base::{Config, Slab, SlabKey};
 use datatype::{RecvBuf, SendBuf};
 use fabric::{MappedArea, MappedPeers, Wakeup};
@@ -127,13 +127,10 @@ pub(crate) struct Core {
 
 /// The sizes at which protocols change, as configured; an eager message fits each of the ways there are.
 fn thresholds(config: &Config, geometry: &Geometry, context: &dyn MappedPeers, port: Option<&Port>) -> Thresholds {
-    let mapped_max = geometry.payload_max_bytes();
-    let record_max = match port.map(Port::payload_max_bytes) {
-        None => mapped_max,
-        Some(posted_max) if context.place_count() == 1 => posted_max,
-        Some(posted_max) => posted_max.min(mapped_max),
-    };
-    Thresholds::configured(config, record_max)
+    let eager_max = |medium, record_max: usize| config.fast_path_sizes(medium).eager_max_bytes.min(record_max);
+    let mapped = eager_max(Medium::Memory, geometry.payload_max_bytes());
+    let posted = port.map_or(mapped, |port| eager_max(port.medium(), port.payload_max_bytes()));
+    Thresholds::configured(config, if context.place_count() == 1 { posted } else { mapped }, posted)
 }
 
 /// How much longer than in the beginning the channels into a process may be, all together, where nothing else is set.
@@ -638,7 +635,8 @@ impl Core {
         let (holds_back, is_port) = (peer.link.holds_back_eager(), peer.link.is_port());
         let record_max = peer.link.payload_max_bytes();
         let holds_back = holds_back || self.port.as_ref().is_some_and(|port| port.holds_back(to));
-        let short = envelope.len_bytes as usize <= self.thresholds.eager_max_bytes.min(record_max);
+        let eager_max = if is_port { self.thresholds.posted_eager_max_bytes } else { self.thresholds.eager_max_bytes };
+        let short = envelope.len_bytes as usize <= eager_max.min(record_max);
         let eager = short && (!holds_back || envelope.len_bytes == 0);
         let (buf, packed) = if eager { (buf, None) } else { self.packed_first(is_port, buf) };
         let (region, layout) = match () {

@@ -1,7 +1,7 @@
 //! Which design a fast path has, and what that means for its memory.
 
 use base::Config;
-use base::config::FastPath;
+use base::config::{FastPath, Medium};
 use fabric::{DeviceKind, SharedMemory};
 use lockfree::block;
 use lockfree::fastpath::fixed::{self, Fill, FixedReceiver, FixedSender};
@@ -72,6 +72,11 @@ pub enum Receiver {
     Other(OtherReceiver),
 }
 
+/// What channels over a device of this kind go through.
+pub fn medium_of(kind: DeviceKind) -> Medium {
+    if kind == DeviceKind::Tcp { Medium::Sockets } else { Medium::Memory }
+}
+
 /// How long a block for long records is where nothing is set: so long that the caches next to both cores have lost a line before
 /// it is written again, and not longer. Measured on an AMD EPYC of the third generation, 512 KiB next to a core, a stream of
 /// 32 KiB each through a bare ring of a quarter, one, two and four times that: 2.7, 1.9, 1.3 and 1.5 us.
@@ -83,7 +88,11 @@ fn long_bytes(near_cache_bytes: Option<usize>) -> usize {
 impl Geometry {
     /// The geometry over mapped memory, as configured.
     pub fn new(config: &Config) -> Self {
-        let block_bytes = config.channel_bytes;
+        Self::through(config, Medium::Memory)
+    }
+
+    fn through(config: &Config, medium: Medium) -> Self {
+        let block_bytes = config.fast_path_sizes(medium).channel_bytes;
         let bounds = Bounds {
             min_bytes: config.channel_min_bytes,
             max_bytes: config.channel_max_bytes,
@@ -115,7 +124,7 @@ impl Geometry {
             FastPath::Auto => automatic(kind),
             design => design,
         };
-        let geometry = Self::new(config);
+        let geometry = Self::through(config, medium_of(kind));
         let bounds = Bounds { long_bytes: 0, ..geometry.bounds };
         (design != FastPath::Off).then_some(Self { design, bounds, ..geometry })
     }
@@ -418,7 +427,7 @@ mod tests {
 
     #[test]
     fn a_channel_is_granted_within_the_bounds_of_whoever_grants_it() {
-        let config = Config { fastpath: FastPath::Veloblock, channel_bytes: 64 << 10, ..Config::default() };
+        let config = Config { fastpath: FastPath::Veloblock, channel_bytes: Some(64 << 10), ..Config::default() };
         let ours = Geometry::by_rdma(&config, DeviceKind::Tcp).expect("asked for");
         for (block_bytes, granted) in [
             (0, false),

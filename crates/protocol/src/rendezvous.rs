@@ -28,8 +28,10 @@ pub const WHOLE_MAX_BYTES: u64 = 256 << 10;
 /// The sizes at which protocols change, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Thresholds {
-    /// Longest message sent eagerly.
+    /// Longest message sent eagerly to a mapped peer; to any where none is mapped.
     pub eager_max_bytes: usize,
+    /// Longest message sent eagerly to a peer that is reached over a connection.
+    pub posted_eager_max_bytes: usize,
     /// Shortest message that is copied across memory; shorter ones are staged.
     pub cross_memory_min_bytes: u64,
     /// Longest message that may be staged all the same where that is the faster way.
@@ -106,10 +108,11 @@ impl CopyPlan {
 }
 
 impl Thresholds {
-    /// The sizes as configured, where a record of the fast path takes up to `record_max_bytes`.
-    pub fn configured(config: &Config, record_max_bytes: usize) -> Self {
+    /// The sizes as configured, where an eager message to a mapped peer, and one over a connection, are no longer than these.
+    pub fn configured(config: &Config, eager_max_bytes: usize, posted_eager_max_bytes: usize) -> Self {
         Self {
-            eager_max_bytes: config.eager_max_bytes.min(record_max_bytes),
+            eager_max_bytes,
+            posted_eager_max_bytes,
             cross_memory_min_bytes: config.cross_memory_min_bytes as u64,
             staged_near_max_bytes: config.staged_near_max_bytes as u64,
             ahead_bytes: config.ahead_bytes as u64,
@@ -253,6 +256,7 @@ mod tests {
 
     const THRESHOLDS: Thresholds = Thresholds {
         eager_max_bytes: 8 << 10,
+        posted_eager_max_bytes: 8 << 10,
         cross_memory_min_bytes: 16 << 10,
         staged_near_max_bytes: 0,
         ahead_bytes: 0,

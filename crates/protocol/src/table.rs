@@ -73,9 +73,17 @@ impl Way {
     }
 }
 
+/// The longest eager message.
+fn eager_max_bytes(thresholds: &Thresholds, between: Between) -> u64 {
+    match between {
+        Between::Mapped(_) => thresholds.eager_max_bytes as u64,
+        Between::Verbs { .. } => thresholds.posted_eager_max_bytes as u64,
+    }
+}
+
 /// How messages between processes go whose channels have these thresholds.
 pub fn rows(thresholds: &Thresholds, between: Between) -> Vec<Row> {
-    let eager_max_bytes = thresholds.eager_max_bytes as u64;
+    let eager_max_bytes = eager_max_bytes(thresholds, between);
     let eager = Row { from_bytes: 0, to_bytes: Some(eager_max_bytes), in_one_piece: None, way: Way::Eager };
     let (whole, pieces) = (stretches(thresholds, between, true), stretches(thresholds, between, false));
     let row = |in_one_piece: Option<bool>| {
@@ -100,7 +108,7 @@ type Stretch = (u64, Option<u64>, Way);
 
 /// The ways past the eager limit, in order of size.
 fn stretches(thresholds: &Thresholds, between: Between, in_one_piece: bool) -> Vec<Stretch> {
-    let past_eager = (thresholds.eager_max_bytes as u64).saturating_add(1);
+    let past_eager = eager_max_bytes(thresholds, between).saturating_add(1);
     let mut starts = vec![past_eager, thresholds.cross_memory_min_bytes, thresholds.shared_min_bytes];
     starts.retain(|start| *start >= past_eager);
     starts.sort_unstable();
@@ -159,6 +167,7 @@ mod tests {
         ) {
             let thresholds = Thresholds {
                 eager_max_bytes: eager as usize,
+                posted_eager_max_bytes: eager as usize,
                 cross_memory_min_bytes: cross,
                 staged_near_max_bytes: 0,
                 ahead_bytes: 0,

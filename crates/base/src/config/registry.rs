@@ -24,7 +24,7 @@ impl Variable {
     pub fn kind(&self) -> Kind {
         let words: Vec<&'static str> = self.values.split(" | ").collect();
         let takes = |text: &str| (self.set)(&mut Config::default(), text).is_some();
-        if self.values.starts_with("bytes") {
+        if self.values.trim_start_matches("auto or ").starts_with("bytes") {
             Kind::Bytes
         } else if words.last().is_some_and(|word| word.starts_with("count")) && takes("1") {
             Kind::Number
@@ -277,20 +277,24 @@ pub const VARIABLES: &[Variable] = &[
     ),
     Variable {
         name: "FERROVIA_CHANNEL",
-        values: "bytes, 8K to 1M, a power of two",
-        help: "Size of a fast-path channel (Veloblock) between two processes of one host, in the beginning.",
+        values: "auto or bytes, 8K to 1M, a power of two",
+        help: "Size of a fast-path channel (Veloblock) between two processes, in the beginning. By itself 64K, and over tcp 256K.",
         set: |config, text| {
-            config.channel_bytes = bytes(text).filter(|n| n.is_power_of_two() && (8 << 10..=1 << 20).contains(n))?;
+            let is_one = |n: &usize| n.is_power_of_two() && (8 << 10..=1 << 20).contains(n);
+            config.channel_bytes = match text {
+                "auto" => None,
+                text => Some(bytes(text).filter(is_one)?),
+            };
             Some(())
         },
-        show: |config| config.channel_bytes.to_string(),
+        show: |config| config.channel_bytes.map_or("auto".into(), |count| count.to_string()),
     },
-    size!(
+    automatic_size!(
         "FERROVIA_EAGER_MAX",
         eager_max_bytes,
-        "bytes, 0 to three eighths of FERROVIA_CHANNEL",
+        "auto or bytes, 0 to three eighths of FERROVIA_CHANNEL",
         0..,
-        "Longest message sent eagerly; longer ones go by rendezvous."
+        "Longest message sent eagerly; longer ones go by rendezvous. By itself 16K, and over tcp 64K; more than that in all processes alike, if they are connected."
     ),
     size!(
         "FERROVIA_UNEXPECTED_MAX",

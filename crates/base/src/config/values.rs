@@ -48,7 +48,7 @@ pub(super) fn partition(text: &str) -> Option<Option<u16>> {
 /// What kind of value a variable has, as `values` says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// A number of bytes.
+    /// A number of bytes; of some variables also `auto`.
     Bytes,
     /// A number, or `auto`.
     Number,

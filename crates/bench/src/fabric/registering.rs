@@ -35,7 +35,8 @@ pub fn measure(bytes: u64, values: &BTreeMap<String, String>, sampling: &Samplin
         "interval" => RegistrationScheme::Interval,
         other => bail!("cache is off, dme or interval, not {other}"),
     };
-    let config = Config { registration_cache, rendezvous: Rendezvous::Rput, eager_max_bytes: 0, ..Config::default() };
+    let config =
+        Config { registration_cache, rendezvous: Rendezvous::Rput, eager_max_bytes: Some(0), ..Config::default() };
     let plan = SimPlan {
         cost: COST,
         registering_ns: REGISTERING_NS,

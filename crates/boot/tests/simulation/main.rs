@@ -48,9 +48,9 @@ fn seeds(ordinary: &Range<u64>) -> Range<u64> {
 
 /// Thresholds, budgets and queues of one run: small ones, so that they are met.
 fn config(random: &mut Random) -> Config {
-    let mut config = Config {
-        channel_bytes: *random.one_of(&[8 << 10, 8 << 10, 64 << 10]),
-        eager_max_bytes: *random.one_of(&[0, 64, 1000, 16 << 10]),
+    Config {
+        channel_bytes: Some(*random.one_of(&[8 << 10, 8 << 10, 64 << 10])),
+        eager_max_bytes: Some(*random.one_of(&[0, 64, 1000, 16 << 10])),
         unexpected_max_bytes: *random.one_of(&[0, 500, 4000, 64 << 20]),
         large_copy: *random.one_of(&[LargeCopy::Both, LargeCopy::Read, LargeCopy::Staged]),
         cross_memory_min_bytes: *random.one_of(&[0, 500, 32 << 10]),
@@ -78,9 +78,7 @@ fn config(random: &mut Random) -> Config {
             pool_max_bytes: *random.one_of(&[0, 256 << 10, 20 << 20]),
         },
         ..Config::default()
-    };
-    config.bound();
-    config
+    }
 }
 
 /// Mostly a few ranks, now and then many.

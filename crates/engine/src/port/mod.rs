@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::Config;
+use base::config::Medium;
 use fabric::{
     Access, CompletionQueue, Context, Endpoint, FabricError, LocalMemory, NotifyOn, Operation, Payload,
     ProtectionDomain, QueuePair, SendRequest, SharedReceiveQueue, SharedReceiveQueueAttributes, WcStatus,
@@ -35,7 +36,7 @@ use fabric::{
 };
 use lockfree::fastpath::carried;
 use lockfree::{Record, Slot, SlotMemory};
-use protocol::fastpath::Geometry;
+use protocol::fastpath::{Geometry, medium_of};
 use protocol::registration::{DomainRegistrar, Registration, RegistrationCache};
 use protocol::verbs_channel::{Credits, HEADER_BYTES, Header};
 use protocol::wire;
@@ -132,6 +133,7 @@ pub struct Port {
     /// A farewell was said, or is: every message says so, and what nobody asked for is left alone.
     has_left: bool,
     payload_max_bytes: usize,
+    medium: Medium,
     credits_initial: u32,
     /// Buffers that were not used for so long are given back; when this period ends, and whether that may find something.
     pool_idle: Option<Duration>,
@@ -177,12 +179,15 @@ impl Port {
         let domain = context.allocate_protection_domain()?;
         let (kind, order) = (context.capabilities().kind, context.capabilities().write_order);
         let channels = Channels::new(Geometry::by_rdma(config, kind), order);
-        let payload_max_bytes = config.eager_max_bytes.max(PAYLOAD_MIN_BYTES);
+        let medium = medium_of(kind);
+        let usual_bytes = Config::default().fast_path_sizes(medium).eager_max_bytes;
+        let payload_max_bytes = config.fast_path_sizes(medium).eager_max_bytes.max(PAYLOAD_MIN_BYTES);
         let (payload_max_bytes, extra_bytes) = match &channels {
             Some(channels) => (channels.payload_max_bytes().min(payload_max_bytes), carried::STAGING_EXTRA_BYTES),
             None => (payload_max_bytes, 0),
         };
-        let message_max_bytes = HEADER_BYTES + payload_max_bytes + extra_bytes;
+        // A peer may be set otherwise.
+        let message_max_bytes = HEADER_BYTES + payload_max_bytes.max(usual_bytes) + extra_bytes;
         let depth = ((config.pool_max_bytes / message_max_bytes) as u32).max(1024).min(limits.receive_depth_max);
         let completions = context.create_completion_queue((4 * depth).min(limits.completion_depth_max))?;
         let attributes = SharedReceiveQueueAttributes { protection_domain: domain, depth, entries_max: 1, xrc: None };
@@ -212,6 +217,7 @@ impl Port {
             partings: Vec::new(),
             holding_back: false,
             payload_max_bytes,
+            medium,
             credits_initial: config.credits_initial,
             pool_idle: config.pool_idle,
             period_ends: Duration::ZERO,
@@ -270,6 +276,11 @@ impl Port {
     /// Longest payload of one record, in bytes.
     pub(crate) fn payload_max_bytes(&self) -> usize {
         self.payload_max_bytes
+    }
+
+    /// What its records go through.
+    pub(crate) fn medium(&self) -> Medium {
+        self.medium
     }
 
     pub(crate) fn wakeup(&self) -> Arc<DescriptorWakeup> {

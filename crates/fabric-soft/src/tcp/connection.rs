@@ -10,15 +10,12 @@ use smallvec::SmallVec;
 
 use super::frame::{self, BadHead, CHECK_BYTES, Head, Kind};
 use super::greeting::{Meeting, PROOF_BYTES};
+use super::inbox::{Inbox, ROOM_BYTES, STRANGER_BYTES};
 use super::peer::{Arriving, At, Incoming, Peer, part_of};
 use super::socket;
 use crate::copying;
 use crate::link::{LinkPeer, Placement, Responder};
 
-/// Room for the bytes of somebody who has proved nothing.
-const STRANGER_BYTES: usize = 1 << 10;
-/// Room for those of a peer, besides payload that is read straight to its place.
-pub(super) const BUFFER_BYTES: usize = 16 << 10;
 /// Packets, and payload bytes, after which a peer is told if nothing goes to it anyway.
 const UNTOLD_MAX: (u32, u64) = (32, 256 << 10);
 
@@ -129,9 +126,7 @@ pub(super) struct Connection {
     pub(super) signs: u64,
     /// What it is told of: something to read, room to write; `None` while it is looked at without that.
     pub(super) watches: Option<(bool, bool)>,
-    buffer: Vec<u8>,
-    start: usize,
-    end: usize,
+    inbox: Inbox,
     /// The head of the packet now arriving has come.
     in_payload: bool,
     /// Greetings and frames without packets, written between frames.
@@ -152,19 +147,11 @@ impl Connection {
             writes: 0,
             signs: 0,
             watches: None,
-            buffer: vec![0; STRANGER_BYTES],
-            start: 0,
-            end: 0,
+            inbox: Inbox::of_stranger(),
             in_payload: false,
             control: Vec::new(),
             copied: Vec::new(),
         }
-    }
-
-    /// The other side has proved itself.
-    pub(super) fn trust(&mut self, at: At) {
-        self.stage = Stage::Proven(at);
-        self.buffer.resize(BUFFER_BYTES, 0);
     }
 
     /// Writes `bytes` before the next frame.
@@ -179,20 +166,18 @@ impl Connection {
 
     /// Exactly `N` bytes, once they have come.
     pub(super) fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let bytes = *self.buffer[self.start..self.end].first_chunk::<N>()?;
-        self.start += N;
-        Some(bytes)
+        self.inbox.take()
     }
 
-    /// Reads what has come; false if nothing more is to be expected now.
-    pub(super) fn fill(&mut self, peer: Option<&mut Peer>) -> Result<bool, Ending> {
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
-        } else if self.start > 0 {
-            self.buffer.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
+    /// Reads what has come, that of a peer into `room`, which the connection has until it [gives it back]; false if nothing
+    /// more is to be expected now.
+    ///
+    /// [gives it back]: Connection::leave
+    pub(super) fn fill(&mut self, peer: Option<&mut Peer>, room: &mut Vec<u8>) -> Result<bool, Ending> {
+        if matches!(self.stage, Stage::Proven(_) | Stage::Live(_)) {
+            self.inbox.enter(room);
         }
-        let reads_straight = self.in_payload && self.end == 0;
+        let reads_straight = self.in_payload && self.inbox.is_empty();
         let arriving = match peer.filter(|_| reads_straight) {
             Some(Peer { lanes, incoming: Some(incoming), .. }) => {
                 let lane = self.stage.at().map_or(0, |at| usize::from(at.lane));
@@ -204,8 +189,8 @@ impl Connection {
         let Some((arriving, placement)) = arriving else { return self.fill_buffer() };
         let mut parts: SmallVec<[WriteRange; 8]> = SmallVec::new();
         let straight = add_places(placement, arriving, &mut parts);
-        let space = &mut self.buffer[self.end..];
-        // SAFETY: the buffer is this connection's, and is not used until the read is over.
+        let space = self.inbox.space();
+        // SAFETY: the space is this connection's, and is not used until the read is over.
         parts.push(unsafe { WriteRange::new(space.as_mut_ptr(), space.len()) });
         let Some(count) = socket::receive(self.socket.as_fd(), &parts)? else { return Ok(false) };
         if count == 0 {
@@ -214,8 +199,13 @@ impl Connection {
         self.note_read();
         let placed = (count as u64).min(straight);
         arriving.got += placed;
-        self.end += count - placed as usize;
+        self.inbox.came(count - placed as usize);
         Ok(count == parts.iter().map(|part| part.len_bytes()).sum())
+    }
+
+    /// Gives the room back that it read into.
+    pub(super) fn leave(&mut self, room: &mut Vec<u8>) {
+        self.inbox.leave(room);
     }
 
     fn note_read(&mut self) {
@@ -225,20 +215,20 @@ impl Connection {
 
     /// Reads what has come behind what is there.
     fn fill_buffer(&mut self) -> Result<bool, Ending> {
-        let space = &mut self.buffer[self.end..];
+        let space = self.inbox.space();
         match socket::receive_bytes(self.socket.as_fd(), space)? {
             None => Ok(false),
             Some(0) => Err(Ending::Broken),
             Some(count) => {
                 let is_all = count == space.len();
-                self.end += count;
+                self.inbox.came(count);
                 self.note_read();
                 Ok(is_all)
             }
         }
     }
 
-    /// Hands over what is in the buffer, until more is needed or the link has something to do.
+    /// Hands over what has come, until more is needed or the link has something to do.
     pub(super) fn deliver(&mut self, at: At, peer: &mut Peer, responder: &mut dyn Responder) -> Result<Step, Ending> {
         let (id, index) = (LinkPeer(at.peer), usize::from(at.lane));
         loop {
@@ -257,7 +247,7 @@ impl Connection {
             if is_live && index == 0 && peer.incoming.as_ref().is_some_and(waits_for_parts) {
                 return Ok(Step::Stalled);
             }
-            let (head, len) = match frame::parse(&self.buffer[self.start..self.end]) {
+            let (head, len) = match frame::parse(self.inbox.unused()) {
                 Ok(Some(found)) => found,
                 Ok(None) => return Ok(Step::NeedInput),
                 Err(BadHead::Damaged) => return Err(Ending::Broken),
@@ -266,8 +256,9 @@ impl Connection {
             let lane = peer.lanes.get_mut(index).ok_or(Ending::PeerWrong)?;
             if !is_live {
                 let Kind::Resume { epoch, is_asynchronous } = head.kind else { return Err(Ending::PeerWrong) };
-                self.start += len;
-                return Ok(Step::Resume { epoch, received: head.received, is_asynchronous });
+                let received = head.received;
+                self.inbox.use_up(len);
+                return Ok(Step::Resume { epoch, received, is_asynchronous });
             }
             if !lane.outbox.acknowledged(head.received) {
                 return Err(Ending::PeerWrong);
@@ -296,19 +287,18 @@ impl Connection {
                     if !is_next || payload_bytes > super::link::MESSAGE_MAX_BYTES {
                         return Err(Ending::PeerWrong);
                     }
-                    let behind = self.start + len;
-                    let whole = behind..behind + (payload_bytes as usize).min(BUFFER_BYTES);
+                    let whole = len + (payload_bytes as usize).min(ROOM_BYTES);
                     if peer.incoming.is_none()
                         && part_count == 1
                         && !is_checked
-                        && payload_bytes <= BUFFER_BYTES as u64
-                        && let Some(payload) = self.buffer[..self.end].get(whole.clone())
+                        && payload_bytes <= ROOM_BYTES as u64
+                        && let Some(payload) = self.inbox.unused().get(len..whole)
                     {
                         // The usual case: it is here already, and keeps nobody waiting.
                         lane.untold = (lane.untold.0 + 1, lane.untold.1 + payload_bytes);
                         lane.received += 1;
                         responder.bring(id, header, payload);
-                        self.start = whole.end;
+                        self.inbox.use_up(whole);
                         continue;
                     }
                     match &mut peer.incoming {
@@ -325,7 +315,7 @@ impl Connection {
                     Some(Arriving { offset, len_bytes, got: 0, is_checked, check: 0 })
                 }
             };
-            self.start += len;
+            self.inbox.use_up(len);
             if begun.is_some() {
                 peer.lanes[index].arriving = begun;
                 self.in_payload = true;
@@ -336,11 +326,11 @@ impl Connection {
         }
     }
 
-    /// Moves payload from the buffer to its place; true if this part of it is whole.
+    /// Moves payload that has come to its place; true if this part of it is whole.
     fn deliver_payload(&mut self, lane: usize, peer: &mut Peer) -> Result<bool, Ending> {
         let arriving = peer.lanes.get_mut(lane).and_then(|lane| lane.arriving.as_mut()).ok_or(Ending::PeerWrong)?;
         let incoming = peer.incoming.as_ref().ok_or(Ending::PeerWrong)?;
-        let buffered = &self.buffer[self.start..self.end];
+        let buffered = self.inbox.unused();
         let left = arriving.len_bytes - arriving.got;
         let count =
             if buffered.len() as u64 >= left { left } else { before_last_word(left).min(buffered.len() as u64) };
@@ -357,7 +347,7 @@ impl Connection {
                 arriving.check = crc32c::crc32c_append(arriving.check, &buffered[..count]);
             }
             arriving.got += count as u64;
-            self.start += count;
+            self.inbox.use_up(count);
         }
         if arriving.got < arriving.len_bytes {
             return Ok(false);
@@ -461,7 +451,7 @@ fn finish_part(index: usize, peer: &mut Peer, id: LinkPeer, responder: &mut dyn 
 
 /// Adds the places of what is still to come; returns how many bytes they hold.
 fn add_places(placement: &Placement, arriving: &Arriving, parts: &mut SmallVec<[WriteRange; 8]>) -> u64 {
-    // What is checked goes through the buffer, where the check is made.
+    // What is checked goes through the room, where the check is made.
     let mut left = if arriving.is_checked { 0 } else { before_last_word(arriving.len_bytes - arriving.got) };
     let mut total = 0;
     for range in copying::behind(&placement.ranges, (arriving.offset + arriving.got) as usize) {
@@ -507,20 +497,20 @@ mod tests {
     /// The far end of a connection, the connection, and its peer.
     fn live() -> (UnixStream, Connection, Peer) {
         let (far, near) = UnixStream::pair().expect("a pair");
-        let mut connection = Connection::new(near.into(), Stage::Live(AT), Duration::ZERO);
-        connection.trust(AT);
-        connection.stage = Stage::Live(AT);
+        let connection = Connection::new(near.into(), Stage::Live(AT), Duration::ZERO);
         (far, connection, Peer::new([1; 16], Vec::new()))
     }
 
     #[test]
     fn a_peer_that_asks_and_does_not_read_is_kept_one_answer() {
         let (mut far, mut connection, mut peer) = live();
+        let mut room = Vec::new();
         for _ in 0..100 {
             let (ask, len) = Head { kind: Kind::Ask, received: 0 }.to_bytes();
             far.write_all(&ask[..len]).expect("there is room");
-            assert!(connection.fill(None).is_ok());
+            assert!(connection.fill(None, &mut room).is_ok());
             assert!(matches!(connection.deliver(AT, &mut peer, &mut Nobody), Ok(Step::NeedInput)));
+            connection.leave(&mut room);
         }
         assert_eq!(connection.control.len(), SHORT_BYTES);
     }
@@ -551,6 +541,7 @@ mod tests {
         let payload: Vec<u8> = (1..=48).collect();
         for step in [1, 3, 7, 8, 13, 47] {
             let (mut far, mut connection, mut peer) = live();
+            let mut room = Vec::new();
             let mut memory = Polled { words: Box::new([0; 6]), finished: 0 };
             let header = [0; HEADER_BYTES];
             let kind =
@@ -559,8 +550,9 @@ mod tests {
             far.write_all(&head[..len]).expect("there is room");
             for part in payload.chunks(step) {
                 far.write_all(part).expect("there is room");
-                assert!(connection.fill(Some(&mut peer)).is_ok());
+                assert!(connection.fill(Some(&mut peer), &mut room).is_ok());
                 assert!(connection.deliver(AT, &mut peer, &mut memory).is_ok());
+                connection.leave(&mut room);
                 let is_over = memory.finished > 0;
                 let last = if is_over { u64::from_ne_bytes(payload[40..].try_into().expect("eight")) } else { 0 };
                 assert_eq!(memory.words[5], last, "in steps of {step}");

@@ -11,7 +11,7 @@ use rustix::event::{Timespec, epoll};
 use smallvec::SmallVec;
 
 use super::address::{Address, Identity, SOCKETS_MAX};
-use super::connection::{BUFFER_BYTES, Connection, Ending};
+use super::connection::{Connection, Ending};
 use super::frame::Kind;
 use super::interfaces::Interface;
 use super::meeting::live_at;
@@ -63,6 +63,8 @@ pub struct TcpLink {
     pub(super) peers: Vec<Peer>,
     pub(super) by_identity: HashMap<Identity, u32>,
     pub(super) connections: Vec<Option<Box<Connection>>>,
+    /// What the connection that is being looked at reads into.
+    pub(super) room: Vec<u8>,
     /// How often each place was used: an event for what was there before is none.
     pub(super) generations: Vec<u32>,
     /// Connections that are not live yet.
@@ -143,7 +145,7 @@ impl TcpLink {
             // What is damaged has been put down when that is found out.
             writes_wake: true,
             write_order: if options.check_payloads { WriteOrder::Unknown } else { WriteOrder::ByWord },
-            peer_bytes: (size_of::<Peer>() + size_of::<Connection>() + BUFFER_BYTES + COPIED_WRITE_MAX_BYTES) as u64,
+            peer_bytes: (size_of::<Peer>() + size_of::<Connection>() + COPIED_WRITE_MAX_BYTES) as u64,
         };
         Ok(Self {
             options,
@@ -156,6 +158,7 @@ impl TcpLink {
             peers: Vec::new(),
             by_identity: HashMap::new(),
             connections: Vec::new(),
+            room: Vec::new(),
             generations: Vec::new(),
             greeting_count: 0,
             wanted: Vec::new(),
@@ -313,8 +316,11 @@ impl TcpLink {
         };
         // In vain mostly: nothing but the one system call is done for it.
         connection.has_read = false;
-        let filled = connection.fill(self.peers.get_mut(at.peer as usize));
+        let filled = connection.fill(self.peers.get_mut(at.peer as usize), &mut self.room);
         let (has_read, is_told) = (connection.has_read, connection.watches.is_some());
+        if !has_read {
+            connection.leave(&mut self.room);
+        }
         // Where there is but one, it is looked at however long nothing comes.
         if !has_read && misses >= MISSES_MAX && self.connections.len() > 1 {
             self.cool();

@@ -151,6 +151,7 @@ impl TcpLink {
     fn serve_one(&mut self, slot: usize, responder: &mut dyn Responder, now: Duration, is_read: bool) {
         let Some(mut connection) = self.connections[slot].take() else { return };
         let served = self.serve_taken(slot, &mut connection, responder, now, is_read);
+        connection.leave(&mut self.room);
         self.connections[slot] = Some(connection);
         match served {
             Ok(()) => self.watch(slot),
@@ -178,7 +179,7 @@ impl TcpLink {
                 break;
             }
             let peer = live_at(connection).map(|at| &mut self.peers[at.peer as usize]);
-            more = connection.fill(peer)?;
+            more = connection.fill(peer, &mut self.room)?;
             while self.advance(slot, connection, responder, now)? {}
         }
         let peer = live_at(connection).map(|at| &mut self.peers[at.peer as usize]);
@@ -275,7 +276,7 @@ impl TcpLink {
     }
 
     fn proven(&mut self, slot: usize, connection: &mut Connection, at: At, now: Duration) {
-        connection.trust(at);
+        connection.stage = Stage::Proven(at);
         if self.chooses(at.peer) {
             self.replace(slot, at, now);
             self.peers[at.peer as usize].expect_again(usize::from(at.lane));

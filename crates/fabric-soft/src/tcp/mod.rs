@@ -29,6 +29,7 @@ mod address;
 mod connection;
 mod frame;
 mod greeting;
+mod inbox;
 mod interfaces;
 mod link;
 mod meeting;

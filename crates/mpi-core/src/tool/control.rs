@@ -13,6 +13,9 @@ use crate::world::World;
 /// Room for a setting that is text, the terminating zero included.
 pub const TEXT_MAX_BYTES: usize = 1024;
 
+/// `auto`, of a setting that is a number of bytes otherwise.
+const AUTO_BYTES: u64 = u64::MAX;
+
 /// Settings a running world takes over; the others are read when it begins.
 const ADOPTED: &[&str] = &[
     "FERROVIA_EAGER_MAX",
@@ -179,7 +182,8 @@ impl Tool {
         let variable = &VARIABLES[self.controlled(handle)?];
         let shown = variable.value(&self.state.borrow().settings);
         Ok(match variable.kind() {
-            ValueKind::Bytes => ControlValue::Bytes(shown.parse().unwrap_or(u64::MAX)),
+            ValueKind::Bytes if shown == "auto" => ControlValue::Bytes(AUTO_BYTES),
+            ValueKind::Bytes => ControlValue::Bytes(shown.parse().unwrap_or(u64::MAX - 1)),
             // Numbers greater than an int can say are as good as the greatest int.
             ValueKind::Number if shown == "auto" => ControlValue::Int(-1),
             ValueKind::Number => ControlValue::Int(shown.parse().unwrap_or(i32::MAX)),
@@ -207,7 +211,6 @@ impl Tool {
         let mut state = self.state.borrow_mut();
         let mut settings = state.settings.clone();
         variable.assign(&mut settings, &text).map_err(|error| ErrorClass::ToolInvalid.error(error.to_string()))?;
-        settings.bound();
         if let Some(world) = world {
             world.engine.borrow_mut().adopt(&settings);
         }
@@ -233,6 +236,7 @@ impl Tool {
 /// A value as it would stand in the environment.
 fn text_of(variable: &Variable, value: ControlValue) -> Result<String> {
     match (variable.kind(), value) {
+        (ValueKind::Bytes, ControlValue::Bytes(AUTO_BYTES)) => Ok("auto".to_owned()),
         (ValueKind::Bytes, ControlValue::Bytes(bytes)) => Ok(bytes.to_string()),
         (ValueKind::Number, ControlValue::Int(-1)) => Ok("auto".to_owned()),
         (ValueKind::Number, ControlValue::Int(number)) => Ok(number.to_string()),

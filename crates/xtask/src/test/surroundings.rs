@@ -25,6 +25,7 @@ pub fn cases() -> Vec<Case> {
         })
         .quick(true),
         Case::that_may_skip("surroundings/uneven-cores", uneven_cores).quick(true),
+        Case::that_may_skip("surroundings/unequal-settings", unequal_settings).quick(true),
         Case::that_may_skip("surroundings/no-dev-shm", |workshop| {
             let script = "mount -t tmpfs -o ro,size=4k none /dev/shm && ! touch /dev/shm/x 2>/dev/null && exec \"$@\"";
             unshared(workshop, "-m", script)
@@ -73,6 +74,22 @@ fn uneven_cores(workshop: &Workshop) -> Result<Verdict> {
         Job::of(2)
             .with(|command| command.args(["sh", "-c", script, "sh"]).arg(program).limit(Duration::from_secs(120)))
             .run_saying("No Errors")?;
+    }
+    Ok(Verdict::Passed)
+}
+
+/// What the first process sends eagerly is less than what the others do: each takes what the others send.
+fn unequal_settings(workshop: &Workshop) -> Result<Verdict> {
+    for device in ["shm", "shm-verbs", "tcp"] {
+        let script = format!(
+            "test \"$PMI_RANK\" = 0 && export FERROVIA_EAGER_MAX=1000; export FERROVIA_DEVICE={device}; exec \"$@\""
+        );
+        for name in ["ping", "random"] {
+            let program = workshop.program(name)?;
+            Job::of(2)
+                .with(|command| command.args(["sh", "-c", &script, "sh"]).arg(program).limit(Duration::from_secs(120)))
+                .run_saying("No Errors")?;
+        }
     }
     Ok(Verdict::Passed)
 }
