@@ -41,6 +41,7 @@ mod real {
     use std::sync::Arc;
 
     use base::sync::{AtomicU32, AtomicU64};
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
     /// A range of memory shared with other processes (or threads), kept mapped as long as a handle lives.
     ///
@@ -209,12 +210,16 @@ mod real {
     }
 
     /// Memory from the allocator. It is no box: whoever moves a box says that no other pointer reaches what is in it.
+    /// From so many bytes on memory is the system's pages, which are there when they are touched; the allocator writes
+    /// zeroes to all of it.
+    const PAGES_MIN_BYTES: usize = 32 << 10;
+
     struct Owned {
         start: NonNull<u8>,
         layout: Layout,
     }
 
-    // SAFETY: bytes of the allocator, which any thread may free.
+    // SAFETY: bytes of the allocator or pages, which any thread may free.
     unsafe impl Send for Owned {}
     // SAFETY: a reference to it gives no access to the bytes.
     unsafe impl Sync for Owned {}
@@ -224,16 +229,33 @@ mod real {
             let layout = Layout::from_size_align(len_bytes.max(1), crate::CACHE_LINE_BYTES)
                 .expect("a length that the address space has room for")
                 .pad_to_align();
-            // SAFETY: the length is not zero.
-            let start = unsafe { alloc_zeroed(layout) };
+            let start = if Self::is_pages(layout) {
+                let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+                // SAFETY: new pages, at a place of the system's choice.
+                let start = unsafe { mmap_anonymous(std::ptr::null_mut(), layout.size(), access, flags) };
+                start.map_or(std::ptr::null_mut(), <*mut _>::cast)
+            } else {
+                // SAFETY: the length is not zero.
+                unsafe { alloc_zeroed(layout) }
+            };
             Self { start: NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout)), layout }
+        }
+
+        fn is_pages(layout: Layout) -> bool {
+            layout.size() >= PAGES_MIN_BYTES && !cfg!(miri)
         }
     }
 
     impl Drop for Owned {
         fn drop(&mut self) {
-            // SAFETY: allocated with this layout when this was made, and freed here alone.
-            unsafe { dealloc(self.start.as_ptr(), self.layout) };
+            if Self::is_pages(self.layout) {
+                // Pages that were mapped with this length can be unmapped.
+                // SAFETY: mapped when this was made, and unmapped here alone.
+                let _ = unsafe { munmap(self.start.as_ptr().cast(), self.layout.size()) };
+            } else {
+                // SAFETY: allocated with this layout when this was made, and freed here alone.
+                unsafe { dealloc(self.start.as_ptr(), self.layout) };
+            }
         }
     }
 }
