@@ -174,9 +174,6 @@ impl Connection {
     ///
     /// [gives it back]: Connection::leave
     pub(super) fn fill(&mut self, peer: Option<&mut Peer>, room: &mut Vec<u8>) -> Result<bool, Ending> {
-        if matches!(self.stage, Stage::Proven(_) | Stage::Live(_)) {
-            self.inbox.enter(room);
-        }
         let reads_straight = self.in_payload && self.inbox.is_empty();
         let arriving = match peer.filter(|_| reads_straight) {
             Some(Peer { lanes, incoming: Some(incoming), .. }) => {
@@ -186,9 +183,10 @@ impl Connection {
             }
             _ => None,
         };
-        let Some((arriving, placement)) = arriving else { return self.fill_buffer() };
+        let Some((arriving, placement)) = arriving else { return self.fill_inbox(room) };
         let mut parts: SmallVec<[WriteRange; 8]> = SmallVec::new();
         let straight = add_places(placement, arriving, &mut parts);
+        self.inbox.enter(room);
         let space = self.inbox.space();
         // SAFETY: the space is this connection's, and is not used until the read is over.
         parts.push(unsafe { WriteRange::new(space.as_mut_ptr(), space.len()) });
@@ -214,13 +212,17 @@ impl Connection {
     }
 
     /// Reads what has come behind what is there.
-    fn fill_buffer(&mut self) -> Result<bool, Ending> {
-        let space = self.inbox.space();
+    fn fill_inbox(&mut self, room: &mut Vec<u8>) -> Result<bool, Ending> {
+        let is_trusted = matches!(self.stage, Stage::Proven(_) | Stage::Live(_));
+        let space = if is_trusted { self.inbox.space_in(room) } else { self.inbox.space() };
         match socket::receive_bytes(self.socket.as_fd(), space)? {
             None => Ok(false),
             Some(0) => Err(Ending::Broken),
             Some(count) => {
                 let is_all = count == space.len();
+                if is_trusted {
+                    self.inbox.enter(room);
+                }
                 self.inbox.came(count);
                 self.note_read();
                 Ok(is_all)

@@ -23,14 +23,12 @@ impl Inbox {
         Self { bytes: vec![0; STRANGER_BYTES], start: 0, end: 0, has_room: false }
     }
 
-    /// Has the link's `room` until [`Inbox::leave`]. One that a broken connection has kept is made anew.
+    /// Has the link's `room` until [`Inbox::leave`].
     pub(super) fn enter(&mut self, room: &mut Vec<u8>) {
         if self.has_room {
             return;
         }
-        if room.len() != ROOM_BYTES {
-            *room = vec![0; ROOM_BYTES];
-        }
+        prepare(room);
         let kept = self.end - self.start;
         room[..kept].copy_from_slice(&self.bytes[self.start..self.end]);
         std::mem::swap(&mut self.bytes, room);
@@ -84,9 +82,26 @@ impl Inbox {
         &mut self.bytes[self.end..]
     }
 
+    /// As [`Inbox::space`], in the room, which is not entered before something has come there: mostly nothing has.
+    pub(super) fn space_in<'a>(&'a mut self, room: &'a mut Vec<u8>) -> &'a mut [u8] {
+        if self.has_room || !self.is_empty() {
+            self.enter(room);
+            return self.space();
+        }
+        prepare(room);
+        room
+    }
+
     /// So many bytes have come there.
     pub(super) fn came(&mut self, count: usize) {
         self.end += count;
+    }
+}
+
+/// A room that a broken connection has kept is made anew.
+fn prepare(room: &mut Vec<u8>) {
+    if room.len() != ROOM_BYTES {
+        *room = vec![0; ROOM_BYTES];
     }
 }
 
@@ -107,13 +122,13 @@ mod tests {
             for (second, comes, uses, loses_room) in steps {
                 let which = usize::from(second);
                 let inbox = &mut inboxes[which];
-                inbox.enter(&mut room);
-                let space = inbox.space();
+                let space = inbox.space_in(&mut room);
                 let count = comes.min(space.len());
                 for byte in &mut space[..count] {
                     *byte = (came[which] % 251) as u8;
                     came[which] += 1;
                 }
+                inbox.enter(&mut room);
                 inbox.came(count);
                 let count = uses.min(inbox.unused().len());
                 for byte in &inbox.unused()[..count] {
