@@ -20,6 +20,19 @@ pub const OURS: &str = "Ferrovia";
 pub const PEERS: [(&str, &str, &str); 3] =
     [("mpich", "MPICH", "mpich"), ("intel", "Intel MPI", "impi-rt"), ("openmpi", "Open MPI", "openmpi")];
 
+/// What tells each library to use sockets between processes of one host, too; each reads its own.
+const OVER_SOCKETS: [(&str, &str); 7] = [
+    ("FERROVIA_DEVICE", "tcp"),
+    // MPICH, and what carries its messages.
+    ("MPIR_CVAR_NOLOCAL", "1"),
+    ("UCX_TLS", "tcp,self"),
+    // Intel MPI, and what carries its messages.
+    ("I_MPI_FABRICS", "ofi"),
+    ("FI_PROVIDER", "tcp"),
+    ("OMPI_MCA_pml", "ob1"),
+    ("OMPI_MCA_btl", "tcp,self"),
+];
+
 /// A library, its launcher, and the benchmark program that runs on it.
 #[derive(Clone, Debug)]
 pub struct Library {
@@ -73,6 +86,14 @@ impl Library {
             command.env("LD_LIBRARY_PATH", folder);
         }
         command.envs(&self.settings);
+        command
+    }
+
+    /// As [`Library::command`], where messages go through the system's sockets; what the library is set to by its settings
+    /// stays so.
+    pub fn command_over_sockets(&self, ranks: u32, limit: Duration) -> Command {
+        let mut command = self.command(ranks, limit);
+        command.envs(OVER_SOCKETS.iter().copied().filter(|(name, _)| !self.settings.contains_key(*name)));
         command
     }
 }
@@ -327,6 +348,24 @@ mod tests {
         let words = ["openmpi".to_owned(), "ours".to_owned()];
         let varied = chosen(&words, &[variant], &prefix, &peers).unwrap();
         assert_eq!(varied.iter().map(|library| library.name.as_str()).collect::<Vec<_>>()[1..], ["Ferrovia", "small"]);
+    }
+
+    #[test]
+    fn over_sockets_what_a_variant_sets_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let prefix = folder.path().join("own");
+        installation(&prefix, &["bin/mpiexec", "bin/mpicc", "lib/libmpi_abi.so.1"]);
+        let variants = ["a:FERROVIA_DEVICE=shm", "b:FERROVIA_SPIN=7"].map(|text| text.parse::<Variant>().unwrap());
+        let libraries = chosen(&["ours".to_owned()], &variants, &prefix, folder.path()).unwrap();
+        let devices = libraries.iter().map(|library| {
+            let command = library.command_over_sockets(2, Duration::from_secs(1));
+            let devices = command.get_envs().filter(|(name, _)| *name == "FERROVIA_DEVICE");
+            devices.filter_map(|(_, value)| Some(value?.to_str()?.to_owned())).collect::<Vec<_>>()
+        });
+        assert_eq!(devices.collect::<Vec<_>>(), [["tcp"], ["shm"], ["tcp"]]);
+        let ours = OVER_SOCKETS.iter().filter(|(name, _)| name.starts_with("FERROVIA_"));
+        let (_, unknown) = base::Config::parse(ours.map(|(name, value)| ((*name).into(), (*value).into()))).unwrap();
+        assert!(unknown.is_empty(), "{unknown:?}");
     }
 
     #[test]

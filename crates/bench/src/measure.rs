@@ -296,7 +296,10 @@ impl Bench<'_> {
     fn measured(&self, job: &Job, library: &Library, results: &Path) -> Result<((f64, f64), Vec<Measured>)> {
         let test = self.tests[job.test];
         let limit = Duration::from_secs_f64(self.options.limit);
-        let mut command = library.command(job.ranks, limit);
+        let mut command = match test.sockets {
+            true => library.command_over_sockets(job.ranks, limit),
+            false => library.command(job.ranks, limit),
+        };
         command.args(self.options.words(test, results));
         let ended = ended_well(job::run(&mut command, limit + LAUNCHER_GRACE)?)?;
         let (opening, mut measured) = job::read_results(results, job.ranks)?;

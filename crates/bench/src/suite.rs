@@ -64,6 +64,9 @@ pub struct Test {
     /// Whether the whole job is timed from outside.
     #[serde(default)]
     pub wall: bool,
+    /// Whether messages go through the system's sockets, as between hosts, whatever a library would choose.
+    #[serde(default)]
+    pub sockets: bool,
     /// What it is compared with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor: Option<Floor>,

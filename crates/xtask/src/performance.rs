@@ -8,13 +8,14 @@ use anyhow::{Result, bail};
 use std::path::PathBuf;
 
 /// The tests over all libraries, in short.
-const TESTS: [&str; 22] = [
+const TESTS: [&str; 23] = [
     "latency",
     "exchange",
     "mixed",
     "bandwidth",
     "bidirectional",
     "rate",
+    "sockets",
     "overlap",
     "barrier",
     "bcast",
