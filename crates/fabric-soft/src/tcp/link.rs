@@ -33,6 +33,9 @@ const TURNS_PER_LOOK: u32 = 63;
 const TURNS_HOT: (u32, u32) = (15, 63);
 /// Looks in vain after which it is not busy any more.
 const MISSES_MAX: u32 = 200;
+/// Finds in a row, at looks at all, after which a connection is looked at before the others, where there are some: who talks
+/// to several in turn would look at the wrong one mostly.
+const FINDS_MIN: u32 = 4;
 /// Looks that found something, with nothing elsewhere and no sleep between them, after which the kernel need not tell of
 /// it any more: a packet for a socket that somebody is told of takes it longer.
 const HITS_ASIDE: u32 = 64;
@@ -76,6 +79,8 @@ pub struct TcpLink {
     /// Lanes with something to say that more may follow.
     unflushed: Vec<At>,
     hot: Option<Hot>,
+    /// Where something was found at the last looks at all, nothing being found elsewhere, and how often in a row.
+    found_alone: (usize, u32),
     /// Calls of `progress` until all others are looked at, too.
     turns_hot: u32,
     /// How many there are between two such looks.
@@ -165,6 +170,7 @@ impl TcpLink {
             again: Vec::new(),
             unflushed: Vec::new(),
             hot: None,
+            found_alone: (0, 0),
             turns_hot: 0,
             turns_between: TURNS_HOT.0,
             listen_at: Duration::ZERO,
@@ -344,6 +350,15 @@ impl TcpLink {
         true
     }
 
+    /// A look at all has found something here, and at `count` connections all together; true if this one is to be looked at
+    /// before the others.
+    fn note_found(&mut self, slot: usize, count: usize) -> bool {
+        let (before, times) = self.found_alone;
+        let times = if before == slot { times.saturating_add(1) } else { 1 };
+        self.found_alone = (slot, if count == 1 { times } else { 0 });
+        count == 1 && (times >= FINDS_MIN || self.connections.len() == 1)
+    }
+
     /// No connection is looked at before the others any more, and the kernel tells of all.
     fn cool(&mut self) {
         if let Some(Hot { slot, .. }) = self.hot.take() {
@@ -389,7 +404,9 @@ impl TcpLink {
             } else {
                 self.serve(slot, responder, now, false);
                 let hits = hits_of(slot).unwrap_or(0);
-                self.hot = Some(Hot { slot, misses: 0, hits }).filter(|_| count == 1);
+                if self.note_found(slot, count) {
+                    self.hot = Some(Hot { slot, misses: 0, hits });
+                }
             }
         }
     }
