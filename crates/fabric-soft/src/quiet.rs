@@ -101,7 +101,12 @@ impl<C: Context> End<C> {
 
     /// Sends a message of no bytes, number 1.
     pub(crate) fn send(&mut self) {
-        let request = SendRequest::new(1, Operation::Send, Payload::Memory(&[]));
+        self.send_with_hurry(true);
+    }
+
+    /// The same; somebody waits for its completion, or nobody does.
+    pub(crate) fn send_with_hurry(&mut self, hurry: bool) {
+        let request = SendRequest::new(1, Operation::Send, Payload::Memory(&[])).with_hurry(hurry);
         assert_eq!(self.context.post_send(self.qp, &[request]), Ok(1));
     }
 

@@ -15,6 +15,8 @@ const VERSION: u8 = 2;
 const FLAG_SOLICITED: u8 = 1;
 const FLAG_IMMEDIATE: u8 = 2;
 const FLAG_ACKNOWLEDGES: u8 = 4;
+const FLAG_UNHURRIED: u8 = 8;
+const OF_REQUESTS: u8 = FLAG_ACKNOWLEDGES | FLAG_UNHURRIED;
 
 /// What a packet is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,6 +129,8 @@ pub(crate) struct Packet {
     pub(crate) kind: Kind,
     pub(crate) refusal: Refusal,
     pub(crate) solicited: bool,
+    /// Requests only: nobody waits for its acknowledgement.
+    pub(crate) unhurried: bool,
     pub(crate) immediate: Option<u32>,
     /// Requests only: all requests of the other direction up to this one are done, too.
     pub(crate) acknowledged: Option<u32>,
@@ -148,6 +152,7 @@ impl Packet {
             kind,
             refusal: Refusal::None,
             solicited: false,
+            unhurried: false,
             immediate: None,
             acknowledged: None,
             destination,
@@ -171,7 +176,8 @@ impl Packet {
         let solicited = if self.solicited { FLAG_SOLICITED } else { 0 };
         let immediate = if self.immediate.is_some() { FLAG_IMMEDIATE } else { 0 };
         let acknowledges = if self.acknowledged.is_some() { FLAG_ACKNOWLEDGES } else { 0 };
-        let flags = solicited | immediate | acknowledges;
+        let unhurried = if self.unhurried { FLAG_UNHURRIED } else { 0 };
+        let flags = solicited | immediate | acknowledges | unhurried;
         bytes[..4].copy_from_slice(&[self.kind as u8, flags, self.refusal as u8, VERSION]);
         let (immediate, acknowledged) = (self.immediate.unwrap_or(0), self.acknowledged.unwrap_or(0));
         let halves = [immediate, self.destination, self.source, self.sequence, self.selector, self.rkey, acknowledged];
@@ -191,11 +197,11 @@ pub(crate) fn parse(bytes: &[u8; HEADER_BYTES]) -> Option<Packet> {
     let half = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let word = |at: usize| u64::from(half(at)) | u64::from(half(at + 4)) << 32;
     let [kind, flags, refusal, version, ..] = *bytes;
-    if version != VERSION || flags & !(FLAG_SOLICITED | FLAG_IMMEDIATE | FLAG_ACKNOWLEDGES) != 0 {
+    if version != VERSION || flags & !(FLAG_SOLICITED | FLAG_IMMEDIATE | OF_REQUESTS) != 0 {
         return None;
     }
-    let (kind, acknowledges) = (Kind::parse(kind)?, flags & FLAG_ACKNOWLEDGES != 0);
-    if acknowledges && !kind.is_request() {
+    let kind = Kind::parse(kind)?;
+    if flags & OF_REQUESTS != 0 && !kind.is_request() {
         return None;
     }
     Some(Packet {
@@ -203,7 +209,8 @@ pub(crate) fn parse(bytes: &[u8; HEADER_BYTES]) -> Option<Packet> {
         refusal: Refusal::parse(refusal)?,
         solicited: flags & FLAG_SOLICITED != 0,
         immediate: (flags & FLAG_IMMEDIATE != 0).then(|| half(4)),
-        acknowledged: acknowledges.then(|| half(28)),
+        unhurried: flags & FLAG_UNHURRIED != 0,
+        acknowledged: (flags & FLAG_ACKNOWLEDGES != 0).then(|| half(28)),
         destination: half(8),
         source: half(12),
         sequence: half(16),
@@ -223,15 +230,15 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_written_is_read_again(
-            kind in 0u8..32, refusal in 0u8..8, solicited: bool, immediate: Option<u32>, acknowledged: Option<u32>,
-            halves: [u32; 5], words: [u64; 4],
+            kind in 0u8..32, refusal in 0u8..8, solicited: bool, unhurried: bool, immediate: Option<u32>,
+            acknowledged: Option<u32>, halves: [u32; 5], words: [u64; 4],
         ) {
             let (Some(kind), Some(refusal)) = (Kind::parse(kind), Refusal::parse(refusal)) else { return Ok(()) };
-            let acknowledged = acknowledged.filter(|_| kind.is_request());
+            let (acknowledged, unhurried) = (acknowledged.filter(|_| kind.is_request()), unhurried && kind.is_request());
             let [destination, source, sequence, selector, rkey] = halves;
             let [address, len_bytes, first, second] = words;
             let packet = Packet {
-                kind, refusal, solicited, immediate, acknowledged, destination, source, sequence, selector, rkey,
+                kind, refusal, solicited, unhurried, immediate, acknowledged, destination, source, sequence, selector, rkey,
                 address, len_bytes, operands: [first, second],
             };
             prop_assert_eq!(parse(&packet.to_bytes()), Some(packet));
@@ -242,7 +249,7 @@ mod tests {
             let mut whole = [0; HEADER_BYTES];
             whole[..32].copy_from_slice(&bytes[0]);
             whole[32..].copy_from_slice(&bytes[1]);
-            whole[1] &= 7;
+            whole[1] &= 15;
             whole[3] = VERSION;
             if let Some(packet) = parse(&whole) {
                 prop_assert_eq!(parse(&packet.to_bytes()), Some(packet));

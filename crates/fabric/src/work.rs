@@ -112,11 +112,14 @@ pub struct SendFlags {
     pub fence: bool,
     /// Wakes a receiver that asked for solicited completions only.
     pub solicited: bool,
+    /// Nobody waits for its completion: where an acknowledgement costs a message, one may stand for several. No switch of
+    /// verbs; adapters have no need of it.
+    pub unhurried: bool,
 }
 
 impl SendFlags {
     /// Signalled, nothing else.
-    pub const SIGNALLED: Self = Self { signalled: true, fence: false, solicited: false };
+    pub const SIGNALLED: Self = Self { signalled: true, fence: false, solicited: false, unhurried: false };
 }
 
 /// One entry of a send queue.
@@ -138,6 +141,11 @@ impl<'a> SendRequest<'a> {
     /// A signalled request on a connected queue pair.
     pub fn new(id: u64, operation: Operation, payload: Payload<'a>) -> Self {
         Self { id, operation, payload, destination: Destination::Connected, flags: SendFlags::SIGNALLED }
+    }
+
+    /// The same; somebody waits for its completion, or nobody does.
+    pub fn with_hurry(self, hurry: bool) -> Self {
+        Self { flags: SendFlags { unhurried: !hurry, ..self.flags }, ..self }
     }
 }
 

@@ -61,6 +61,8 @@ pub(crate) const COMPLETIONS_MAX: usize = 32;
 const PAYLOAD_MIN_BYTES: usize = 4 << 10;
 /// Requests of one connection posted and not complete, at most.
 const SEND_DEPTH: u32 = 128;
+/// Nobody waits for the completion of a record until so many requests are not complete.
+const HURRIED_FROM: u32 = SEND_DEPTH / 2;
 /// Pieces of memory that one request gathers or scatters, at most.
 const ENTRIES_MAX: u32 = 32;
 
@@ -442,7 +444,8 @@ impl Port {
         });
         let list = [self.pool.part(&slot, total as u32)];
         let id = Work::Send(slot.number()).id();
-        let request = SendRequest::new(id, Operation::Send, Payload::Memory(&list));
+        let hurry = connection.in_flight >= HURRIED_FROM;
+        let request = SendRequest::new(id, Operation::Send, Payload::Memory(&list)).with_hurry(hurry);
         let number = self.pool.lend(slot);
         match self.context.post_send(qp, &[request]) {
             Ok(1) => {

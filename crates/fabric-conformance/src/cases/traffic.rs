@@ -96,7 +96,12 @@ fn traffic(pair: &mut Pair, seed: u64) {
             let mut request = SendRequest::new(burst * 100 + index, operation, Payload::Memory(&list));
             let last = index + 1 == count;
             // Every request looks at what those before it left: reads are fenced off.
-            request.flags = SendFlags { signalled: last || random.below(2) == 0, fence: true, solicited: false };
+            request.flags = SendFlags {
+                signalled: last || random.below(2) == 0,
+                fence: true,
+                solicited: false,
+                unhurried: random.below(2) == 0,
+            };
             let early = random.below(2) == 0;
             if early {
                 post_receives(pair, qp.there, &inbox, &mut receives);

@@ -15,7 +15,7 @@ use super::queue_pair::QueuePairObject;
 use super::receive::{Posted, Receive, ReceiveQueue};
 use super::regions::{Regions, RemoteUse};
 use super::responder::Arriving;
-use super::riding::Riding;
+use super::riding::{Patience, Riding};
 use super::shown::ShownReceive;
 use crate::link::{Board, HEADER_BYTES, LinkPeer};
 use crate::numbered::{Numbered, handle, number_of};
@@ -64,8 +64,8 @@ pub(super) struct Answer {
     pub(super) packet: Packet,
     /// What a read brings: looked up again when it is sent, for the region may have gone.
     pub(super) bytes: Option<RemoteUse>,
-    /// It may wait for a packet to ride with.
-    pub(super) may_wait: bool,
+    /// How long it may wait for a packet to ride with.
+    pub(super) patience: Patience,
 }
 
 /// What the adapter keeps per peer.
@@ -371,7 +371,7 @@ impl Core {
             let (Some(peer), packet) = (qp.peer, Packet::new(Kind::Ready, *number, qp.remote, qp.expected)) else {
                 continue;
             };
-            self.answer(peer, Answer { packet, bytes: None, may_wait: false });
+            self.answer(peer, Answer { packet, bytes: None, patience: Patience::None });
         }
         if let Some(receives) = shared.and_then(|queue| self.shared.get_mut(queue)) {
             waiting_on.into_iter().rev().for_each(|number| receives.queue.waiting.push_front(number));
@@ -391,14 +391,14 @@ impl Core {
             && last.packet.selector == answer.packet.selector
         {
             last.packet.sequence = answer.packet.sequence;
-            last.may_wait &= answer.may_wait;
-            state.riding.is_new |= answer.may_wait;
+            last.patience = last.patience.min(answer.patience);
+            state.riding.is_new |= answer.patience > Patience::None;
             return;
         }
         let is_first = state.answers.is_empty();
         let counts = answer.packet.counts();
         let source = answer.packet.source;
-        state.riding.is_new |= answer.may_wait;
+        state.riding.is_new |= answer.patience > Patience::None;
         state.answers.push_back(answer);
         if is_first {
             self.answering.push(peer);

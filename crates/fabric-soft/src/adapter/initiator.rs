@@ -11,6 +11,7 @@ use super::core::{Core, OWN, Way, opcode};
 use super::queue_pair::{Hold, READS_MAX, Send, WINDOW_MAX};
 use super::regions::{Sources, Targets};
 use super::responder::address_group;
+use super::riding::Patience;
 use crate::copying;
 use crate::link::{Direct, DirectOutcome, DirectTarget, Link, LinkPeer, Outgoing, SendOutcome};
 use crate::numbered::number_of;
@@ -23,6 +24,8 @@ const ASK_AGAIN: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Riders {
     Wait,
+    /// Only those do that nobody waits for.
+    WaitLonger,
     GoAlone,
 }
 
@@ -267,7 +270,13 @@ impl Core {
         let mut index = 0;
         while index < self.answering.len() {
             let peer = self.answering[index];
-            if self.holds_back(link, peer) && riders == Riders::Wait {
+            let patience = self.holds_back(link, peer);
+            let waits = match riders {
+                Riders::Wait => patience > Patience::None,
+                Riders::WaitLonger => patience == Patience::Longer,
+                Riders::GoAlone => false,
+            };
+            if waits {
                 index += 1;
                 continue;
             }
@@ -469,6 +478,7 @@ pub(super) fn request(send: &Send, source: u32, destination: u32, sequence: u32)
     let is_atomic = matches!(kind, Kind::FetchAdd | Kind::CompareSwap);
     Packet {
         solicited: send.flags.solicited,
+        unhurried: send.flags.unhurried,
         immediate: send.operation.immediate(),
         selector,
         rkey: rkey.0,

@@ -27,7 +27,7 @@ pub use self::queue_pair::WINDOW_MAX;
 use self::queue_pair::{QueuePairObject, READS_MAX};
 use self::regions::REGIONS_MAX;
 use self::responder::DATAGRAM_HEADER_BYTES;
-use self::riding::{POLLS_HELD, SOON};
+use self::riding::{POLLS_HELD, POLLS_HELD_UNHURRIED, SOON};
 use crate::copying;
 use crate::link::{Link, Responder};
 
@@ -121,9 +121,13 @@ impl<L: Link> SoftContext<L> {
         self.link.progress(&mut self.core);
         self.core.look_at_board();
         self.core.polls_in_vain = if self.core.begun_packets == begun { self.core.polls_in_vain + 1 } else { 0 };
-        if self.core.polls_in_vain >= POLLS_HELD {
-            self.core.polls_in_vain = 0;
-            self.core.send_answers(&mut self.link, Riders::GoAlone);
+        match self.core.polls_in_vain {
+            POLLS_HELD => self.core.send_answers(&mut self.link, Riders::WaitLonger),
+            POLLS_HELD_UNHURRIED => {
+                self.core.polls_in_vain = 0;
+                self.core.send_answers(&mut self.link, Riders::GoAlone);
+            }
+            _ => {}
         }
         // Most polls of who waits find nothing: they do no more than they must.
         if !self.core.is_idle() {

@@ -18,7 +18,7 @@ use fabric::{
 use super::core::{Answer, Core, flushed};
 use super::queue_pair::{QueuePairObject, WINDOW_MAX};
 use super::regions::RemoteUse;
-use super::riding::SHORT_MAX_BYTES;
+use super::riding::Patience;
 use crate::copying;
 use crate::link::{HEADER_BYTES, LinkPeer, Placement, Responder};
 use crate::numbered::number_of;
@@ -44,13 +44,13 @@ struct Owed {
     sequence: u32,
     /// Of a line of sends to this queue.
     queue: Option<u32>,
-    may_wait: bool,
+    patience: Patience,
 }
 
 impl Owed {
     fn of(packet: &Packet) -> Self {
         let queue = packet.kind.is_of_line().then_some(packet.selector);
-        Self { sequence: packet.sequence, queue, may_wait: packet.len_bytes <= SHORT_MAX_BYTES }
+        Self { sequence: packet.sequence, queue, patience: Patience::of(packet) }
     }
 }
 
@@ -256,9 +256,10 @@ impl Core {
         let (is_header, has_receive) =
             (packet.kind == Kind::QueueHeader, self.has_receive_for(queue, packet.len_bytes));
         match (is_header, has_receive) {
-            (true, true) => {
-                self.answer(from, Answer { packet: reply(&packet, Kind::QueueReady), bytes: None, may_wait: false })
-            }
+            (true, true) => self.answer(
+                from,
+                Answer { packet: reply(&packet, Kind::QueueReady), bytes: None, patience: Patience::None },
+            ),
             (true, false) => self.park(&packet),
             (false, false) => {
                 self.park(&packet);
@@ -368,7 +369,10 @@ impl Core {
         self.expect_next(&packet);
         let mut answer = reply(&packet, Kind::ReadResponse);
         answer.len_bytes = packet.len_bytes;
-        self.answer(from, Answer { packet: answer, bytes: (packet.len_bytes > 0).then_some(wanted), may_wait: false });
+        self.answer(
+            from,
+            Answer { packet: answer, bytes: (packet.len_bytes > 0).then_some(wanted), patience: Patience::None },
+        );
         None
     }
 
@@ -391,7 +395,7 @@ impl Core {
         self.expect_next(&packet);
         let mut answer = reply(&packet, Kind::AtomicResponse);
         answer.operands[0] = before;
-        self.answer(from, Answer { packet: answer, bytes: None, may_wait: false });
+        self.answer(from, Answer { packet: answer, bytes: None, patience: Patience::None });
         None
     }
 
@@ -492,12 +496,12 @@ impl Core {
         Some((completions, completion, copying::behind(&targets.unwrap_or_default(), DATAGRAM_HEADER_BYTES)))
     }
 
-    fn acknowledge(&mut self, number: u32, Owed { sequence, queue, may_wait }: Owed) {
+    fn acknowledge(&mut self, number: u32, Owed { sequence, queue, patience }: Owed) {
         let Some(qp) = self.queue_pairs.get(number) else { return };
         let kind = if queue.is_some() { Kind::QueueAcknowledge } else { Kind::Acknowledge };
         let (Some(peer), packet) = (qp.peer, Packet::new(kind, number, qp.remote, sequence)) else { return };
         let packet = Packet { selector: queue.unwrap_or(0), ..packet };
-        self.answer(peer, Answer { packet, bytes: None, may_wait });
+        self.answer(peer, Answer { packet, bytes: None, patience });
     }
 
     fn not_ready(&mut self, from: LinkPeer, packet: Packet, selected: Option<u32>) -> Begun {
@@ -523,7 +527,7 @@ impl Core {
         if let Some(qp) = self.queue_pairs.get(packet.destination) {
             answer.operands[0] = qp.receiver_not_ready_timer.as_nanos() as u64;
         }
-        self.answer(from, Answer { packet: answer, bytes: None, may_wait: false });
+        self.answer(from, Answer { packet: answer, bytes: None, patience: Patience::None });
     }
 }
 

@@ -6,15 +6,18 @@
 //! nothing, before its owner sleeps, when several are held, or when an answer that cannot wait follows. Whether it is
 //! worth while is learnt from how soon the last ones were followed, so who computes between two calls holds up a peer
 //! at most once, when it begins to: the completion of one short request then waits for the next call.
+//!
+//! That of a request which its sender marks as unhurried waits whatever was learnt, and longer, so that in a stream one
+//! way one acknowledgement is for many requests.
 
 use std::time::Duration;
 
 use super::core::{Core, OWN};
 use crate::link::{Link, LinkPeer};
-use crate::wire::Kind;
+use crate::wire::{Kind, Packet};
 
-/// Requests that are acknowledged later carry no more than this, in bytes.
-pub(super) const SHORT_MAX_BYTES: u64 = 64 << 10;
+/// Requests that are acknowledged later carry no more than this, in bytes: what whoever sends it has to keep meanwhile.
+const SHORT_MAX_BYTES: u64 = 80 << 10;
 /// A request that follows within this is soon.
 pub(super) const SOON: Duration = Duration::from_micros(50);
 /// How often in a row one must have followed soon.
@@ -22,8 +25,32 @@ const SCORE_MIN: u8 = 4;
 /// Polls in a row that find nothing until what is held goes: whoever polls several queues in turn has not ended when
 /// the first of them is empty.
 pub(super) const POLLS_HELD: u32 = 8;
+/// The same for what nobody waits for.
+pub(super) const POLLS_HELD_UNHURRIED: u32 = 64;
 /// Requests whose acknowledgement waits, at most.
 const HELD_MAX: u32 = 16;
+
+/// How long an answer may wait for a packet to ride with.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Patience {
+    /// It goes at once.
+    None,
+    /// A moment, where it has been worth while.
+    Moment,
+    /// Longer: nobody waits for it.
+    Longer,
+}
+
+impl Patience {
+    /// That of the acknowledgement of a request.
+    pub(super) fn of(packet: &Packet) -> Self {
+        match packet.len_bytes <= SHORT_MAX_BYTES {
+            false => Self::None,
+            true if packet.unhurried => Self::Longer,
+            true => Self::Moment,
+        }
+    }
+}
 
 /// What is known of one peer.
 #[derive(Default)]
@@ -48,12 +75,12 @@ impl Riding {
 }
 
 impl Core {
-    /// True if what is to be answered to this peer waits for a packet to ride with.
-    pub(super) fn holds_back(&mut self, link: &dyn Link, peer: LinkPeer) -> bool {
+    /// How long what is to be answered to this peer waits for a packet to ride with.
+    pub(super) fn holds_back(&mut self, link: &dyn Link, peer: LinkPeer) -> Patience {
         let state = self.peer(peer);
-        let waits = peer != OWN && link.properties().answers_ride && state.answers.iter().all(|answer| answer.may_wait);
-        if !waits {
-            return false;
+        let patience = state.answers.iter().map(|answer| answer.patience).min().unwrap_or(Patience::None);
+        if patience == Patience::None || peer == OWN || !link.properties().answers_ride {
+            return Patience::None;
         }
         let riding = &mut state.riding;
         if std::mem::take(&mut riding.is_new) {
@@ -61,7 +88,8 @@ impl Core {
             riding.since.get_or_insert(link.found_at());
             riding.held += 1;
         }
-        riding.score >= SCORE_MIN && riding.held < HELD_MAX
+        let waits = (riding.score >= SCORE_MIN || patience == Patience::Longer) && riding.held < HELD_MAX;
+        if waits { patience } else { Patience::None }
     }
 
     /// What was held back for this peer goes alone.
@@ -115,7 +143,8 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quiet::{adapters, connect, teach};
+    use crate::quiet::{End, adapters, connect, teach};
+    use fabric::Context;
 
     #[test]
     fn waiting_is_learnt_and_unlearnt() {
@@ -142,6 +171,49 @@ mod tests {
         for end in [&here, &there] {
             assert!(end.context.core.answering.len() <= 1, "{:?}", end.context.core.answering);
         }
+    }
+
+    /// Sends a message, which is taken there at once, and tells how many are complete here then.
+    fn complete_after(here: &mut End<impl Context>, there: &mut End<impl Context>, hurry: bool) -> usize {
+        there.receive();
+        here.send_with_hurry(hurry);
+        there.poll_for(2);
+        complete(here)
+    }
+
+    fn complete(end: &mut End<impl Context>) -> usize {
+        std::iter::from_fn(|| Some(end.poll().len()).filter(|count| *count > 0)).sum()
+    }
+
+    #[test]
+    fn one_acknowledgement_is_for_all_that_nobody_waits_for() {
+        let [here, there] = adapters();
+        let (mut here, mut there) = connect(here, there);
+        assert_eq!(complete_after(&mut here, &mut there, true), 1, "somebody waits, and nothing ever followed");
+        for round in 0..3 {
+            for sent in 1..HELD_MAX {
+                assert_eq!(complete_after(&mut here, &mut there, false), 0, "round {round}, {sent}");
+            }
+            assert_eq!(complete_after(&mut here, &mut there, false), HELD_MAX as usize, "round {round}");
+        }
+        assert_eq!(complete_after(&mut here, &mut there, false), 0);
+        assert_eq!(complete_after(&mut here, &mut there, true), 2, "one that is waited for takes the others along");
+    }
+
+    #[test]
+    fn what_nobody_waits_for_is_acknowledged_in_the_end() {
+        let [here, there] = adapters();
+        let (mut here, mut there) = connect(here, there);
+        assert_eq!(complete_after(&mut here, &mut there, false), 0);
+        let polls = (0..).take_while(|_| {
+            there.poll();
+            complete(&mut here) == 0
+        });
+        let polls = polls.count() as u32;
+        assert!((POLLS_HELD..=POLLS_HELD_UNHURRIED).contains(&polls), "{polls} polls in vain");
+        assert_eq!(complete_after(&mut here, &mut there, false), 0);
+        there.context.send_held();
+        assert_eq!(complete(&mut here), 1, "before its owner sleeps");
     }
 
     #[test]

@@ -38,7 +38,7 @@ use protocol::fastpath::{AnySender, Geometry, Idleness, RECORDS_PER_REQUEST, Rec
 use protocol::wire::{self, Message};
 use smallvec::SmallVec;
 
-use super::{Port, SEND_DEPTH, Stage, Work};
+use super::{HURRIED_FROM, Port, SEND_DEPTH, Stage, Work};
 use crate::request::PeerId;
 
 /// What all channels of a port have in common.
@@ -538,7 +538,7 @@ impl Port {
             lists.push([part]);
         }
         let number = slot.map(|slot| self.pool.lend(slot));
-        let last = writes.len() - 1;
+        let (last, hurry) = (writes.len() - 1, connection.in_flight >= HURRIED_FROM);
         let requests: SmallVec<[SendRequest<'_>; carried::WRITES_MAX]> = writes
             .iter()
             .zip(&lists)
@@ -551,7 +551,7 @@ impl Port {
                     None => Work::Record(to),
                 };
                 let operation = Operation::RdmaWrite(RemoteMemory { address, rkey: remote.rkey });
-                SendRequest::new(work.id(), operation, Payload::Memory(list))
+                SendRequest::new(work.id(), operation, Payload::Memory(list)).with_hurry(hurry)
             })
             .collect();
         let Some(qp) = connection.qp else { return Ok(false) };

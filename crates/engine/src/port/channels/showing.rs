@@ -18,7 +18,7 @@ use lockfree::fastpath::{self, RecordSender, SHOWN_BYTES};
 use protocol::fastpath::COLD;
 use protocol::verbs_channel::Header;
 
-use super::super::{Port, SEND_DEPTH, Stage, Work};
+use super::super::{HURRIED_FROM, Port, SEND_DEPTH, Stage, Work};
 use super::Pair;
 use crate::request::PeerId;
 
@@ -198,7 +198,8 @@ impl Port {
             Work::Show(slot.number()).id(),
             Operation::RdmaWrite(inward.control),
             Payload::Memory(&list),
-        );
+        )
+        .with_hurry(connection.in_flight >= HURRIED_FROM);
         let number = self.pool.lend(slot);
         match self.context.post_send(qp, &[request]) {
             Ok(1) => {
