@@ -14,7 +14,7 @@ pub use self::values::{ConfigError, Kind};
 use crate::log::Level;
 use std::time::Duration;
 
-/// What the fast path between two processes goes through.
+/// What messages between two processes go through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Medium {
     /// Memory, mapped or written by an adapter.
@@ -23,13 +23,15 @@ pub enum Medium {
     Sockets,
 }
 
-/// Sizes of the fast path, see [`Config::fast_path_sizes`].
+/// Sizes that go by the medium unless they are set, see [`Config::sizes`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FastPathSizes {
+pub struct Sizes {
     /// Bytes of a channel in the beginning.
     pub channel_bytes: usize,
     /// Longest message sent eagerly, in bytes.
     pub eager_max_bytes: usize,
+    /// Buffers for messages, in bytes, at most.
+    pub pool_max_bytes: usize,
 }
 
 /// Every setting of the library, with its default.
@@ -39,8 +41,8 @@ pub struct Config {
     pub device: DeviceChoice,
     /// Processes that are treated as being on one host, at most; 0: as many as are.
     pub host_ranks_max: u32,
-    /// Registered buffers for messages over verbs, in bytes, at most.
-    pub pool_max_bytes: usize,
+    /// Registered buffers for messages over verbs, in bytes, at most; `None`: see [`Config::sizes`].
+    pub pool_max_bytes: Option<usize>,
     /// Registered buffers that were not used for so long are given back; `None`: never.
     pub pool_idle: Option<Duration>,
     /// Messages that a fresh connection over verbs takes without being asked.
@@ -56,7 +58,7 @@ pub struct Config {
     /// How often a sender finds its channel unused before it gives it up; `None`: it never does.
     pub channel_idle_looks: Option<u32>,
     /// Bytes of one fast-path channel (a Veloblock) from one process to another, in the beginning; `None`: see
-    /// [`Config::fast_path_sizes`].
+    /// [`Config::sizes`].
     pub channel_bytes: Option<usize>,
     /// A Veloblock does not shrink below this, in bytes.
     pub channel_min_bytes: usize,
@@ -71,7 +73,7 @@ pub struct Config {
     /// How much longer than in the beginning the Veloblocks into a process may be, in bytes all together; `None` for half of
     /// the process's share of the last cache.
     pub channel_memory_bytes: Option<usize>,
-    /// Longest message sent eagerly, in bytes; longer ones go by rendezvous. `None`: see [`Config::fast_path_sizes`].
+    /// Longest message sent eagerly, in bytes; longer ones go by rendezvous. `None`: see [`Config::sizes`].
     pub eager_max_bytes: Option<usize>,
     /// Unexpected data a process holds before its senders are held back, in bytes.
     pub unexpected_max_bytes: usize,
@@ -139,7 +141,7 @@ impl Default for Config {
         Self {
             device: DeviceChoice::Auto,
             host_ranks_max: 0,
-            pool_max_bytes: 64 << 20,
+            pool_max_bytes: None,
             pool_idle: Some(Duration::from_secs(1)),
             credits_initial: 8,
             fastpath: FastPath::Auto,
@@ -215,16 +217,17 @@ impl Config {
         Ok((config, unknown))
     }
 
-    /// Sizes of the fast path through this medium, as set or as is good for it; an eager message is no longer than three
-    /// eighths of a channel.
-    pub fn fast_path_sizes(&self, medium: Medium) -> FastPathSizes {
-        let (channel_bytes, eager_max_bytes) = match medium {
-            Medium::Memory => (64 << 10, 16 << 10),
-            Medium::Sockets => (256 << 10, 64 << 10),
+    /// Sizes for messages through this medium, as set or as is good for it; an eager message is no longer than three
+    /// eighths of a channel. What nobody touches of a buffer costs nothing where it is not pinned.
+    pub fn sizes(&self, medium: Medium) -> Sizes {
+        let (channel_bytes, eager_max_bytes, pool_max_bytes) = match medium {
+            Medium::Memory => (64 << 10, 16 << 10, 64 << 20),
+            Medium::Sockets => (256 << 10, 64 << 10, 256 << 20),
         };
         let channel_bytes = self.channel_bytes.unwrap_or(channel_bytes);
         let eager_max_bytes = self.eager_max_bytes.unwrap_or(eager_max_bytes).min(channel_bytes / 8 * 3);
-        FastPathSizes { channel_bytes, eager_max_bytes }
+        let pool_max_bytes = self.pool_max_bytes.unwrap_or(pool_max_bytes);
+        Sizes { channel_bytes, eager_max_bytes, pool_max_bytes }
     }
 }
 
@@ -314,8 +317,9 @@ mod tests {
     fn sizes_take_suffixes_and_stay_in_bounds() {
         let check = |variables: &[(&str, &str)], medium, channel_bytes, eager_max_bytes| {
             let (config, _) = parse(variables).expect("valid");
-            let sizes = FastPathSizes { channel_bytes, eager_max_bytes };
-            assert_eq!(config.fast_path_sizes(medium), sizes, "{variables:?} {medium:?}");
+            let Sizes { pool_max_bytes, .. } = Config::default().sizes(medium);
+            let sizes = Sizes { channel_bytes, eager_max_bytes, pool_max_bytes };
+            assert_eq!(config.sizes(medium), sizes, "{variables:?} {medium:?}");
         };
         let both = [("FERROVIA_CHANNEL", "16K"), ("FERROVIA_EAGER_MAX", "1M")];
         check(&both, Medium::Memory, 16 << 10, 6 << 10);

@@ -41,7 +41,7 @@ enum Opening {
 pub fn invite(device: &str, others: u32, config: &Config) -> Result<Invitation, String> {
     let (text, opening) = match device {
         "shm" => {
-            let shape = shape(others + 1, config.fast_path_sizes(Medium::Memory).channel_bytes);
+            let shape = shape(others + 1, config.sizes(Medium::Memory).channel_bytes);
             let segment = Segment::create(shape).map_err(|error| error.to_string())?;
             let bound = SegmentServer::bind(segment, &unique_name()).map_err(|error| error.to_string())?;
             let text = format!("shm {} {} {}", bound.1, shape.process_count, shape.channel_bytes);

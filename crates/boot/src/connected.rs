@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::Config;
-use base::config::{DeviceChoice, Medium};
+use base::config::{DeviceChoice, Medium, Sizes};
 use base::log::{Level, Log};
 use engine::{Engine, Port, WaitPolicy};
 use fabric::{Access, Context, Device, Endpoint, FabricError, PeerIndex};
@@ -174,13 +174,9 @@ pub(crate) fn monotonic() -> Duration {
 
 fn shared_memory(manager: &Manager, config: &Config) -> Result<Box<dyn Context>, BootError> {
     // The pool lies in the arena; what connections need at least may go beyond its limit. Pages are taken when touched.
-    let arena_bytes = (config.pool_max_bytes + config.pool_max_bytes / 4 + (64 << 20)).next_multiple_of(4096);
-    let shape = Shape {
-        process_count: manager.size(),
-        channel_bytes: config.fast_path_sizes(Medium::Memory).channel_bytes,
-        arena_bytes,
-        ..Shape::default()
-    };
+    let Sizes { pool_max_bytes, channel_bytes, .. } = config.sizes(Medium::Memory);
+    let arena_bytes = (pool_max_bytes + pool_max_bytes / 4 + (64 << 20)).next_multiple_of(4096);
+    let shape = Shape { process_count: manager.size(), channel_bytes, arena_bytes, ..Shape::default() };
     Ok(in_segment(segment::of_all(manager, shape)?, manager.rank(), config)?)
 }
 
@@ -206,7 +202,7 @@ fn survey(config: &Config) -> Result<Survey, BootError> {
 fn survey_that_works(config: &Config, log: &Log) -> Option<Survey> {
     let tried = || -> Result<Survey, String> {
         let mut survey = Survey::new(&Wanted::from(&config.verbs)).map_err(|why| why.to_string())?;
-        let may_pin = may_pin(getrlimit(Resource::Memlock).current, config.pool_max_bytes);
+        let may_pin = may_pin(getrlimit(Resource::Memlock).current, config.sizes(Medium::Memory).pool_max_bytes);
         survey.offer_unasked(|device| may_pin.clone().and_then(|()| trial(device).map_err(|why| why.to_string())));
         if survey.offers().is_empty() {
             let rejected: Vec<String> = survey.rejections().iter().map(ToString::to_string).collect();

@@ -32,7 +32,7 @@ fn shm(config: &Config) -> DeviceReport {
     let found = || -> Result<Capabilities, FabricError> {
         let shape = Shape {
             process_count: 1,
-            channel_bytes: config.fast_path_sizes(Medium::Memory).channel_bytes,
+            channel_bytes: config.sizes(Medium::Memory).channel_bytes,
             arena_bytes: 1 << 20,
             ..Shape::default()
         };

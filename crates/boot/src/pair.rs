@@ -45,7 +45,7 @@ fn loopback(count: u32) -> Result<Vec<Box<dyn Context>>, FabricError> {
 fn shared_memory(count: u32, config: &Config) -> Result<Vec<Box<dyn Context>>, FabricError> {
     let shape = Shape {
         process_count: count,
-        channel_bytes: config.fast_path_sizes(Medium::Memory).channel_bytes,
+        channel_bytes: config.sizes(Medium::Memory).channel_bytes,
         arena_bytes: ARENA_BYTES,
         ..Shape::default()
     };

@@ -20,7 +20,7 @@ pub struct ProtocolReport {
 
 /// The protocols of every device that carries messages, with the settings of `config` on this machine.
 pub fn protocols(config: &Config) -> Vec<ProtocolReport> {
-    let eager_max = |medium| config.fast_path_sizes(medium).eager_max_bytes;
+    let eager_max = |medium| config.sizes(medium).eager_max_bytes;
     let thresholds = |over| Thresholds::configured(config, eager_max(Medium::Memory), eager_max(over));
     let (reach, note) = match cross_memory(config) {
         Ok(()) => {

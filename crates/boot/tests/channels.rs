@@ -336,7 +336,7 @@ fn who_is_granted_no_channel_spends_its_credits_on_records() {
         fastpath: FastPath::Veloblock,
         channels_max: 0,
         credits_initial: 1,
-        pool_max_bytes: 0,
+        pool_max_bytes: Some(0),
         ..Config::default()
     };
     let network = SimNetwork::new(SimPlan { clock: SimClock::Driven, ..SimPlan::new(1) });

@@ -145,10 +145,8 @@ fn with_a_stranger() -> (Engine, BlockSender) {
     let mut engine = Engine::new(Box::new(peers), &config, WaitPolicy::for_host(2, 1)).expect("one");
     assert!(engine.try_send(0, CONTEXT, TAG, &SendBuf::from_owned([1; 4].into())), "it is talked to");
     let area = MappedArea::Channel { from: PeerIndex(0), to: PeerIndex(1) };
-    let channel = BlockSender::new(
-        stranger.mapped(area).expect("a channel"),
-        config.fast_path_sizes(Medium::Memory).channel_bytes,
-    );
+    let channel =
+        BlockSender::new(stranger.mapped(area).expect("a channel"), config.sizes(Medium::Memory).channel_bytes);
     let announcements = stranger.mapped(MappedArea::Announcements { owner: PeerIndex(1) }).expect("its words");
     Announcements::new(announcements, 3).announce(0);
     (engine, channel)

@@ -195,7 +195,7 @@ fn every_message_arrives_once_whole_and_in_order_over_verbs() {
         for seed in 0..4 {
             // Some with a single credit and hardly any buffers: nothing is lost for want of them.
             let credits_initial = [8, 1, 2, 256][seed as usize];
-            let pool_max_bytes = if seed % 2 == 0 { 64 << 20 } else { 1 << 20 };
+            let pool_max_bytes = Some(if seed % 2 == 0 { 64 << 20 } else { 1 << 20 });
             let config = Config { device, credits_initial, pool_max_bytes, ..Config::default() };
             let stats = run(1 + (seed % 4) as u32, &config, 60, seed);
             assert_eq!(sum(&stats, |stats| stats.refused_records), 0, "{device:?} seed {seed}");

@@ -547,10 +547,8 @@ fn with_a_stranger() -> (Engine, BlockSender) {
     engine.use_tuple_queues(adapter(1), setup).expect("queues");
 
     let area = MappedArea::Channel { from: PeerIndex(0), to: PeerIndex(1) };
-    let mut channel = BlockSender::new(
-        stranger.mapped(area).expect("a channel"),
-        config.fast_path_sizes(Medium::Memory).channel_bytes,
-    );
+    let mut channel =
+        BlockSender::new(stranger.mapped(area).expect("a channel"), config.sizes(Medium::Memory).channel_bytes);
     let announcements = stranger.mapped(MappedArea::Announcements { owner: PeerIndex(1) }).expect("its words");
     Announcements::new(announcements, 3).announce(0);
     let mut device = adapter(0);

@@ -127,7 +127,7 @@ pub(crate) struct Core {
 
 /// The sizes at which protocols change, as configured; an eager message fits each of the ways there are.
 fn thresholds(config: &Config, geometry: &Geometry, context: &dyn MappedPeers, port: Option<&Port>) -> Thresholds {
-    let eager_max = |medium, record_max: usize| config.fast_path_sizes(medium).eager_max_bytes.min(record_max);
+    let eager_max = |medium, record_max: usize| config.sizes(medium).eager_max_bytes.min(record_max);
     let mapped = eager_max(Medium::Memory, geometry.payload_max_bytes());
     let posted = port.map_or(mapped, |port| eager_max(port.medium(), port.payload_max_bytes()));
     Thresholds::configured(config, if context.place_count() == 1 { posted } else { mapped }, posted)

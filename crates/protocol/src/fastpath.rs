@@ -92,7 +92,7 @@ impl Geometry {
     }
 
     fn through(config: &Config, medium: Medium) -> Self {
-        let block_bytes = config.fast_path_sizes(medium).channel_bytes;
+        let block_bytes = config.sizes(medium).channel_bytes;
         let bounds = Bounds {
             min_bytes: config.channel_min_bytes,
             max_bytes: config.channel_max_bytes,

@@ -173,12 +173,12 @@ pub const VARIABLES: &[Variable] = &[
         0..,
         "Processes of one host beyond so many are treated as being on another one, to try a job of several hosts on one."
     ),
-    size!(
+    automatic_size!(
         "FERROVIA_POOL_MAX",
         pool_max_bytes,
-        "bytes",
+        "auto or bytes",
         0..,
-        "Registered buffers for messages over verbs, at most; past it connections get no more credits."
+        "Registered buffers for messages over verbs, at most; past it connections get no more credits. By itself 64M, and over tcp, where what is not touched is not there, 256M."
     ),
     Variable {
         name: "FERROVIA_POOL_IDLE",

@@ -62,7 +62,7 @@ fn config(random: &mut Random) -> Config {
         ]),
         registration_cache_entries_max: *random.one_of(&[0, 2, 512]),
         credits_initial: *random.one_of(&[1, 2, 8]),
-        pool_max_bytes: *random.one_of(&[0, 1 << 20, 64 << 20]),
+        pool_max_bytes: Some(*random.one_of(&[0, 1 << 20, 64 << 20])),
         pool_idle: *random.one_of(&[None, Some(Duration::ZERO)]),
         fastpath: random.one_of(FastPath::ALL).1,
         channels_max: *random.one_of(&[0, 1, 3, 256, 256]),

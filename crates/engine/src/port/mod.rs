@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::Config;
-use base::config::Medium;
+use base::config::{Medium, Sizes};
 use fabric::{
     Access, CompletionQueue, Context, Endpoint, FabricError, LocalMemory, NotifyOn, Operation, Payload,
     ProtectionDomain, QueuePair, SendRequest, SharedReceiveQueue, SharedReceiveQueueAttributes, WcStatus,
@@ -182,15 +182,16 @@ impl Port {
         let (kind, order) = (context.capabilities().kind, context.capabilities().write_order);
         let channels = Channels::new(Geometry::by_rdma(config, kind), order);
         let medium = medium_of(kind);
-        let usual_bytes = Config::default().fast_path_sizes(medium).eager_max_bytes;
-        let payload_max_bytes = config.fast_path_sizes(medium).eager_max_bytes.max(PAYLOAD_MIN_BYTES);
+        let Sizes { eager_max_bytes, pool_max_bytes, .. } = config.sizes(medium);
+        let usual_bytes = Config::default().sizes(medium).eager_max_bytes;
+        let payload_max_bytes = eager_max_bytes.max(PAYLOAD_MIN_BYTES);
         let (payload_max_bytes, extra_bytes) = match &channels {
             Some(channels) => (channels.payload_max_bytes().min(payload_max_bytes), carried::STAGING_EXTRA_BYTES),
             None => (payload_max_bytes, 0),
         };
         // A peer may be set otherwise.
         let message_max_bytes = HEADER_BYTES + payload_max_bytes.max(usual_bytes) + extra_bytes;
-        let depth = ((config.pool_max_bytes / message_max_bytes) as u32).max(1024).min(limits.receive_depth_max);
+        let depth = ((pool_max_bytes / message_max_bytes) as u32).max(1024).min(limits.receive_depth_max);
         let completions = context.create_completion_queue((4 * depth).min(limits.completion_depth_max))?;
         let attributes = SharedReceiveQueueAttributes { protection_domain: domain, depth, entries_max: 1, xrc: None };
         let queue = context.create_shared_receive_queue(&attributes)?;
@@ -204,7 +205,7 @@ impl Port {
             domain,
             completions,
             queue,
-            pool: Pool::new(domain, queue, message_max_bytes, config.pool_max_bytes),
+            pool: Pool::new(domain, queue, message_max_bytes, pool_max_bytes),
             greeter,
             channels,
             connections: Vec::new(),
