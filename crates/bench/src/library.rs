@@ -29,6 +29,7 @@ const OVER_SOCKETS: [(&str, &str); 7] = [
     // Intel MPI, and what carries its messages.
     ("I_MPI_FABRICS", "ofi"),
     ("FI_PROVIDER", "tcp"),
+    // Open MPI.
     ("OMPI_MCA_pml", "ob1"),
     ("OMPI_MCA_btl", "tcp,self"),
 ];

@@ -1,7 +1,7 @@
 //! Which protocol carries which message on which device, as configured here, for people to look at.
 
 use base::Config;
-use base::config::Medium;
+use base::config::{Medium, Sizes};
 use protocol::Thresholds;
 use protocol::rendezvous::Reach;
 use protocol::table::{Between, Row, rows};
@@ -20,7 +20,10 @@ pub struct ProtocolReport {
 
 /// The protocols of every device that carries messages, with the settings of `config` on this machine.
 pub fn protocols(config: &Config) -> Vec<ProtocolReport> {
-    let eager_max = |medium| config.sizes(medium).eager_max_bytes;
+    let eager_max = |medium| {
+        let Sizes { channel_bytes, eager_max_bytes, .. } = config.sizes(medium);
+        eager_max_bytes.min(lockfree::block::payload_max_bytes(channel_bytes))
+    };
     let thresholds = |over| Thresholds::configured(config, eager_max(Medium::Memory), eager_max(over));
     let (reach, note) = match cross_memory(config) {
         Ok(()) => {

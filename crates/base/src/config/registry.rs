@@ -294,7 +294,7 @@ pub const VARIABLES: &[Variable] = &[
         eager_max_bytes,
         "auto or bytes, 0 to three eighths of FERROVIA_CHANNEL",
         0..,
-        "Longest message sent eagerly; longer ones go by rendezvous. By itself 16K, and over tcp 64K; more than that in all processes alike, if they are connected."
+        "Longest message sent eagerly; longer ones go by rendezvous. By itself 16K, and over tcp 64K; where processes are connected, more than that is set for all of them alike."
     ),
     size!(
         "FERROVIA_UNEXPECTED_MAX",

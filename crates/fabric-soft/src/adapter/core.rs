@@ -68,6 +68,13 @@ pub(super) struct Answer {
     pub(super) patience: Patience,
 }
 
+impl Answer {
+    /// One without payload that waits for nothing.
+    pub(super) fn at_once(packet: Packet) -> Self {
+        Self { packet, bytes: None, patience: Patience::None }
+    }
+}
+
 /// What the adapter keeps per peer.
 #[derive(Default)]
 pub(super) struct PeerState {
@@ -371,7 +378,7 @@ impl Core {
             let (Some(peer), packet) = (qp.peer, Packet::new(Kind::Ready, *number, qp.remote, qp.expected)) else {
                 continue;
             };
-            self.answer(peer, Answer { packet, bytes: None, patience: Patience::None });
+            self.answer(peer, Answer::at_once(packet));
         }
         if let Some(receives) = shared.and_then(|queue| self.shared.get_mut(queue)) {
             waiting_on.into_iter().rev().for_each(|number| receives.queue.waiting.push_front(number));

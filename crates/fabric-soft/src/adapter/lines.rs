@@ -24,7 +24,6 @@ use super::initiator::{Started, request, status_of};
 use super::queue_pair::{Hold, QueuePairObject, Send, WINDOW_MAX};
 use super::receive::Posted;
 use super::regions::Sources;
-use super::riding::Patience;
 use crate::copying;
 use crate::link::{Link, Outgoing, SendOutcome};
 use crate::wire::{Kind, Packet, Refusal};
@@ -464,6 +463,6 @@ impl Core {
         let Some(qp) = self.queue_pairs.get(number) else { return };
         let (Some(peer), packet) = (qp.peer, Packet::new(kind, number, qp.remote, sequence)) else { return };
         let packet = Packet { selector: queue, refusal, ..packet };
-        self.answer(peer, Answer { packet, bytes: None, patience: Patience::None });
+        self.answer(peer, Answer::at_once(packet));
     }
 }

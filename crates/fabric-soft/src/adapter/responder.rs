@@ -256,10 +256,7 @@ impl Core {
         let (is_header, has_receive) =
             (packet.kind == Kind::QueueHeader, self.has_receive_for(queue, packet.len_bytes));
         match (is_header, has_receive) {
-            (true, true) => self.answer(
-                from,
-                Answer { packet: reply(&packet, Kind::QueueReady), bytes: None, patience: Patience::None },
-            ),
+            (true, true) => self.answer(from, Answer::at_once(reply(&packet, Kind::QueueReady))),
             (true, false) => self.park(&packet),
             (false, false) => {
                 self.park(&packet);
@@ -369,10 +366,8 @@ impl Core {
         self.expect_next(&packet);
         let mut answer = reply(&packet, Kind::ReadResponse);
         answer.len_bytes = packet.len_bytes;
-        self.answer(
-            from,
-            Answer { packet: answer, bytes: (packet.len_bytes > 0).then_some(wanted), patience: Patience::None },
-        );
+        let bytes = (packet.len_bytes > 0).then_some(wanted);
+        self.answer(from, Answer { bytes, ..Answer::at_once(answer) });
         None
     }
 
@@ -395,7 +390,7 @@ impl Core {
         self.expect_next(&packet);
         let mut answer = reply(&packet, Kind::AtomicResponse);
         answer.operands[0] = before;
-        self.answer(from, Answer { packet: answer, bytes: None, patience: Patience::None });
+        self.answer(from, Answer::at_once(answer));
         None
     }
 
@@ -527,7 +522,7 @@ impl Core {
         if let Some(qp) = self.queue_pairs.get(packet.destination) {
             answer.operands[0] = qp.receiver_not_ready_timer.as_nanos() as u64;
         }
-        self.answer(from, Answer { packet: answer, bytes: None, patience: Patience::None });
+        self.answer(from, Answer::at_once(answer));
     }
 }
 

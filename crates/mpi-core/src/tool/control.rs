@@ -182,8 +182,7 @@ impl Tool {
         let variable = &VARIABLES[self.controlled(handle)?];
         let shown = variable.value(&self.state.borrow().settings);
         Ok(match variable.kind() {
-            ValueKind::Bytes if shown == "auto" => ControlValue::Bytes(AUTO_BYTES),
-            ValueKind::Bytes => ControlValue::Bytes(shown.parse().unwrap_or(u64::MAX - 1)),
+            ValueKind::Bytes => ControlValue::Bytes(shown.parse().unwrap_or(AUTO_BYTES)),
             // Numbers greater than an int can say are as good as the greatest int.
             ValueKind::Number if shown == "auto" => ControlValue::Int(-1),
             ValueKind::Number => ControlValue::Int(shown.parse().unwrap_or(i32::MAX)),
