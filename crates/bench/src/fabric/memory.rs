@@ -1,7 +1,8 @@
 //! What queue pairs and peers cost of this process's memory: of the heap, and of what is mapped and was touched, such as
 //! channels to peers and an adapter's queues.
 //!
-//! The kernel's own part, such as socket buffers and an adapter's tables, is not in it.
+//! The kernel's own part, such as socket buffers and an adapter's tables, is not in it, nor are pages of this process alone that
+//! are not the allocator's: longer memory that a device allocates for its user.
 
 use super::Found;
 use super::costs::Side;
@@ -114,12 +115,12 @@ mod tests {
 
     #[test]
     fn queue_pairs_and_peers_cost_something_and_not_too_much() {
-        for (device, peer_min) in [("shm", 4096.0), ("tcp", 16384.0), ("sim", 100.0)] {
+        // A connection has no buffer of its own.
+        for (device, peer) in [("shm", 4096.0..65536.0), ("tcp", 4096.0..16384.0), ("sim", 100.0..65536.0)] {
             let opening = Opening { device: device.to_owned(), ends: Ends::Threads, mtu_bytes: None };
             let bytes =
                 || -> Vec<f64> { measure(&opening).unwrap().iter().map(|found| found.taken.samples[0]).collect() };
-            let is_right =
-                |found: &Vec<f64>| (100.0..8192.0).contains(&found[0]) && (peer_min..65536.0).contains(&found[1]);
+            let is_right = |found: &Vec<f64>| (100.0..8192.0).contains(&found[0]) && peer.contains(&found[1]);
             // Other tests of this process may allocate meanwhile.
             let found = (0..5).map(|_| bytes()).find(is_right);
             assert!(found.is_some(), "{device}: bytes for a queue pair and a peer: {:?}", bytes());
