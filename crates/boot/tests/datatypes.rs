@@ -180,7 +180,8 @@ fn a_message_longer_than_the_elements_is_truncated_and_writes_nothing() {
 const PORTS: [DeviceChoice; 2] = [DeviceChoice::ShmVerbs, DeviceChoice::Tcp];
 
 fn over(device: DeviceChoice, datatypes: DatatypeSettings) -> Config {
-    Config { device, datatypes, ..Config::default() }
+    // So that messages go by their schemes over sockets, too.
+    Config { device, datatypes, eager_max_bytes: Some(16 << 10), ..Config::default() }
 }
 
 #[test]

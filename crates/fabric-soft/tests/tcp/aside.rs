@@ -83,15 +83,53 @@ fn who_has_armed_is_woken_however_much_came_since() {
     sleep_until_filled(&mut sides);
 }
 
-#[test]
-fn others_are_heard_beside_it() {
-    let (mut sides, mut third) = (busy(), Side::new(5, |_| {}));
-    let here = &mut sides[0];
+/// Connects `third` to a new queue pair of `here`.
+fn connect_to(here: &mut Side, third: &mut Side) {
     let attributes = QueuePairAttributes::new(here.domain, here.completions);
     let qp = here.adapter.create_queue_pair(&attributes).unwrap();
     let (ours, theirs) = (here.adapter.endpoint(qp).unwrap(), third.adapter.endpoint(third.qp).unwrap());
     fabric::connect(&mut here.adapter, qp, Some(theirs), &ConnectOptions::default()).unwrap();
     fabric::connect(&mut third.adapter, third.qp, Some(ours), &ConnectOptions::default()).unwrap();
+}
+
+/// Where something comes from two peers in turn, the next is found by the next look, not after several at the other one.
+#[test]
+fn who_talks_to_two_finds_the_next_of_either_at_once() {
+    let mut here = Side::new(5, |_| {});
+    let mut others = [(); 2].map(|()| Side::new(5, |_| {}));
+    others.iter_mut().for_each(|other| connect_to(&mut here, other));
+    let target = here.region.remote(4096);
+    for turn in 0..40 {
+        let other = &mut others[turn % 2];
+        other.fill(0, 8, turn as u8 + 1);
+        other.post(turn as u64, Operation::RdmaWrite(target), 0, 8);
+        let (start, before) = (Instant::now(), here.word(4096));
+        // The first of each makes its connection, which takes several looks.
+        if turn < 2 {
+            while other.done.is_empty() {
+                assert!(start.elapsed() < PATIENCE, "the first write does not come");
+                other.poll();
+                here.poll();
+            }
+        } else {
+            // What was written to a socket of this host is in the other one.
+            here.poll();
+            assert_ne!(here.word(4096), before, "turn {turn}: it was looked for elsewhere");
+            while other.done.is_empty() {
+                assert!(start.elapsed() < PATIENCE, "the write is not acknowledged");
+                other.poll();
+                here.poll();
+            }
+        }
+        other.done.clear();
+    }
+}
+
+#[test]
+fn others_are_heard_beside_it() {
+    let (mut sides, mut third) = (busy(), Side::new(5, |_| {}));
+    let here = &mut sides[0];
+    connect_to(here, &mut third);
     third.fill(0, 64, 9);
     third.post(1, Operation::RdmaWrite(here.region.remote(4096)), 0, 64);
     let start = Instant::now();
