@@ -3,9 +3,11 @@
 use std::time::Instant;
 
 /// A sample lasts at least so long, so that reading the clock does not count.
-const SAMPLE_MIN_NS: f64 = 3000.0;
+const SAMPLE_MIN_NS: f64 = 20_000.0;
 /// Fewest samples of a point.
 const SAMPLES_MIN: u64 = 8;
+/// Operations that are over before one is timed.
+const COLD: u64 = 4;
 /// Most operations of a sample.
 const OPERATIONS_MAX: u64 = 1 << 20;
 
@@ -51,11 +53,20 @@ impl Sampling {
     /// # Errors
     /// What the operation fails with.
     pub fn take<E>(&self, mut operation: impl FnMut() -> Result<(), E>) -> Result<Taken, E> {
-        let start = Instant::now();
-        for _ in 0..SAMPLES_MIN {
+        // Everything is cold: the first ones tell nothing.
+        for _ in 0..COLD {
             operation()?;
         }
-        let (count, per_sample) = self.plan(nanoseconds(start) / SAMPLES_MIN as f64);
+        let (mut trial, mut spent_ns) = (COLD, 0.0);
+        while spent_ns < SAMPLE_MIN_NS && trial < OPERATIONS_MAX {
+            trial *= 2;
+            let start = Instant::now();
+            for _ in 0..trial {
+                operation()?;
+            }
+            spent_ns = nanoseconds(start);
+        }
+        let (count, per_sample) = self.plan(spent_ns / trial as f64);
         let mut taken = Taken { per_sample, samples: Vec::new() };
         for _ in 0..count {
             let start = Instant::now();
@@ -91,7 +102,9 @@ mod tests {
                 Ok(())
             })
             .unwrap();
-        assert_eq!(done, SAMPLES_MIN + taken.per_sample * taken.samples.len() as u64);
+        // Besides the samples: the cold ones, and trials that double until one is as long as a sample.
+        let trials = done - COLD - taken.per_sample * taken.samples.len() as u64;
+        assert!((trials / (2 * COLD) + 1).is_power_of_two() && trials.is_multiple_of(2 * COLD), "{trials}");
         assert_eq!(sampling.take(|| Err::<(), _>(7)).unwrap_err(), 7);
     }
 }
