@@ -18,6 +18,19 @@ use std::arch::x86_64::_mm_stream_si128;
 /// Bytes of a line: what a core fetches from another at once.
 pub const LINE_BYTES: usize = 64;
 
+/// Asks the processor for the cache line at an address, which will be written; nothing else happens, at no address.
+#[inline]
+pub fn prefetch_to_write(line: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a hint that touches neither registers nor memory and faults at no address. Written out, because the compiler's
+    // own form asks for a shared line unless it is told of a newer processor.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = line;
+}
+
 /// Shortest copy that streams, in bytes.
 pub const MIN_BYTES: usize = 2048;
 

@@ -32,7 +32,9 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use base::memory::{ReadRange, WriteRange};
-use fabric::{Access, DeviceKind, FabricError, MemoryRegion, Operation, SharedMemory, Translation, WriteOrder};
+use fabric::{
+    Access, DeviceKind, FabricError, MemoryRegion, Operation, RemoteMemory, SharedMemory, Translation, WriteOrder,
+};
 use smallvec::SmallVec;
 
 use crate::copying;
@@ -275,6 +277,8 @@ pub trait Direct {
     fn publish_queue_pair(&mut self, qp: &DirectQueuePair);
     /// Not any more.
     fn withdraw_queue_pair(&mut self, number: u32);
+    /// A write to this memory through our `local_qp` may follow at once: what can be begun for it may be.
+    fn expect_write(&self, _local_qp: u32, _memory: &RemoteMemory) {}
     /// Copies to a peer's region through its queue pair `remote_qp`, which must be connected to our `local_qp`.
     fn write(&mut self, target: &DirectTarget, from: &[ReadRange]) -> DirectOutcome;
     /// Copies from a peer's region.

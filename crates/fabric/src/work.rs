@@ -35,32 +35,32 @@ pub enum Operation {
 
 impl Operation {
     /// True for operations that bring something back: reads and atomics, which a fence waits for.
-    pub const fn returns_data(self) -> bool {
+    pub const fn returns_data(&self) -> bool {
         matches!(self, Self::RdmaRead(_) | Self::FetchAdd { .. } | Self::CompareSwap { .. })
     }
 
     /// True for operations that consume a receive of the peer.
-    pub const fn takes_receive(self) -> bool {
+    pub const fn takes_receive(&self) -> bool {
         matches!(self, Self::Send | Self::SendWithImmediate(_) | Self::RdmaWriteWithImmediate(..))
     }
 
     /// The immediate data, if it carries any.
-    pub const fn immediate(self) -> Option<u32> {
+    pub const fn immediate(&self) -> Option<u32> {
         match self {
-            Self::SendWithImmediate(value) | Self::RdmaWriteWithImmediate(_, value) => Some(value),
+            Self::SendWithImmediate(value) | Self::RdmaWriteWithImmediate(_, value) => Some(*value),
             _ => None,
         }
     }
 
     /// The peer's memory it names, if any.
-    pub const fn remote(self) -> Option<RemoteMemory> {
+    pub const fn remote(&self) -> Option<RemoteMemory> {
         match self {
             Self::Send | Self::SendWithImmediate(_) => None,
             Self::RdmaWrite(remote)
             | Self::RdmaWriteWithImmediate(remote, _)
             | Self::RdmaRead(remote)
             | Self::FetchAdd { remote, .. }
-            | Self::CompareSwap { remote, .. } => Some(remote),
+            | Self::CompareSwap { remote, .. } => Some(*remote),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Memory that other processes see.
 
 #[cfg(loom)]
-pub use model::SharedMemory;
+pub use model::{SharedMemory, SharedWord};
 #[cfg(not(loom))]
-pub use real::SharedMemory;
+pub use real::{SharedMemory, SharedWord};
 
 /// Tests let a process die between two accesses to words: what it does afterwards comes to nothing.
 #[cfg(all(test, not(loom)))]
@@ -37,6 +37,7 @@ pub(crate) mod dying {
 mod real {
     use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
     use std::any::Any;
+    use std::ops::Deref;
     use std::ptr::NonNull;
     use std::sync::Arc;
 
@@ -59,6 +60,28 @@ mod real {
     unsafe impl Send for SharedMemory {}
     // SAFETY: as above.
     unsafe impl Sync for SharedMemory {}
+
+    /// One word of such memory, kept mapped, for who comes back to it again and again.
+    #[derive(Clone)]
+    pub struct SharedWord {
+        word: NonNull<AtomicU64>,
+        _keep: Arc<dyn Any + Send + Sync>,
+    }
+
+    // SAFETY: as for the memory it is of.
+    unsafe impl Send for SharedWord {}
+    // SAFETY: as above.
+    unsafe impl Sync for SharedWord {}
+
+    impl Deref for SharedWord {
+        type Target = AtomicU64;
+
+        #[inline]
+        fn deref(&self) -> &AtomicU64 {
+            // SAFETY: a word of a mapping that `_keep` keeps, only ever accessed as an atomic.
+            unsafe { self.word.as_ref() }
+        }
+    }
 
     impl SharedMemory {
         /// Memory at `start`, mapped until `keep` is dropped.
@@ -113,6 +136,14 @@ mod real {
             unsafe { self.start.add(offset).cast::<AtomicU64>().as_ref() }
         }
 
+        /// The same word, to be kept.
+        ///
+        /// # Panics
+        /// As [`SharedMemory::word`].
+        pub fn keep_word(&self, offset: usize) -> SharedWord {
+            SharedWord { word: NonNull::from(self.word(offset)), _keep: Arc::clone(&self.keep) }
+        }
+
         /// The `N` 64-bit words from `offset` on.
         ///
         /// # Panics
@@ -157,15 +188,7 @@ mod real {
         #[inline]
         pub(crate) fn prefetch_to_write(&self, offset: usize) {
             debug_assert!(offset < self.len_bytes, "the line is inside the memory");
-            #[cfg(all(target_arch = "x86_64", not(miri)))]
-            // SAFETY: a hint that touches neither registers nor memory and faults at no address. Written out, because
-            // the compiler's own form asks for a shared line unless it is told of a newer processor.
-            unsafe {
-                let line = self.start.as_ptr().wrapping_add(offset);
-                std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
-            }
-            #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-            let _ = offset;
+            base::streaming::prefetch_to_write(self.start.as_ptr().wrapping_add(offset));
         }
 
         /// Asks for the line at `offset`, which will be read soon.
@@ -287,6 +310,21 @@ mod model {
     // SAFETY: as above.
     unsafe impl Sync for SharedMemory {}
 
+    /// A word that is kept.
+    #[derive(Clone)]
+    pub struct SharedWord {
+        memory: SharedMemory,
+        offset: usize,
+    }
+
+    impl std::ops::Deref for SharedWord {
+        type Target = AtomicU64;
+
+        fn deref(&self) -> &AtomicU64 {
+            self.memory.word(self.offset)
+        }
+    }
+
     impl SharedMemory {
         /// Zeroed memory.
         pub fn private(len_bytes: usize) -> Self {
@@ -315,6 +353,11 @@ mod model {
         /// A word. Words and halves of one place are different cells: no structure uses both.
         pub fn word(&self, offset: usize) -> &AtomicU64 {
             &self.cells.words[(self.start + offset) / 8]
+        }
+
+        /// A word to be kept.
+        pub fn keep_word(&self, offset: usize) -> SharedWord {
+            SharedWord { memory: self.clone(), offset }
         }
 
         /// Words that follow each other.

@@ -191,7 +191,7 @@ fn chunks_are_claimed_once_and_counted() {
 fn nobody_acts_on_an_entry_whose_owner_found_nobody_engaged() {
     model(|| {
         let table = PublishedTable::new(SharedMemory::private(PublishedTable::footprint(2)), 2);
-        let engagement = Engagement::new(SharedMemory::private(Engagement::FOOTPRINT));
+        let engagement = Engagement::new(&SharedMemory::private(Engagement::FOOTPRINT));
         // Stands for the memory the entry is about: 0 while it is registered, 1 once its owner has it back.
         let owned = SharedMemory::private(64);
         table.publish(1, 1, [10, 20, 30]);
@@ -199,8 +199,8 @@ fn nobody_acts_on_an_entry_whose_owner_found_nobody_engaged() {
             let (table, engagement, owned) = (table.clone(), engagement.clone(), owned.clone());
             thread::spawn(move || {
                 engagement.engage(9);
-                if let Some(words) = table.look(1, 1) {
-                    assert_eq!(words, [10, 20, 30], "never a mixture with the next entry");
+                if let Some(look) = table.look(1, 1) {
+                    assert_eq!(look.words, [10, 20, 30], "never a mixture with the next entry");
                     assert_eq!(owned.word(0).load(Ordering::SeqCst), 0, "the memory is its owner's again");
                 }
                 engagement.release();
@@ -210,6 +210,34 @@ fn nobody_acts_on_an_entry_whose_owner_found_nobody_engaged() {
         if !engagement.is_with(9) {
             owned.word(0).store(1, Ordering::SeqCst);
             table.publish(1, 2, [11, 21, 31]);
+        }
+        peer.join().unwrap();
+    });
+}
+
+#[test]
+fn nobody_acts_on_an_entry_seen_before_whose_owner_found_nobody_engaged() {
+    model(|| {
+        let table = PublishedTable::new(SharedMemory::private(PublishedTable::footprint(2)), 2);
+        let engagement = Engagement::new(&SharedMemory::private(Engagement::FOOTPRINT));
+        let owned = SharedMemory::private(64);
+        table.publish(1, 1, [10, 20, 30]);
+        let sight = table.remember(&table.look(1, 1).expect("it is shown"));
+        let peer = {
+            let (engagement, owned) = (engagement.clone(), owned.clone());
+            thread::spawn(move || {
+                engagement.engage(9);
+                if sight.stands() {
+                    assert_eq!(owned.word(0).load(Ordering::SeqCst), 0, "the memory is its owner's again");
+                }
+                engagement.release();
+            })
+        };
+        table.withdraw(1);
+        if !engagement.is_with(9) {
+            owned.word(0).store(1, Ordering::SeqCst);
+            // The same key again: it is another entry all the same.
+            table.publish(1, 1, [11, 21, 31]);
         }
         peer.join().unwrap();
     });

@@ -4,17 +4,18 @@ use std::time::Duration;
 
 use fabric::{
     Access, ConnectOptions, Lkey, Operation, Payload, QueuePairState, ReceiverNotReadyRetry, RemoteMemory, Rkey,
-    ScatterGather, SendRequest, WcStatus,
+    ScatterGather, SendRequest, Transition, WcStatus,
 };
 
 use super::{with_ability, with_pair};
-use crate::side::{Memory, Pair, break_down};
+use crate::side::{Connection, Memory, Pair, break_down};
 use crate::{Case, Fixture, Outcome};
 
 pub(super) const CASES: &[Case] = &[
     Case { name: "keys_bounds_and_rights_are_checked_at_the_target", run: remote_access },
     Case { name: "a_queue_pair_grants_no_more_than_it_was_told", run: queue_pair_access },
     Case { name: "what_was_allowed_once_is_checked_the_next_time", run: checked_again },
+    Case { name: "a_queue_pair_that_is_reset_grants_what_it_is_told_next", run: told_anew },
     Case { name: "a_deregistered_region_is_out_of_reach", run: deregistered },
     Case { name: "nothing_is_written_through_a_queue_pair_that_has_failed", run: failed_there },
     Case { name: "another_protection_domain_is_out_of_reach", run: other_domain },
@@ -141,6 +142,29 @@ fn checked_again(fixture: &mut dyn Fixture) -> Outcome {
             pair.here.send(writer, 2, Operation::RdmaWrite(far.remote(offset)), &[near.part(0, 16)]);
             pair.expect_here(2, WcStatus::RemoteAccessError, name);
             assert_eq!(far.all(), [7; 64], "{name}: nothing was changed");
+        }
+    })
+}
+
+/// The same two queue pairs are connected again, and neither has another number.
+fn told_anew(fixture: &mut dyn Fixture) -> Outcome {
+    with_pair(fixture, |pair| {
+        let qp = pair.connect();
+        let far = pair.there.memory(16, Access::REMOTE_ALL);
+        let near = pair.here.memory(16, Access::LOCAL);
+        far.fill(7);
+        near.fill(1);
+        let (all, reads) = (Access::REMOTE_ALL, Access::REMOTE_READ);
+        for (id, access) in (1..).zip([all, all, reads]) {
+            for (side, qp) in [(&mut pair.here, qp.here), (&mut pair.there, qp.there)] {
+                side.context.modify(qp, &Transition::Reset).expect("from anywhere");
+            }
+            pair.join(Connection { ..qp }, &ConnectOptions { access, ..ConnectOptions::default() });
+            pair.here.send(qp.here, id, Operation::RdmaWrite(far.remote(0)), &[near.part(0, 16)]);
+            let expected = if access == all { WcStatus::Success } else { WcStatus::RemoteAccessError };
+            pair.expect_here(id, expected, "a write through queue pairs that were connected anew");
+            assert_eq!(far.all(), [if access == all { 1 } else { 7 }; 16]);
+            far.fill(7);
         }
     })
 }

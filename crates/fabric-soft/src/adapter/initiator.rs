@@ -34,7 +34,7 @@ pub(super) enum Riders {
 fn carry_out(
     direct: &mut dyn Direct,
     place: &DirectTarget,
-    operation: Operation,
+    operation: &Operation,
     sources: &[ReadRange],
     targets: &[WriteRange],
 ) -> bool {
@@ -44,7 +44,7 @@ fn carry_out(
     if matches!(operation, Operation::RdmaRead(_)) {
         return direct.read(place, targets) == DirectOutcome::Done;
     }
-    let before = direct.atomic(place, operation);
+    let before = direct.atomic(place, *operation);
     before.is_some_and(|before| copying::scatter(&before.to_ne_bytes(), targets) == 8)
 }
 
@@ -181,6 +181,9 @@ impl Core {
     pub(super) fn do_at_once(&mut self, link: &mut impl Link, number: u32, request: &SendRequest<'_>) -> bool {
         let message_max_bytes = link.properties().message_max_bytes;
         let Some(direct) = link.direct() else { return false };
+        if let Operation::RdmaWrite(memory) = &request.operation {
+            direct.expect_write(number, memory);
+        }
         let Some(qp) = self.queue_pairs.get(number).filter(|qp| qp.may_begin(&request.destination)) else {
             return false;
         };
@@ -202,14 +205,14 @@ impl Core {
             let Some(source) = source else { return false };
             let len_bytes = source.len_bytes() as u64;
             let may = len_bytes <= message_max_bytes;
-            (len_bytes, may && carry_out(direct, &place(len_bytes), request.operation, &[source], &[]))
+            (len_bytes, may && carry_out(direct, &place(len_bytes), &request.operation, &[source], &[]))
         } else {
             let target = piece.and_then(|piece| self.regions.target(qp.domain(), piece));
             let Some(target) = target.filter(|_| request.operation.returns_data()) else { return false };
             let len_bytes = target.len_bytes() as u64;
             let is_read = matches!(request.operation, Operation::RdmaRead(_));
             let may = if is_read { len_bytes <= message_max_bytes } else { len_bytes == 8 };
-            (len_bytes, may && carry_out(direct, &place(len_bytes), request.operation, &[], &[target]))
+            (len_bytes, may && carry_out(direct, &place(len_bytes), &request.operation, &[], &[target]))
         };
         if is_done {
             let done = (request.id, opcode(request.operation), len_bytes);
@@ -232,7 +235,7 @@ impl Core {
             true => self.regions.targets(qp.domain(), &send.list),
             false => Some(Targets::new()),
         };
-        targets.is_some_and(|targets| carry_out(direct, &place, send.operation, sources, &targets))
+        targets.is_some_and(|targets| carry_out(direct, &place, &send.operation, sources, &targets))
     }
 
     pub(super) fn send_packet(

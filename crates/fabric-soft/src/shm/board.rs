@@ -145,7 +145,8 @@ impl ShmBoard {
     /// The domain of the queue pair at the far end, if it is connected to ours.
     fn far_domain(&self, to: &BoardTarget) -> Option<u64> {
         let far = self.places.get(to.peer.0 as usize)?;
-        let [connected, _, domain] = far.queue_pairs.look(to.remote_qp & 0xffff, to.remote_qp >> 16)?;
+        let look = far.queue_pairs.look(to.remote_qp & 0xffff, (to.remote_qp >> 16) as u16)?;
+        let [connected, _, domain] = look.words;
         let expected = u64::from(self.me) << 32 | u64::from(to.local_qp);
         (connected == expected && domain != 0).then_some(domain)
     }

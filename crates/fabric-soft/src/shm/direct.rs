@@ -1,6 +1,7 @@
 //! Reads, writes and atomics by the initiator's processor: it looks up the target's key in the target's own table.
 //! Memory of an arena is mapped here and is simply used; private memory is copied by cross-memory attach. The target
-//! takes no part, whatever it is doing.
+//! takes no part, whatever it is doing. What it granted once is remembered (see [`super::grants`]), and one look at each
+//! table tells whether it still stands.
 //!
 //! ```text
 //!   region      address | length | rights, domain << 32
@@ -9,9 +10,12 @@
 
 use base::memory::{ReadRange, WriteRange};
 use base::sync::{AtomicU64, Ordering};
-use fabric::{Access, DirectCopyError, MemoryRegion, Operation, RemotePiece};
+use fabric::{Access, DirectCopyError, MemoryRegion, Operation, RemoteMemory, RemotePiece};
+
+use lockfree::Look;
 
 use super::cross_memory;
+use super::grants::{Grant, Key};
 use super::life::{self, ProcessMark};
 use super::link::{ARENA_ADDRESS, Peer, ShmLink};
 use super::wakeup::ring;
@@ -75,12 +79,21 @@ impl Direct for ShmLink {
             let peer = u64::from(qp.peer.0) << 32 | u64::from(qp.remote);
             let xrc = qp.xrc.map_or(0, |domain| u64::from(domain) + 1);
             own.queue_pairs.publish(index, generation, [peer, rights(qp.access) | u64::from(qp.domain) << 32, xrc]);
+            self.queue_pairs_end = self.queue_pairs_end.max(index + 1);
         }
     }
 
     fn withdraw_queue_pair(&mut self, number: u32) {
         if let Some(own) = self.own() {
             own.queue_pairs.withdraw(split(number).0);
+        }
+    }
+
+    /// The line comes from the peer's cache while the request is looked at.
+    #[inline]
+    fn expect_write(&self, local_qp: u32, memory: &RemoteMemory) {
+        if let Some(line) = self.grants.guess(local_qp, memory) {
+            base::streaming::prefetch_to_write(line);
         }
     }
 
@@ -162,21 +175,48 @@ impl ShmLink {
         right: u64,
         work: impl FnOnce(Way) -> Result<T, DirectCopyError>,
     ) -> Option<T> {
-        let place = target.peer.0;
-        let peer = self.peers.get(place as usize).filter(|peer| !peer.lost)?;
-        let process = peer.mark?.process_id as i32;
-        if life::has_left(&peer.identity) {
-            return None;
-        }
-        self.engagement.engage(mark(place, target.memory.rkey.0));
-        let way = match peer.allows(self.me, target, right) {
-            Some(true) => peer.mapped(target, self.segment.shape().arena_bytes).map(Way::Mapped),
-            Some(false) if peer.reached => Some(Way::Process(process)),
-            _ => None,
+        self.engagement.engage(mark(target.peer.0, target.memory.rkey.0));
+        let standing = self.grants.find(target).filter(|grant| target.len_bytes > 0 && grant.stands());
+        let way = match standing {
+            Some(grant) => self.way(grant, target, right),
+            None => self.ask(target, right),
         };
         let done = way.and_then(|way| work(way).ok());
         self.engagement.release();
         done
+    }
+
+    /// The way to a target, if the grant covers it.
+    #[inline]
+    fn way(&self, grant: &Grant, target: &DirectTarget, right: u64) -> Option<Way> {
+        if !grant.covers(target, right) {
+            return None;
+        }
+        grant.mapped(target).map(Way::Mapped).or_else(|| self.way_to_process(target.peer.0))
+    }
+
+    /// The way to a target by what its own tables say now; what they grant is remembered.
+    #[cold]
+    fn ask(&mut self, target: &DirectTarget, right: u64) -> Option<Way> {
+        let peer = self.peers.get(target.peer.0 as usize).filter(|peer| !peer.lost)?;
+        if life::has_left(&peer.identity) {
+            return None;
+        }
+        if target.len_bytes == 0 {
+            // No bytes are in no region: no key counts.
+            let connected = peer.connected(self.me, target).filter(|(_, granted)| granted & right != 0);
+            return connected.and_then(|_| self.way_to_process(target.peer.0));
+        }
+        let grant = peer.grant(self.me, target, self.segment.shape().arena_bytes as u64)?;
+        let way = self.way(&grant, target, right);
+        self.grants.keep(grant);
+        way
+    }
+
+    /// The process whose private memory can be copied from here.
+    fn way_to_process(&self, place: u32) -> Option<Way> {
+        let peer = self.peers.get(place as usize).filter(|peer| peer.reached)?;
+        peer.mark.map(|mark| Way::Process(mark.process_id as i32))
     }
 
     /// True if these bytes are of this process's arena.
@@ -199,36 +239,35 @@ impl ShmLink {
 }
 
 impl Peer {
-    /// What its own tables say to process `me`: `None` if it may not, else whether the memory is mapped.
-    #[inline]
-    fn allows(&self, me: u32, target: &DirectTarget, right: u64) -> Option<bool> {
+    /// Its queue pair, and what that allows and in which domain, if it is connected to the one of process `me`.
+    fn connected(&self, me: u32, target: &DirectTarget) -> Option<(Look, u64)> {
         let (index, generation) = split(target.remote_qp);
-        let [connected, granted, _] = self.queue_pairs.look(index, generation)?;
-        if connected != u64::from(me) << 32 | u64::from(target.local_qp) || granted & right == 0 {
-            return None;
-        }
-        if target.len_bytes == 0 {
-            return Some(false);
-        }
-        let (index, generation) = split(target.memory.rkey.0);
-        let [start, len, allowed] = self.regions.look(index, generation)?;
-        let offset = target.memory.address.wrapping_sub(start);
-        let is_inside =
-            target.memory.address >= start && offset.checked_add(target.len_bytes).is_some_and(|end| end <= len);
-        let may = allowed & right != 0 && allowed >> 32 == granted >> 32 && is_inside;
-        may.then_some(allowed & MAPPED != 0)
+        let look = self.queue_pairs.look(index, generation)?;
+        let [connected, granted, _] = look.words;
+        (connected == u64::from(me) << 32 | u64::from(target.local_qp)).then_some((look, granted))
     }
 
-    /// Its bytes as they are mapped here; whatever it says, they lie in its arena of `arena_bytes`.
-    #[inline]
-    fn mapped(&self, target: &DirectTarget, arena_bytes: usize) -> Option<WriteRange> {
+    /// What its own tables grant process `me` of the memory that a target names.
+    fn grant(&self, me: u32, target: &DirectTarget, arena_bytes: u64) -> Option<Grant> {
+        let (queue_pair, granted) = self.connected(me, target)?;
+        let (index, generation) = split(target.memory.rkey.0);
+        let region = self.regions.look(index, generation)?;
+        let [start, len_bytes, allowed] = region.words;
+        if allowed >> 32 != granted >> 32 {
+            return None;
+        }
+        let here = if allowed & MAPPED == 0 { None } else { Some(self.mapped(start, len_bytes, arena_bytes)?) };
+        let rights = granted & allowed & (READ | WRITE | ATOMIC);
+        let (queue_pair, region) = (self.queue_pairs.remember(&queue_pair), self.regions.remember(&region));
+        Some(Grant { key: Key::of(target), rights, start, len_bytes, here, queue_pair, region })
+    }
+
+    /// Where these bytes of its arena are mapped here; whatever it says, they lie in there.
+    fn mapped(&self, start: u64, len_bytes: u64, arena_bytes: u64) -> Option<usize> {
         let theirs = self.identity.word(ARENA_ADDRESS).load(Ordering::Relaxed);
-        let offset = usize::try_from(target.memory.address.checked_sub(theirs)?).ok()?;
-        let len = usize::try_from(target.len_bytes).ok()?;
-        let is_inside = offset.checked_add(len).is_some_and(|end| end <= arena_bytes);
-        let start = self.arena.filter(|_| is_inside)?;
-        // SAFETY: inside the arena of the peer, which is mapped as long as the segment; its owner allows the access.
-        Some(unsafe { WriteRange::new((start + offset) as *mut u8, len) })
+        let offset = start.checked_sub(theirs)?;
+        let is_inside = offset.checked_add(len_bytes).is_some_and(|end| end <= arena_bytes);
+        self.arena.filter(|_| is_inside)?.checked_add(usize::try_from(offset).ok()?)
     }
 }
 
@@ -248,6 +287,6 @@ fn write_mapped(from: &[ReadRange], to: WriteRange) {
 }
 
 /// Place and generation of a number.
-fn split(number: u32) -> (u32, u32) {
-    (number & 0xffff, number >> 16)
+fn split(number: u32) -> (u32, u16) {
+    (number & 0xffff, (number >> 16) as u16)
 }

@@ -17,6 +17,7 @@ use std::os::fd::BorrowedFd;
 use super::arena::Arena;
 use super::board::ShmBoard;
 use super::cross_memory;
+use super::grants::Grants;
 use super::life::{self, ProcessMark};
 use super::packets::{self, LENT_RANGES_MAX, Parsed};
 use super::segment::Segment;
@@ -69,6 +70,10 @@ pub struct ShmLink {
     arena: Arena,
     /// What this process is engaged with.
     pub(super) engagement: Engagement,
+    /// What peers allow it.
+    pub(super) grants: Grants,
+    /// The place behind the last that a queue pair of this process was shown at.
+    pub(super) queue_pairs_end: u32,
     sleeper: Sleeper,
     watch: Watch,
     /// Why peers were given up, by place.
@@ -189,6 +194,8 @@ impl ShmLink {
             streaming: Vec::new(),
             arena,
             engagement,
+            grants: Grants::default(),
+            queue_pairs_end: 0,
             sleeper,
             start: Instant::now(),
             check_at: Duration::ZERO,
@@ -283,7 +290,7 @@ impl ShmLink {
                 }
             }
             if broken {
-                lose(LinkPeer(*from), peer, responder);
+                lose(LinkPeer(*from), peer, &mut self.grants, responder);
             } else if receiver.credits_due() {
                 receiver.return_credits(false);
                 ring(&peer.doorbell);
@@ -311,7 +318,7 @@ impl ShmLink {
                 Found::There | Found::Ended => {}
                 Found::GivenUp(why) => self.given_up.push((place, why)),
             }
-            lose(LinkPeer(place), peer, responder);
+            lose(LinkPeer(place), peer, &mut self.grants, responder);
         }
     }
 }
@@ -369,7 +376,8 @@ fn fetch(mark: Option<ProcessMark>, ranges: &[RemotePiece], placement: &Placemen
     unsafe { cross_memory::scatter(mark.process_id as i32, ranges, &placement.ranges) }.is_ok()
 }
 
-fn lose(place: LinkPeer, peer: &mut Peer, responder: &mut dyn Responder) {
+fn lose(place: LinkPeer, peer: &mut Peer, grants: &mut Grants, responder: &mut dyn Responder) {
+    grants.forget(place);
     peer.lost = true;
     peer.stream = None;
     peer.arriving = None;
@@ -577,6 +585,8 @@ impl Drop for ShmLink {
     fn drop(&mut self) {
         if let Some(own) = self.peers.get(self.me as usize) {
             life::leave(&own.identity);
+            // Peers that remember what they were allowed ask again, and are told.
+            (0..self.queue_pairs_end).for_each(|index| own.queue_pairs.withdraw(index));
         }
         for peer in self.peers.iter().filter(|peer| peer.mark.is_some()) {
             ring(&peer.doorbell);

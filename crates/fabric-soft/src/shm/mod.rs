@@ -18,6 +18,7 @@ mod board;
 mod cross_memory;
 mod direct;
 mod exchange;
+mod grants;
 mod life;
 mod link;
 mod lookout;

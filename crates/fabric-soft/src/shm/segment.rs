@@ -207,7 +207,7 @@ impl Segment {
 
     /// What `process` is engaged with.
     pub(super) fn engagement(&self, process: u32) -> Option<Engagement> {
-        self.part(process, self.shape.engagement(), Engagement::FOOTPRINT).map(Engagement::new)
+        self.part(process, self.shape.engagement(), Engagement::FOOTPRINT).map(|memory| Engagement::new(&memory))
     }
 
     /// The regions that `process` shows.
