@@ -107,30 +107,43 @@ pub struct Passing {
     /// Polls in vain before the first rest.
     polls: u32,
     apart_max: u32,
-    in_vain: Cell<u32>,
     /// Polls from one rest to the next.
     apart: Cell<u32>,
+    in_vain: Cell<u64>,
+    /// How many have been in vain when the next rest is due: a multiple of `apart`.
+    due: Cell<u64>,
+    /// The first of those; each poll compares, none divides.
+    first_due: Cell<u64>,
 }
 
 impl Passing {
+    fn new(polls: u32, apart_max: u32) -> Self {
+        let first = Cell::new(u64::from(polls) + 1);
+        Passing { polls, apart_max, apart: Cell::new(1), in_vain: Cell::new(0), due: first.clone(), first_due: first }
+    }
+
     /// A poll has found something.
     #[inline]
     pub fn found(&self) {
         self.in_vain.set(0);
+        self.due.set(self.first_due.get());
     }
 
-    /// A poll has found nothing; true if it is time to let others run.
+    /// A poll has found nothing; true if it is time to let others run, which [`Passing::rested`] is told of.
     #[inline]
     pub fn is_rest_due(&self) -> bool {
-        // After 2³² polls in vain the count begins anew, with some without a rest.
-        let count = self.in_vain.get().wrapping_add(1);
+        let count = self.in_vain.get() + 1;
         self.in_vain.set(count);
-        count > self.polls && count.is_multiple_of(self.apart.get())
+        count >= self.due.get()
     }
 
     /// There was a rest: the next one comes the later the longer none was of use.
     pub fn rested(&self, was_of_use: bool) {
-        self.apart.set(if was_of_use { 1 } else { (2 * self.apart.get()).min(self.apart_max) });
+        let apart = if was_of_use { 1 } else { (2 * self.apart.get()).min(self.apart_max) };
+        self.apart.set(apart);
+        let due_after = |count: u64| (count / u64::from(apart) + 1) * u64::from(apart);
+        self.due.set(due_after(self.in_vain.get()));
+        self.first_due.set(due_after(self.polls.into()));
     }
 }
 
@@ -147,7 +160,7 @@ impl Waiter {
     /// For who asks in passing. Where threads share the engine, each rest lets one of them in: none is left out.
     pub fn passing(&self, has_threads: bool) -> Passing {
         let apart_max = if has_threads { 1 } else { RESTS_APART_MAX };
-        Passing { polls: self.policy.polls(), apart_max, in_vain: Cell::new(0), apart: Cell::new(1) }
+        Passing::new(self.policy.polls(), apart_max)
     }
 
     /// Lets others run for a moment; true if it took so long that somebody may have wanted to.
@@ -296,7 +309,7 @@ mod tests {
 
     #[test]
     fn rests_in_passing_lie_further_apart_while_nobody_makes_use_of_them() {
-        let passing = |apart_max| Passing { polls: 3, apart_max, in_vain: Cell::new(0), apart: Cell::new(1) };
+        let passing = |apart_max| Passing::new(3, apart_max);
         let due_of = |passing: &Passing, polls: usize, was_of_use: bool| {
             let is_due = |_: &usize| {
                 passing.is_rest_due() && {

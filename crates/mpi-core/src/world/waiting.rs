@@ -28,7 +28,7 @@ const BUSY_MAX: u32 = 1024;
 
 impl World {
     /// Polls once: the engine, then the operations in flight. True if anything moved.
-    #[inline]
+    #[inline(always)]
     pub fn progress(&self) -> bool {
         let mut moved = self.engine.borrow_mut().progress();
         if !self.operations.is_empty() {
@@ -52,15 +52,20 @@ impl World {
             self.passing.found();
             return true;
         }
-        // Not a sleep, even where yields are dear: many programs ask in passing and have other work to do.
         let is_rest_due = self.passing.is_rest_due();
         if is_rest_due {
-            let mut was_of_use = false;
-            self.pause(|| was_of_use = self.waiter.rest());
-            self.passing.rested(was_of_use);
-            self.look_after_peers();
+            self.rest_in_passing();
         }
         is_rest_due
+    }
+
+    /// Lets others run. Not a sleep, even where yields are dear: many programs ask in passing and have other work to do.
+    #[inline(never)]
+    fn rest_in_passing(&self) {
+        let mut was_of_use = false;
+        self.pause(|| was_of_use = self.waiter.rest());
+        self.passing.rested(was_of_use);
+        self.look_after_peers();
     }
 
     /// Tries `look`, and once more after a poll by which something may have changed.
