@@ -110,7 +110,11 @@ impl World {
     pub fn wait_all(&self, set: &impl RequestSet, mut report: impl FnMut(usize, Finish)) -> bool {
         let mut all_well = true;
         for index in 0..set.len() {
-            let finish = match self.try_message_at(set, index) {
+            if has_nothing_to_tell(set, index) {
+                report(index, Ok(Status::EMPTY));
+                continue;
+            }
+            let finish = match self.try_active_message_at(set, index) {
                 Some(Some(finish)) => finish,
                 _ => self.wait_at(set, index),
             };
@@ -272,9 +276,15 @@ impl World {
     /// of other kinds go through memory as enums within enums; this one stays in registers.
     #[inline(always)]
     fn try_message_at(&self, set: &impl RequestSet, index: usize) -> Option<Option<Finish>> {
-        if set.is_null(index) || set.take_finished_send(index) {
+        if has_nothing_to_tell(set, index) {
             return Some(Some(Ok(Status::EMPTY)));
         }
+        self.try_active_message_at(set, index)
+    }
+
+    /// As [`World::try_message_at`], of a request that has something to tell.
+    #[inline(always)]
+    fn try_active_message_at(&self, set: &impl RequestSet, index: usize) -> Option<Option<Finish>> {
         let look = |request: &mut Request| {
             let State::Message(_) = request.state else { return (None, false) };
             let finish = self.take_message(request);
@@ -342,6 +352,12 @@ impl World {
         };
         set.with_and_remove(index, look).unwrap_or(Attempt::NotActive)
     }
+}
+
+/// True of a null request, and of one that was over when it was made, which becomes null by this.
+#[inline(always)]
+fn has_nothing_to_tell(set: &impl RequestSet, index: usize) -> bool {
+    set.is_null(index) || set.take_finished_send(index)
 }
 
 enum Attempt {
