@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Attributes, Key, Value};
@@ -15,6 +16,9 @@ use crate::error::Result;
 /// The rules and errors of each call are those of [`Attributes`].
 pub struct AttributeTable<O> {
     rows: Mutex<HashMap<usize, Row<O>>>,
+    /// Whether any object has ever had a row: most programs give their datatypes no attributes, and each is asked for them
+    /// when it is freed.
+    was_used: AtomicBool,
 }
 
 struct Row<O> {
@@ -77,10 +81,16 @@ impl<O> AttributeTable<O> {
     }
 
     fn row(&self, object: &Arc<O>) -> Option<Arc<Attributes<O>>> {
+        // Acquire: whoever has an object that has a row has it from who made the row, or after; the lock orders the rest.
+        if !self.was_used.load(Ordering::Acquire) {
+            return None;
+        }
         self.lock().get(&address(object)).map(|row| Arc::clone(&row.attributes))
     }
 
     fn row_or_new(&self, object: &Arc<O>) -> Arc<Attributes<O>> {
+        // Release: partner of the load in `row`.
+        self.was_used.store(true, Ordering::Release);
         let new = || Row { attributes: Arc::default(), _object: Arc::clone(object) };
         Arc::clone(&self.lock().entry(address(object)).or_insert_with(new).attributes)
     }
@@ -97,7 +107,7 @@ fn address<O>(object: &Arc<O>) -> usize {
 
 impl<O> Default for AttributeTable<O> {
     fn default() -> Self {
-        AttributeTable { rows: Mutex::default() }
+        AttributeTable { rows: Mutex::default(), was_used: AtomicBool::new(false) }
     }
 }
 
