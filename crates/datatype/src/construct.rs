@@ -4,9 +4,11 @@
 
 use std::sync::Arc;
 
+use smallvec::smallvec;
+
 use crate::basic::Basic;
 use crate::contents::Construction;
-use crate::datatype::Datatype;
+use crate::datatype::{Datatype, Parents};
 use crate::error::{Argument, TypeError, check_count, check_length, check_range};
 use crate::shape::{Block, Shape};
 
@@ -142,7 +144,7 @@ impl Datatype {
         }))?;
         let construction =
             Construction::Struct { blocklengths: blocklengths.into(), displacements: displacements_bytes.into() };
-        Ok(Arc::new(Datatype::build(shape, construction, types.to_vec())?))
+        Ok(Arc::new(Datatype::build(shape, construction, types.into())?))
     }
 
     /// The same data with another lower bound and extent.
@@ -180,7 +182,7 @@ impl Datatype {
         let basic = fortran_real(precision, range)?;
         let (precision, range) = (precision.unwrap_or(UNDEFINED), range.unwrap_or(UNDEFINED));
         let construction = Construction::F90Real { precision, range };
-        Ok(Datatype::build(Shape::basic(basic), construction, Vec::new())?.into_committed())
+        Ok(Datatype::build(Shape::basic(basic), construction, Parents::new())?.into_committed())
     }
 
     /// The complex type whose parts are those of [`Datatype::f90_real`].
@@ -198,7 +200,7 @@ impl Datatype {
         };
         let (precision, range) = (precision.unwrap_or(UNDEFINED), range.unwrap_or(UNDEFINED));
         let construction = Construction::F90Complex { precision, range };
-        Ok(Datatype::build(Shape::basic(basic), construction, Vec::new())?.into_committed())
+        Ok(Datatype::build(Shape::basic(basic), construction, Parents::new())?.into_committed())
     }
 
     /// The integer type of at least `range` decimal digits.
@@ -218,7 +220,7 @@ impl Datatype {
         let none = TypeError::NoSuchPrecision { precision: None, range: Some(range) };
         let (_, basic) = kinds.into_iter().find(|(digits, _)| range <= *digits).ok_or(none)?;
         let construction = Construction::F90Integer { range };
-        Ok(Datatype::build(Shape::basic(basic), construction, Vec::new())?.into_committed())
+        Ok(Datatype::build(Shape::basic(basic), construction, Parents::new())?.into_committed())
     }
 }
 
@@ -238,7 +240,7 @@ fn fortran_real(precision: Option<i64>, range: Option<i64>) -> Result<Basic, Typ
 }
 
 fn derived(shape: Shape, construction: Construction, old: &Arc<Datatype>) -> Result<Arc<Datatype>, TypeError> {
-    Ok(Arc::new(Datatype::build(shape, construction, vec![Arc::clone(old)])?))
+    Ok(Arc::new(Datatype::build(shape, construction, smallvec![Arc::clone(old)])?))
 }
 
 fn blocks_at_stride(count: i64, blocklength: i64, stride_bytes: i64, old: &Datatype) -> Result<Shape, TypeError> {

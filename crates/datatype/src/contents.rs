@@ -47,6 +47,13 @@ pub enum Combiner {
     Resized = 116,
 }
 
+impl Combiner {
+    /// True for the calls whose types the library provides.
+    pub fn is_predefined(self) -> bool {
+        matches!(self, Combiner::Named | Combiner::F90Real | Combiner::F90Complex | Combiner::F90Integer)
+    }
+}
+
 /// The order of an array's dimensions in memory; the values are those of the standard ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]

@@ -3,11 +3,16 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use smallvec::SmallVec;
+
 use crate::basic::Basic;
 use crate::contents::{Combiner, Construction, Contents, Envelope};
 use crate::error::TypeError;
 use crate::layout::{Bytes, Run, Tree};
 use crate::shape::{Shape, Signature, elements_in};
+
+/// What a datatype was made of: of most, one.
+pub(crate) type Parents = SmallVec<[Arc<Datatype>; 1]>;
 
 /// A datatype of the standard; immutable but for its name, its commit flag and the face's cookie.
 ///
@@ -17,10 +22,11 @@ pub struct Datatype {
     size: u64,
     extent: i64,
     contiguous: bool,
+    named: Option<Basic>,
     lb: i64,
     shape: Shape,
     construction: Construction,
-    parents: Vec<Arc<Datatype>>,
+    parents: Parents,
     committed: AtomicBool,
     large: AtomicBool,
     name: Mutex<Option<String>>,
@@ -33,7 +39,7 @@ pub struct Datatype {
 impl Datatype {
     /// A predefined datatype; each call makes a new object of it, with its own name and cookie.
     pub fn predefined(basic: Basic) -> Arc<Datatype> {
-        let datatype = Self::build(Shape::basic(basic), Construction::Named(basic), Vec::new());
+        let datatype = Self::build(Shape::basic(basic), Construction::Named(basic), Parents::new());
         datatype.expect("the extents of predefined types are small").into_committed()
     }
 
@@ -60,6 +66,7 @@ impl Datatype {
     }
 
     /// The displacement of the first byte of data in memory order.
+    #[inline]
     pub fn true_lb(&self) -> i64 {
         self.shape.data.as_ref().map_or(0, |data| data.true_lb)
     }
@@ -82,7 +89,7 @@ impl Datatype {
 
     /// True for the types the library provides: named ones and those of `MPI_Type_create_f90_…`.
     pub fn is_predefined(&self) -> bool {
-        matches!(self.combiner(), Combiner::Named | Combiner::F90Real | Combiner::F90Complex | Combiner::F90Integer)
+        self.combiner().is_predefined()
     }
 
     /// The predefined type this is, if it is a named one.
@@ -96,6 +103,12 @@ impl Datatype {
     /// The one predefined type of all leaves, if there is but one.
     pub fn uniform_basic(&self) -> Option<Basic> {
         self.shape.data.as_ref().and_then(|data| data.uniform)
+    }
+
+    /// The predefined type that an element is one of: of the types the library provides, and of duplicates of them.
+    #[inline]
+    pub fn named_basic(&self) -> Option<Basic> {
+        self.named
     }
 
     /// True once the type may be used in communication.
@@ -140,7 +153,7 @@ impl Datatype {
     /// MPI: §5.1.13
     pub fn contents(&self) -> Contents {
         let arguments = self.construction.arguments(self.large.load(Ordering::Relaxed));
-        Contents { datatypes: self.parents.clone(), ..arguments }
+        Contents { datatypes: self.parents.to_vec(), ..arguments }
     }
 
     /// The type's name; a derived type has an empty one until [`Datatype::set_name`].
@@ -190,13 +203,8 @@ impl Datatype {
     }
 
     /// Completes a type from its shape.
-    pub(crate) fn build(
-        shape: Shape,
-        construction: Construction,
-        parents: Vec<Arc<Datatype>>,
-    ) -> Result<Datatype, TypeError> {
-        let (lb, _) = shape.bounds()?;
-        let extent = shape.extent()?;
+    pub(crate) fn build(shape: Shape, construction: Construction, parents: Parents) -> Result<Datatype, TypeError> {
+        let (lb, extent) = shape.lb_and_extent()?;
         let size = shape.data.as_ref().map_or(0, |data| data.size);
         let contiguous = match &shape.data {
             None => true,
@@ -204,10 +212,15 @@ impl Datatype {
                 matches!(data.bytes.tree, Tree::Leaf(_)) && data.bytes.displacement == 0 && extent == size as i64
             }
         };
+        let combiner = construction.combiner();
+        let uniform = shape.data.as_ref().and_then(|data| data.uniform);
+        let can_be_named = combiner.is_predefined() || combiner == Combiner::Dup;
+        let named = uniform.filter(|basic| can_be_named && basic.size() == size);
         Ok(Datatype {
             size,
             extent,
             contiguous,
+            named,
             lb,
             shape,
             construction,

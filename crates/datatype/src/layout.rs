@@ -256,8 +256,8 @@ impl<L: Leaf> Placed<L> {
     }
 
     /// The same further on by `displacement` bytes.
-    pub fn shifted(&self, displacement: i64) -> Self {
-        Placed { displacement: self.displacement + displacement, tree: self.tree.clone() }
+    pub fn shifted(self, displacement: i64) -> Self {
+        Placed { displacement: self.displacement + displacement, ..self }
     }
 
     /// `count` (at least 1) copies, each `stride_bytes` after the one before.

@@ -22,6 +22,7 @@ pub(crate) struct Shape {
 #[derive(Clone, Debug)]
 pub(crate) struct Data {
     pub size: u64,
+    /// A power of two.
     pub alignment: u64,
     pub true_lb: i64,
     pub true_ub: i64,
@@ -67,6 +68,7 @@ impl Shape {
         };
         let signature = if basic.extent() as u64 == size { Signature::Uniform(basic) } else { signature };
         let alignment = basic.alignment();
+        debug_assert!(alignment.is_power_of_two());
         let data = Data { size, alignment, true_lb: 0, true_ub, end: true_ub, bytes, signature, uniform: Some(basic) };
         Shape { data: Some(data), marks: None }
     }
@@ -93,8 +95,16 @@ impl Shape {
     /// # Errors
     /// [`TypeError::Overflow`]
     pub fn extent(&self) -> Result<i64, TypeError> {
+        self.lb_and_extent().map(|(_, extent)| extent)
+    }
+
+    /// The lower bound, and the distance from one element to the next.
+    ///
+    /// # Errors
+    /// [`TypeError::Overflow`]
+    pub fn lb_and_extent(&self) -> Result<(i64, i64), TypeError> {
         let (lb, ub) = self.bounds()?;
-        sub(ub, lb, "extent")
+        Ok((lb, sub(ub, lb, "extent")?))
     }
 
     /// The same data with explicit bounds.
@@ -185,19 +195,24 @@ impl Data {
     /// Where an element ends in an array of this type.
     fn padded_end(&self) -> Result<i64, TypeError> {
         let extent = sub(self.end, self.true_lb, "extent")? as u64;
-        let extent = extent.checked_next_multiple_of(self.alignment).and_then(|e| i64::try_from(e).ok());
+        let padding = self.alignment - 1;
+        let extent = extent.checked_add(padding).and_then(|extent| i64::try_from(extent & !padding).ok());
         add(self.true_lb, extent.ok_or(TypeError::Overflow { what: "extent" })?, "upper bound")
     }
 
     /// The greatest end of `count` copies, of which those that break their alignment bring their padding.
     fn end_of_turns(&self, displacement: i64, count: u64, stride_bytes: i64) -> Result<i64, TypeError> {
         let (low, high) = turns(displacement, count, stride_bytes)?;
+        let mut greatest = add(high, self.end, "true upper bound")?;
         let (alignment, step) = (self.alignment as i64, stride_bytes.unsigned_abs().max(1));
-        let (end, padded) = (self.end, self.padded_end()?);
+        let padded = self.padded_end()?;
+        let is_aligned = |way: i64| way & (alignment - 1) == 0;
+        if is_aligned(displacement) && (count == 1 || is_aligned(stride_bytes)) {
+            return Ok(greatest);
+        }
         // A copy one alignment below the highest ends below it even with its padding.
-        let mut greatest = add(high, end, "true upper bound")?;
         for way in (low..=high).rev().step_by(step as usize).take_while(|way| *way > high.saturating_sub(alignment)) {
-            if way % alignment != 0 {
+            if !is_aligned(way) {
                 greatest = greatest.max(add(way, padded, "upper bound")?);
             }
         }
@@ -255,7 +270,7 @@ fn sequence_trees<'a, L: crate::layout::Leaf>(
             Some((before, placed)) if std::ptr::eq(before.shape, block.shape) && before.count == block.count => placed,
             _ => tree_of(data).repeated(block.count, block.shape.extent()?)?,
         };
-        sequencer.push(placed.shifted(block.displacement));
+        sequencer.push(placed.clone().shifted(block.displacement));
         last = Some((block, placed));
     }
     let whole = sequencer.finish()?;
