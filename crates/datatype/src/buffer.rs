@@ -42,6 +42,16 @@ impl RecvBytes {
     pub unsafe fn new(start: *mut u8, len_bytes: u64) -> Self {
         RecvBytes { start, len_bytes }
     }
+
+    /// The memory itself.
+    #[inline]
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        if self.len_bytes == 0 {
+            return &mut [];
+        }
+        // SAFETY: vouched for by whoever called `new`; `&mut self` keeps this value's other uses away.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len_bytes as usize) }
+    }
 }
 
 impl From<RecvBytes> for RecvBuf {
@@ -66,6 +76,10 @@ impl<'a> LentSendBuf<'a> {
     /// As [`SendBuf::new`]; clones and slices of what this derefs to count, too.
     #[inline]
     pub unsafe fn new(ptr: *const u8, count: u64, datatype: &'a Arc<Datatype>) -> Self {
+        if datatype.is_contiguous() && !ptr.is_null() {
+            // SAFETY: promised by the caller.
+            return unsafe { LentSendBuf::bytes(ptr, count.saturating_mul(datatype.size())) };
+        }
         // SAFETY: the second owner that this makes is never dropped, and gone before the borrow of the first one ends;
         // clones of it are counted.
         let lend = |datatype: &Arc<Datatype>| unsafe { std::ptr::read(datatype) };
@@ -193,6 +207,7 @@ impl SendBuf {
     }
 
     /// Copies packed bytes from `offset_bytes` on into `dst` and returns how many; fewer than asked for only at the end.
+    #[inline]
     pub fn pack_at(&self, offset_bytes: u64, dst: &mut [u8]) -> usize {
         self.0.pack_at(offset_bytes, dst)
     }
@@ -350,13 +365,22 @@ impl RecvBuf {
     }
 
     /// Copies as many packed bytes as both sides have, and returns how many.
+    #[inline]
     pub fn copy_from(&mut self, source: &SendBuf) -> u64 {
-        if let Some(bytes) = source.as_contiguous() {
-            return self.unpack_at(0, bytes) as u64;
+        match (source.as_contiguous(), self.contiguous_mut()) {
+            (Some(bytes), Some(room)) => {
+                let len = bytes.len().min(room.len());
+                base::copy::copy(&mut room[..len], &bytes[..len]);
+                len as u64
+            }
+            (Some(bytes), None) => self.unpack_at(0, bytes) as u64,
+            (None, Some(room)) => source.pack_at(0, room) as u64,
+            (None, None) => self.copy_by_pieces(source),
         }
-        if let Some(room) = self.contiguous_mut() {
-            return source.pack_at(0, room) as u64;
-        }
+    }
+
+    #[inline(never)]
+    fn copy_by_pieces(&mut self, source: &SendBuf) -> u64 {
         let mut bounce = [0; BOUNCE_BYTES];
         let mut done = 0;
         loop {

@@ -4,7 +4,7 @@ use std::alloc::{self, Layout};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::buffer::{RecvBuf, SendBuf};
+use crate::buffer::{LentSendBuf, RecvBuf, RecvBytes, SendBuf};
 use crate::datatype::Datatype;
 use crate::error::TypeError;
 
@@ -69,6 +69,7 @@ impl UserMemory {
     /// # Safety
     /// All memory that the described call may read must be readable, and the user must not write to it, until this value,
     /// its clones and all buffers carved from it are dropped.
+    #[inline]
     pub unsafe fn new(base: *const u8) -> Self {
         UserMemory { base: base.cast_mut(), owner: None }
     }
@@ -91,11 +92,29 @@ impl UserMemory {
 }
 
 impl UserMemoryMut {
+    /// Copies `count` elements of `datatype` that begin where `source` does to where this does.
+    #[inline(always)]
+    pub fn copy_from(&self, source: &UserMemory, count: u64, datatype: &Arc<Datatype>) {
+        let is_temporary = self.owner.is_some() || source.owner.is_some();
+        if is_temporary || !datatype.is_contiguous() || self.base.is_null() || source.base.is_null() {
+            self.recv(0, count, datatype).copy_from(&source.send(0, count, datatype));
+            return;
+        }
+        // The common case on its own: nothing is made that would have to be dropped.
+        let len_bytes = count.saturating_mul(datatype.size());
+        // SAFETY: within the memory that the maker of this value vouched for.
+        let mut into = unsafe { RecvBytes::new(self.base, len_bytes) };
+        // SAFETY: the same of the other.
+        let from = unsafe { LentSendBuf::bytes(source.base, len_bytes) };
+        base::copy::copy(into.as_mut_slice(), from.as_contiguous().expect("bytes are consecutive"));
+    }
+
     /// The user's receive buffer at `base`; a null `base` means that displacements are absolute addresses.
     ///
     /// # Safety
     /// All memory that the described call may read or write must be valid for that, and the user must not touch it, until
     /// this value, its clones and all buffers carved from it are dropped.
+    #[inline]
     pub unsafe fn new(base: *mut u8) -> Self {
         UserMemoryMut { base, owner: None }
     }

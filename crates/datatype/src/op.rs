@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use crate::basic::Basic;
 use crate::buffer::{Elements, RecvBuf, SendBuf};
-use crate::contents::Combiner;
 use crate::datatype::Datatype;
 
 /// A predefined reduction operation; the values are those of the standard ABI's handles.
@@ -162,6 +161,7 @@ impl Op {
     }
 
     /// The predefined operation this is, if it is one.
+    #[inline]
     pub fn as_predefined(&self) -> Option<PredefinedOp> {
         match &self.0 {
             Kind::Predefined(op) => Some(*op),
@@ -171,15 +171,20 @@ impl Op {
 
     /// True if a collective call may reduce elements of this type with the operation: a user's function takes any type,
     /// a predefined operation only the predefined types it is defined for, and those of one-sided communication none.
+    #[inline]
     pub fn supports(&self, datatype: &Datatype) -> bool {
         match &self.0 {
             Kind::User { .. } => true,
-            Kind::Predefined(PredefinedOp::Replace | PredefinedOp::NoOp) => false,
-            Kind::Predefined(op) => {
-                let Some(basic) = datatype.uniform_basic() else { return false };
-                let named = datatype.is_predefined() || datatype.combiner() == Combiner::Dup;
-                named && datatype.size() == basic.size() && op.supports(basic)
-            }
+            Kind::Predefined(_) => self.predefined_for(datatype).is_some(),
+        }
+    }
+
+    /// The operation on elements of this type, if it is a predefined one that supports them, see [`Op::supports`].
+    #[inline]
+    pub fn predefined_for(&self, datatype: &Datatype) -> Option<PackedOp> {
+        match self.as_predefined()? {
+            PredefinedOp::Replace | PredefinedOp::NoOp => None,
+            op => crate::reduce::kernel(op, datatype.named_basic()?).map(PackedOp),
         }
     }
 
@@ -240,6 +245,17 @@ impl PackedOp {
     #[inline]
     pub fn reduce_from(self, input: &SendBuf, inout: &mut RecvBuf) {
         crate::reduce::apply(self.0, input, inout);
+    }
+
+    /// The same where all stand packed.
+    ///
+    /// # Panics
+    /// If both sides are not equally many bytes.
+    #[inline]
+    pub fn reduce_packed(self, input: &[u8], inout: &mut [u8]) {
+        assert_eq!(input.len(), inout.len(), "equally many");
+        let crate::reduce::Kernel(kernel) = self.0;
+        kernel(input, inout);
     }
 
     /// The same where those that are changed stand packed.

@@ -188,6 +188,10 @@ fn collective_calls_take_predefined_types_only() -> Result<(), TypeError> {
     let sum = Op::predefined(PredefinedOp::Sum);
     assert!(sum.supports(&int) && sum.supports(&*Datatype::dup(&int)?));
     assert!(!sum.supports(&two) && !sum.supports(&*Datatype::dup(&two)?));
+    assert_eq!((int.named_basic(), two.named_basic()), (Some(Basic::Int), None));
+    let (input, mut inout) = ([3, 4].map(i32::to_ne_bytes).concat(), [10, 20].map(i32::to_ne_bytes).concat());
+    sum.predefined_for(&int).expect("supported").reduce_packed(&input, &mut inout);
+    assert_eq!(inout, [13, 24].map(i32::to_ne_bytes).concat());
     Ok(())
 }
 

@@ -22,7 +22,7 @@ const PIECE_BYTES: usize = 64 * 60 * 2;
 
 /// `inout[i] = input[i] op inout[i]` over packed elements; both slices have one length.
 #[derive(Clone, Copy)]
-pub(crate) struct Kernel(fn(&[u8], &mut [u8]));
+pub(crate) struct Kernel(pub(crate) fn(&[u8], &mut [u8]));
 
 /// The kernel of an operation for a type, if the standard defines one. Each reduction asks for it, so those of an operation
 /// are found at its first use.
