@@ -300,6 +300,23 @@ fn a_reduction_in_place_leaves_the_rest_of_the_buffer_alone() {
 }
 
 #[test]
+fn what_a_process_does_alone_counts_as_what_it_does_with_others() {
+    run(2, |world| {
+        let (mut input, mut output) = ([1, 2], [0, 0]);
+        let (input, output) = (room(&mut input).reader(), room(&mut output));
+        let sum = |op| reduction(Some(input.clone()), output.clone(), 2, op);
+        for (comm, is_alone) in [(world.comm_self(), true), (world.comm_world(), false)] {
+            let before = comm.collectives_started();
+            assert_eq!((comm.barrier_alone(), comm.is_alone()), (is_alone, is_alone));
+            world.collective(comm, &Arguments::Barrier).unwrap();
+            world.collective(comm, &Arguments::Allreduce { data: sum(PredefinedOp::Sum) }).unwrap();
+            world.collective(comm, &Arguments::Allreduce { data: sum(PredefinedOp::Replace) }).unwrap_err();
+            assert_eq!(comm.collectives_started() - before, 2 + u64::from(is_alone));
+        }
+    });
+}
+
+#[test]
 fn many_collectives_run_at_once_and_complete_in_any_order() {
     run(4, |world| {
         let comm = world.comm_world();

@@ -83,6 +83,40 @@ pub struct Reduction {
     pub op: Op,
 }
 
+/// What a reduction is of, lent for the length of a call: counting the users of a datatype takes longer than to reduce a
+/// few numbers.
+#[derive(Clone, Copy)]
+pub struct Operands<'a> {
+    /// The input; `None` if it stands in the result's place (`MPI_IN_PLACE`).
+    pub input: Option<&'a UserMemory>,
+    /// Where the result goes.
+    pub result: &'a UserMemoryMut,
+    /// Number of elements of the result.
+    pub count: u64,
+    /// Their type.
+    pub datatype: &'a Arc<Datatype>,
+    /// What combines them.
+    pub op: &'a Op,
+}
+
+impl Reduction {
+    /// What it is of, where a result is significant.
+    #[inline]
+    pub(super) fn operands(&self) -> Option<Operands<'_>> {
+        let Reduction { input, result, count, datatype, op } = self;
+        Some(Operands { input: input.as_ref(), result: result.as_ref()?, count: *count, datatype, op })
+    }
+}
+
+impl Operands<'_> {
+    /// The addresses of the first bytes of input and result, if they are two; of no bytes, none.
+    #[inline]
+    pub(super) fn first_bytes(&self) -> Option<(Option<usize>, Option<usize>)> {
+        let Operands { result, count, datatype, .. } = self;
+        Some((self.input?.first_byte(0, *count, datatype), result.first_byte(0, *count, datatype)))
+    }
+}
+
 /// One collective call. Send sides that are `None` mean `MPI_IN_PLACE`; arguments that are not
 /// significant on this rank are `None` where they are optional and ignored elsewhere.
 ///

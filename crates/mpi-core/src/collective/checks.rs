@@ -1,8 +1,6 @@
 //! What one process can see of wrong buffers, before anything is sent.
 
-use datatype::Memory;
-
-use super::arguments::Arguments;
+use super::arguments::{Arguments, Operands};
 use crate::communicator::Comm;
 use crate::error::{ErrorClass, Result};
 
@@ -14,20 +12,28 @@ use crate::error::{ErrorClass, Result};
 /// MPI: §6.2.1, §2.3
 #[inline]
 pub(super) fn check_buffers(comm: &Comm, arguments: &Arguments) -> Result<()> {
-    if comm.is_inter() {
-        return Ok(());
-    }
+    let has_none = matches!(arguments, Arguments::Barrier);
+    if has_none || comm.is_inter() { Ok(()) } else { check_given_buffers(comm, arguments) }
+}
+
+fn check_given_buffers(comm: &Comm, arguments: &Arguments) -> Result<()> {
     if let Some(root) = arguments.root().filter(|root| *root != comm.rank() as i32)
         && arguments.is_in_place(false)
     {
         return ErrorClass::Buffer.fail(format!("MPI_IN_PLACE is only for the root, rank {root} of {comm}"));
     }
-    match own_data(arguments, comm.rank() as usize) {
-        Some((Some(from), Some(to))) if from == to => ErrorClass::Buffer.fail(format!(
+    match own_data(arguments, comm.rank() as usize).and_then(common_start) {
+        Some(from) => ErrorClass::Buffer.fail(format!(
             "what this process gives and what it gets of itself both start at address {from:#x}; is MPI_IN_PLACE meant?"
         )),
-        _ => Ok(()),
+        None => Ok(()),
     }
+}
+
+/// The address at which both begin, if it is one.
+#[inline]
+pub(super) fn common_start((from, to): (Option<usize>, Option<usize>)) -> Option<usize> {
+    from.filter(|from| to == Some(*from))
 }
 
 /// The addresses of the first bytes of what this process gives to itself, or reduces, and of where that goes; of no
@@ -49,10 +55,7 @@ fn own_data(arguments: &Arguments, rank: usize) -> Option<(Option<usize>, Option
             // Reduce_scatter counts the elements of each rank for itself.
             let count =
                 if let Arguments::ReduceScatter { counts, .. } = arguments { *counts.get(rank)? } else { data.count };
-            (
-                data.input.as_ref()?.first_byte(0, count, &data.datatype),
-                data.result.as_ref()?.first_byte(0, count, &data.datatype),
-            )
+            Operands { count, ..data.operands()? }.first_bytes()?
         }
     })
 }

@@ -21,7 +21,7 @@ mod checks;
 mod host;
 mod plan;
 
-pub use arguments::{Arguments, Blocks, Buffer, Parts, Reduction};
+pub use arguments::{Arguments, Blocks, Buffer, Operands, Parts, Reduction};
 pub(crate) use board::Judgements;
 pub(crate) use host::Running;
 pub(crate) use plan::schedule_of;
@@ -62,12 +62,10 @@ impl World {
     ///
     /// MPI: §6
     pub fn collective(&self, comm: &Comm, arguments: &Arguments) -> Result<()> {
-        check_buffers(comm, arguments)?;
         if carry_out_alone(comm, arguments) {
-            // It counts as the others do.
-            comm.next_collective_tag(Sequence::Blocking);
             return Ok(());
         }
+        check_buffers(comm, arguments)?;
         if let Some(result) = self.on_boards(comm, arguments) {
             return result;
         }

@@ -71,6 +71,8 @@ pub struct Comm {
     /// Who is meant by ranks in messages.
     peers: Arc<Group>,
     is_inter: bool,
+    /// Nobody else is meant by anything here.
+    is_alone: bool,
     /// How many collective operations of each [`Sequence`] there were.
     collective_counts: [AtomicU32; 4],
     schedules: OnceLock<Box<ScheduleCache>>,
@@ -161,6 +163,7 @@ impl Comm {
             id: OnceLock::new(),
             rank: group.rank().expect("this process is a member of its communicators"),
             is_identity: !is_inter && group.is_identity(),
+            is_alone: !is_inter && group.size() == 1,
             group,
             peers,
             is_inter,
@@ -212,6 +215,12 @@ impl Comm {
     #[inline]
     pub fn is_inter(&self) -> bool {
         self.is_inter
+    }
+
+    /// True if this process is the only member.
+    #[inline]
+    pub fn is_alone(&self) -> bool {
+        self.is_alone
     }
 
     /// The other group of an intercommunicator.
