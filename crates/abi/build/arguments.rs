@@ -37,7 +37,7 @@ pub fn plan(function: &Function) -> Plan {
 }
 
 impl Plan {
-    fn at(&mut self, stage: Stage, statement: impl Into<String>) {
+    pub fn at(&mut self, stage: Stage, statement: impl Into<String>) {
         self.statements.push((stage, statement.into()));
     }
 }

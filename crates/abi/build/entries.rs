@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use crate::arguments;
+use crate::arguments::{self, Stage};
 use crate::ctypes::{object_of, raw, returned};
 use crate::standard::{Direction, Function, Standard};
 use crate::tables::{ANY_TIME, BRIEF, GATELESS, needs_no_others, rust_name};
@@ -11,16 +11,16 @@ use crate::tables::{ANY_TIME, BRIEF, GATELESS, needs_no_others, rust_name};
 pub fn text(standard: &Standard, chapters: &HashMap<String, String>) -> String {
     let mut text = String::new();
     for function in &standard.functions {
-        let chapter = chapters.get(&function.chapter_name());
-        text.push_str(&entry(function, chapter.map(String::as_str)));
+        text.push_str(&entry(function, chapters));
         text.push('\n');
     }
     coverage(&mut text, standard, chapters);
     text
 }
 
-/// One entry point; `chapter` is where its chapter function stands, if it is written.
-pub fn entry(function: &Function, chapter: Option<&str>) -> String {
+/// One entry point; `chapters` tells where its chapter function stands, if it is written.
+fn entry(function: &Function, chapters: &HashMap<String, String>) -> String {
+    let chapter = chapters.get(&function.chapter_name()).map(String::as_str);
     if !function.returns_error_code {
         return direct(function, chapter);
     }
@@ -34,9 +34,9 @@ pub fn entry(function: &Function, chapter: Option<&str>) -> String {
         parameters.join(", ")
     );
     line(&mut text, 1, &call);
-    match chapter {
-        Some(chapter) if BRIEF.contains(&function.name.as_str()) => brief(&mut text, function, chapter),
-        _ => whole(&mut text, 1, function, chapter),
+    match chapter.zip(Attempt::of(function, chapters)) {
+        Some((chapter, attempt)) => attempted(&mut text, function, chapter, attempt),
+        None => whole(&mut text, 1, function, chapter),
     }
     text.push_str("}\n");
     text
@@ -46,25 +46,56 @@ fn is_legal_any_time(function: &Function) -> bool {
     function.is_tool_call() || ANY_TIME.contains(&function.name.trim_end_matches("_c"))
 }
 
-/// A call that only looks: without holding or gate if that is possible, or else as every other one.
-fn brief(text: &mut String, function: &Function, chapter: &str) {
+/// What is tried before the whole of a call, without preparing for what may go wrong. It frees nothing and leaves everything as
+/// it was if it does not come to an end; and once code of the user may have run, it looks at no object any more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Attempt {
+    /// The call itself, which only looks.
+    Brief,
+    /// The chapter's function `x_at_once`: what the call `x` may come to without waiting for anything.
+    AtOnce,
+    /// The chapter's function `x_alone`: what the call `x` comes to on a communicator of this process alone.
+    Alone,
+}
+
+impl Attempt {
+    fn of(function: &Function, chapters: &HashMap<String, String>) -> Option<Attempt> {
+        let is_written = |attempt: &Attempt| chapters.contains_key(&attempt.chapter_name(function));
+        if BRIEF.contains(&function.name.as_str()) {
+            return Some(Attempt::Brief);
+        }
+        [Attempt::AtOnce, Attempt::Alone].into_iter().find(is_written)
+    }
+
+    fn chapter_name(self, function: &Function) -> String {
+        let suffix = match self {
+            Attempt::Brief => "",
+            Attempt::AtOnce => "_at_once",
+            Attempt::Alone => "_alone",
+        };
+        format!("{}{suffix}", function.chapter_name())
+    }
+}
+
+/// A call with a first attempt: without holding or gate if that is possible, or else as every other one.
+fn attempted(text: &mut String, function: &Function, chapter: &str, attempt: Attempt) {
     line(text, 1, "#[cold]");
     line(text, 1, "#[inline(never)]");
     line(text, 1, &format!("unsafe extern \"C\" fn whole({}) -> c_int {{", declared(function)));
     whole(text, 2, function, Some(chapter));
     line(text, 1, "}");
-    line(text, 1, "let brief = || -> Option<()> {");
+    line(text, 1, "let attempt = || -> Option<()> {");
     line(text, 2, "use crate::face::brief as check;");
-    line(text, 2, "let face = Face::alone(&CALL)?;");
-    line(text, 2, "// SAFETY: as in the whole call; besides, it runs no code of the program and frees nothing.");
+    line(text, 2, "let face = Face::for_attempt(&CALL)?;");
+    line(text, 2, "// SAFETY: as in the whole call; besides, nothing is freed while objects are looked at.");
     line(text, 2, "unsafe {");
-    body(text, 3, function, chapter, ".ok()");
+    body(text, 3, function, chapter, Some(attempt));
     line(text, 2, "}");
     line(text, 1, "};");
     let names: Vec<String> = function.parameters.iter().map(|parameter| rust_name(&parameter.name)).collect();
     let whole = format!("whole({})", names.join(", "));
     line(text, 1, "// SAFETY: passed on.");
-    line(text, 1, &format!("if brief().is_some() {{ 0 }} else {{ unsafe {{ {whole} }} }}"));
+    line(text, 1, &format!("if attempt().is_some() {{ 0 }} else {{ unsafe {{ {whole} }} }}"));
 }
 
 /// The whole of a call: entering, the checks, the chapter's function, and what happens when it fails.
@@ -93,7 +124,7 @@ fn whole(text: &mut String, depth: usize, function: &Function, chapter: Option<&
     if function.is_tool_call() && function.name != "MPI_T_init_thread" {
         line(text, depth + 1, "face.process().tool.check_initialized()?;");
     }
-    body(text, depth + 1, function, chapter, "");
+    body(text, depth + 1, function, chapter, None);
     line(text, depth, "} };");
     let end = match function.is_tool_call() {
         true => "face.finish_tool(body())".to_owned(),
@@ -103,15 +134,20 @@ fn whole(text: &mut String, depth: usize, function: &Function, chapter: Option<&
     line(text, depth, &end);
 }
 
-/// The checks, and the call of the chapter's function.
-fn body(text: &mut String, depth: usize, function: &Function, chapter: &str, end: &str) {
+/// The checks, and the call of the chapter's function, or of the one for a first attempt.
+fn body(text: &mut String, depth: usize, function: &Function, chapter: &str, attempt: Option<Attempt>) {
     let mut plan = arguments::plan(function);
+    if attempt == Some(Attempt::Alone) {
+        plan.at(Stage::Communicators, "check::alone(&comm)?;");
+    }
     plan.statements.sort_by_key(|(stage, _)| *stage);
     for (_, statement) in &plan.statements {
         line(text, depth, statement);
     }
+    let name = attempt.map_or_else(|| function.chapter_name(), |attempt| attempt.chapter_name(function));
+    let end = if attempt == Some(Attempt::Brief) { ".ok()" } else { "" };
     let arguments = [vec!["&face".to_owned()], missing_large_arguments(function, plan.arguments)].concat();
-    line(text, depth, &format!("chapters::{chapter}::{}({}){end}", function.chapter_name(), arguments.join(", ")));
+    line(text, depth, &format!("chapters::{chapter}::{name}({}){end}", arguments.join(", ")));
 }
 
 /// What exists only in the large form is `None` in the small one; it stands where the large form has it.

@@ -77,7 +77,7 @@ pub fn needs_no_others(name: &str) -> bool {
 }
 
 /// Calls that look at an object, write what they see and return: they run no code of the user, free nothing and meet nobody.
-/// Programs make them often.
+/// Programs make them often. Others that often need no more have a first attempt of their own, see `build/entries.rs`.
 pub const BRIEF: &[&str] = &[
     "MPI_Comm_get_attr",
     "MPI_Comm_rank",
@@ -91,6 +91,10 @@ pub const BRIEF: &[&str] = &[
     "MPI_Get_elements_x",
     "MPI_Group_rank",
     "MPI_Group_size",
+    "MPI_Pack",
+    "MPI_Pack_c",
+    "MPI_Pack_size",
+    "MPI_Pack_size_c",
     "MPI_Type_get_extent",
     "MPI_Type_get_extent_c",
     "MPI_Type_get_extent_x",
@@ -100,6 +104,8 @@ pub const BRIEF: &[&str] = &[
     "MPI_Type_size",
     "MPI_Type_size_c",
     "MPI_Type_size_x",
+    "MPI_Unpack",
+    "MPI_Unpack_c",
 ];
 
 /// Calls that receive: their tag may be a wildcard.

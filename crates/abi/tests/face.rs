@@ -12,6 +12,8 @@ fn program(statements: &str) -> String {
         "#include <mpi.h>\n#include <stdio.h>\n#include <string.h>\n\
          void say(int code) {{ char text[MPI_MAX_ERROR_STRING]; int len, class; MPI_Error_class(code, &class);\n\
          \x20   MPI_Error_string(code, text, &len); printf(\"%d %s\\n\", class, text); }}\n\
+         void alike(int code, void *at) {{ char text[MPI_MAX_ERROR_STRING], where[32]; int len;\n\
+         \x20   MPI_Error_string(code, text, &len); sprintf(where, \"%p\", at); puts(strstr(text, where) ? \"both start there\" : text); }}\n\
          void on_error(MPI_Comm *comm, int *code, ...) {{ int class, size; MPI_Error_class(*code, &class);\n\
          \x20   MPI_Comm_size(*comm, &size); printf(\"class %d, size %d\\n\", class, size); }}\n\
          void twice_plus(void *in, void *inout, int *len, MPI_Datatype *type) {{ int size; MPI_Type_size(*type, &size);\n\
@@ -24,8 +26,13 @@ fn program(statements: &str) -> String {
 
 /// Runs the statements; they print exactly `expected`.
 fn check(name: &str, statements: &str, expected: &str) {
+    check_program(name, &program(statements), expected);
+}
+
+/// The same of a whole program.
+fn check_program(name: &str, program: &str, expected: &str) {
     let bench = Bench::new(name);
-    let program = bench.program("program", &program(statements));
+    let program = bench.program("program", program);
     let output = bench.run(&program, &[], None);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{name}: {said}");
@@ -92,6 +99,102 @@ fn stale_and_foreign_handles_are_noticed() {
         "#,
         "freed\nforeign\nuncommitted\n1\n3 8\n1\n3 MPI_ERR_TYPE: MPI_Type_free: MPI_INT is predefined and cannot be freed\n",
     );
+}
+
+#[test]
+fn what_is_over_at_once_ends_as_the_whole_of_a_call_does() {
+    let statements = r#"
+        int x[4] = {1, 2, 3, 4}, y[4] = {0}, flag = 7, at = 0, count, *nowhere = NULL;
+        MPI_Request none = MPI_REQUEST_NULL; MPI_Status status; MPI_Comm copy, stale; MPI_Datatype vector;
+        say(MPI_Allreduce(x, y, 4, MPI_INT, MPI_BOR, MPI_COMM_SELF)); printf("%d %d\n", y[0], y[3]);
+        say(MPI_Allreduce(MPI_IN_PLACE, y, 4, MPI_INT, MPI_BOR, MPI_COMM_SELF)); printf("%d %d\n", y[0], y[3]);
+        alike(MPI_Allreduce(x, x, 4, MPI_INT, MPI_SUM, MPI_COMM_SELF), x);
+        say(MPI_Allreduce(x, y, 4, MPI_DOUBLE, MPI_BOR, MPI_COMM_SELF));
+        say(MPI_Allreduce(x, y, 4, MPI_INT, MPI_REPLACE, MPI_COMM_SELF));
+        say(MPI_Allreduce(x, y, -1, MPI_INT, MPI_SUM, MPI_COMM_SELF));
+        say(MPI_Allreduce(x, nowhere, 4, MPI_INT, MPI_SUM, MPI_COMM_SELF));
+        say(MPI_Allreduce(nowhere, nowhere, 0, MPI_DATATYPE_NULL, MPI_SUM, MPI_COMM_SELF));
+        say(MPI_Allreduce(x, y, 4, MPI_INT, MPI_OP_NULL, MPI_COMM_SELF));
+        say(MPI_Reduce_local(x, y, 4, MPI_INT, MPI_SUM)); printf("%d %d\n", y[0], y[3]);
+        alike(MPI_Reduce_local(x, x, 4, MPI_INT, MPI_SUM), x);
+        say(MPI_Reduce_local(x, x, 0, MPI_INT, MPI_SUM));
+        say(MPI_Reduce_local(x, y, 2, MPI_DOUBLE, MPI_BAND));
+        say(MPI_Reduce_local(nowhere, y, 4, MPI_INT, MPI_SUM));
+        say(MPI_Reduce_local(MPI_IN_PLACE, y, 4, MPI_INT, MPI_SUM));
+        say(MPI_Send(nowhere, 0, MPI_DATATYPE_NULL, MPI_PROC_NULL, 0, MPI_COMM_SELF));
+        say(MPI_Send(MPI_IN_PLACE, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_SELF));
+        say(MPI_Send(x, 1, MPI_DATATYPE_NULL, MPI_PROC_NULL, 0, MPI_COMM_SELF));
+        say(MPI_Test(&none, &flag, &status)); printf("%d %d\n", flag, status.MPI_SOURCE == MPI_ANY_SOURCE);
+        say(MPI_Test(&none, nowhere, &status));
+        say(MPI_Iprobe(MPI_PROC_NULL, 3, MPI_COMM_SELF, &flag, &status));
+        printf("%d %d\n", flag, status.MPI_SOURCE == MPI_PROC_NULL);
+        say(MPI_Iprobe(MPI_ANY_SOURCE, -7, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE));
+        say(MPI_Iprobe(2, 3, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE));
+        MPI_Send(x, 3, MPI_INT, 0, 3, MPI_COMM_SELF);
+        say(MPI_Iprobe(0, 4, MPI_COMM_SELF, &flag, &status)); printf("%d\n", flag);
+        say(MPI_Iprobe(0, 3, MPI_COMM_SELF, &flag, &status)); MPI_Get_count(&status, MPI_INT, &count);
+        printf("%d %d\n", flag, count);
+        MPI_Recv(y, 3, MPI_INT, 0, 3, MPI_COMM_SELF, MPI_STATUS_IGNORE);
+        MPI_Type_vector(2, 1, 2, MPI_INT, &vector); MPI_Type_commit(&vector);
+        say(MPI_Pack(x, 1, vector, y, 16, &at, MPI_COMM_SELF)); printf("%d %d %d\n", at, y[0], y[1]);
+        say(MPI_Pack(x, 3, MPI_INT, y, 16, &at, MPI_COMM_SELF)); printf("%d\n", at);
+        say(MPI_Unpack(y, 4, &at, x, 1, MPI_INT, MPI_COMM_SELF)); printf("%d\n", at);
+        at = 4; say(MPI_Unpack(y, 8, &at, x, 1, MPI_INT, MPI_COMM_SELF)); printf("%d %d\n", at, x[0]);
+        say(MPI_Allreduce(x, y, 1, vector, MPI_SUM, MPI_COMM_SELF));
+        MPI_Type_free(&vector);
+        MPI_Comm_dup(MPI_COMM_SELF, &copy); stale = copy;
+        say(MPI_Barrier(copy)); MPI_Comm_free(&copy); say(MPI_Barrier(MPI_COMM_NULL));
+        flag = MPI_Barrier(stale); MPI_Error_class(flag, &count); printf("%d\n", count == MPI_ERR_COMM);
+        "#;
+    let expected = "0 MPI_SUCCESS: no error\n\
+         1 4\n\
+         0 MPI_SUCCESS: no error\n\
+         1 4\n\
+         both start there\n\
+         10 MPI_ERR_OP: MPI_Allreduce: MPI_BOR is not defined for datatype MPI_DOUBLE (reduction on MPI_COMM_SELF)\n\
+         10 MPI_ERR_OP: MPI_Allreduce: MPI_REPLACE is not defined for datatype MPI_INT (reduction on MPI_COMM_SELF)\n\
+         2 MPI_ERR_COUNT: MPI_Allreduce: parameter 3 (count) = -1 is negative\n\
+         1 MPI_ERR_BUFFER: MPI_Allreduce: parameter 2 (recvbuf) is a null pointer, but 4 elements of a datatype without absolute addresses are to be there\n\
+         10 MPI_ERR_OP: MPI_Allreduce: MPI_SUM is not defined for datatype MPI_BYTE (reduction on MPI_COMM_SELF)\n\
+         10 MPI_ERR_OP: MPI_Allreduce: parameter 5 (op) = MPI_OP_NULL is not a reduction operation\n\
+         0 MPI_SUCCESS: no error\n\
+         2 8\n\
+         both start there\n\
+         0 MPI_SUCCESS: no error\n\
+         10 MPI_ERR_OP: MPI_Reduce_local: MPI_BAND is not defined for datatype MPI_DOUBLE\n\
+         1 MPI_ERR_BUFFER: MPI_Reduce_local: parameter 1 (inbuf) is a null pointer, but 4 elements of a datatype without absolute addresses are to be there\n\
+         1 MPI_ERR_BUFFER: MPI_Reduce_local: parameter 1 (inbuf) = MPI_IN_PLACE is not legal here\n\
+         0 MPI_SUCCESS: no error\n\
+         1 MPI_ERR_BUFFER: MPI_Send: parameter 1 (buf) = MPI_IN_PLACE is not legal here\n\
+         3 MPI_ERR_TYPE: MPI_Send: parameter 3 (datatype) = MPI_DATATYPE_NULL is not a datatype\n\
+         0 MPI_SUCCESS: no error\n\
+         1 1\n\
+         13 MPI_ERR_ARG: MPI_Test: parameter 2 (flag) is a null pointer\n\
+         0 MPI_SUCCESS: no error\n\
+         1 1\n\
+         4 MPI_ERR_TAG: MPI_Iprobe: parameter 2 (tag) = -7 is not among 0 to 536870911 (MPI_TAG_UB) or MPI_ANY_TAG\n\
+         6 MPI_ERR_RANK: MPI_Iprobe: parameter 1 (source) = 2 is not a rank of MPI_COMM_SELF (size 1)\n\
+         0 MPI_SUCCESS: no error\n\
+         0\n\
+         0 MPI_SUCCESS: no error\n\
+         1 3\n\
+         0 MPI_SUCCESS: no error\n\
+         8 1 3\n\
+         15 MPI_ERR_TRUNCATE: MPI_Pack: 12 bytes from position 8 on are more than outsize = 16 has\n\
+         8\n\
+         15 MPI_ERR_TRUNCATE: MPI_Unpack: 4 bytes from position 8 on are more than insize = 4 has\n\
+         8\n\
+         0 MPI_SUCCESS: no error\n\
+         8 3\n\
+         10 MPI_ERR_OP: MPI_Allreduce: MPI_SUM is not defined for datatype  (reduction on MPI_COMM_SELF)\n\
+         0 MPI_SUCCESS: no error\n\
+         5 MPI_ERR_COMM: MPI_Barrier: parameter 1 (comm) = MPI_COMM_NULL is not a communicator\n\
+         1\n";
+    // Where threads may call, no call has a first attempt.
+    let begin = "int provided; MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided)";
+    for (name, begin) in [("at-once", "MPI_Init(&argc, &argv)"), ("not-at-once", begin)] {
+        check_program(name, &program(statements).replace("MPI_Init(&argc, &argv)", begin), expected);
+    }
 }
 
 #[test]

@@ -9,11 +9,16 @@
 
 use std::sync::Arc;
 
-use datatype::{Datatype, Op, RecvBuf, SendBuf, UserMemory, UserMemoryMut};
-use mpi_core::collective::{Arguments, Blocks, Buffer, Parts, Reduction};
+use datatype::{Datatype, LentSendBuf, Op, RecvBuf, RecvBytes, SendBuf, UserMemory, UserMemoryMut};
+use mpi_core::collective::{Arguments, Blocks, Buffer, Operands, Parts, Reduction};
 use mpi_core::{Comm, ErrorClass, Result};
 
 use crate::face::{Counts, Face, check, is_in_place};
+
+#[inline(always)]
+pub(crate) fn barrier_alone(_face: &Face, comm: &Arc<Comm>) -> Option<()> {
+    comm.barrier_alone().then_some(())
+}
 
 pub(crate) fn barrier(face: &Face, comm: &Arc<Comm>) -> Result<()> {
     face.world().collective(comm, &Arguments::Barrier)
@@ -435,6 +440,24 @@ pub(super) unsafe fn reduce_arguments(
 
 /// # Safety
 /// The buffers hold and have room for what the other arguments describe.
+#[inline(always)]
+pub(crate) unsafe fn allreduce_alone(
+    _face: &Face,
+    sendbuf: *const u8,
+    recvbuf: *mut u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    op: &Op,
+    comm: &Arc<Comm>,
+) -> Option<()> {
+    // SAFETY: by our own contract.
+    let (input, result) = unsafe { reduction_memory(sendbuf, recvbuf) };
+    let operands = Operands { input: input.as_ref(), result: &result, count: count as u64, datatype, op };
+    comm.allreduce_alone(&operands).then_some(())
+}
+
+/// # Safety
+/// The buffers hold and have room for what the other arguments describe.
 pub(crate) unsafe fn allreduce(
     face: &Face,
     sendbuf: *const u8,
@@ -611,6 +634,32 @@ pub(crate) unsafe fn reduce_local(
     op.reduce(datatype, &input, &mut inout).map_err(|error| ErrorClass::Op.error(error.to_string()))
 }
 
+/// Packed elements, which the operation needs no buffers for that know their datatype.
+///
+/// # Safety
+/// Both buffers hold `count` elements of `datatype`.
+#[inline(always)]
+pub(crate) unsafe fn reduce_local_at_once(
+    _face: &Face,
+    inbuf: *const u8,
+    inoutbuf: *mut u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    op: &Op,
+) -> Option<()> {
+    let op = op.predefined_for(datatype)?;
+    if !datatype.is_contiguous() || inbuf.is_null() || inoutbuf.is_null() || inbuf == inoutbuf.cast_const() {
+        return None;
+    }
+    let len_bytes = (count as u64).saturating_mul(datatype.size());
+    // SAFETY: by the contract of the caller.
+    let input = unsafe { LentSendBuf::bytes(inbuf, len_bytes) };
+    // SAFETY: as above; the two do not overlap.
+    let mut inout = unsafe { RecvBytes::new(inoutbuf, len_bytes) };
+    op.reduce_packed(input.as_contiguous()?, inout.as_mut_slice());
+    Some(())
+}
+
 /// A send argument; none for `MPI_IN_PLACE`.
 ///
 /// # Safety
@@ -710,10 +759,20 @@ pub(super) unsafe fn recv_parts(
 /// The buffers hold and have room for the elements until the operation is over.
 unsafe fn reduction(sendbuf: *const u8, recvbuf: *mut u8, count: i64, datatype: &Arc<Datatype>, op: &Op) -> Reduction {
     // SAFETY: by the contract of the caller.
+    let (input, result) = unsafe { reduction_memory(sendbuf, recvbuf) };
+    Reduction { input, result: Some(result), count: count as u64, datatype: Arc::clone(datatype), op: op.clone() }
+}
+
+/// Where the input of a reduction is, none for `MPI_IN_PLACE`, and where its result goes.
+///
+/// # Safety
+/// The buffers hold and have room for the elements until the operation is over.
+#[inline]
+unsafe fn reduction_memory(sendbuf: *const u8, recvbuf: *mut u8) -> (Option<UserMemory>, UserMemoryMut) {
+    // SAFETY: by the contract of the caller.
     let input = (!is_in_place(sendbuf)).then(|| unsafe { UserMemory::new(sendbuf) });
     // SAFETY: as above.
-    let result = Some(unsafe { UserMemoryMut::new(recvbuf) });
-    Reduction { input, result, count: count as u64, datatype: Arc::clone(datatype), op: op.clone() }
+    (input, unsafe { UserMemoryMut::new(recvbuf) })
 }
 
 /// Counts, which the face has checked not to be negative.

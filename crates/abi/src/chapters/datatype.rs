@@ -8,7 +8,8 @@ use std::ffi::{CStr, c_int};
 use std::sync::Arc;
 
 use datatype::{
-    ArrayOrder, Basic, Combiner, Darray, Datatype, Distribution, RecvBuf, SendBuf, SizedClass, TypeError, external32,
+    ArrayOrder, Basic, Combiner, Darray, Datatype, Distribution, LentSendBuf, RecvBuf, SendBuf, SizedClass, TypeError,
+    external32,
 };
 use mpi_core::constants::UNDEFINED;
 use mpi_core::{Comm, Error, ErrorClass, Result};
@@ -388,6 +389,7 @@ pub(crate) fn pack_size(_face: &Face, incount: i64, datatype: &Datatype, _comm: 
 
 /// # Safety
 /// `inbuf` holds `incount` elements of `datatype`, `outbuf` has room for `outsize` bytes.
+#[inline]
 pub(crate) unsafe fn pack(
     _face: &Face,
     inbuf: *const u8,
@@ -399,7 +401,7 @@ pub(crate) unsafe fn pack(
     _comm: &Comm,
 ) -> Result<()> {
     // SAFETY: the caller's buffer, for the length of this call.
-    let source = unsafe { SendBuf::new(inbuf, incount as u64, datatype) };
+    let source = unsafe { LentSendBuf::new(inbuf, incount as u64, datatype) };
     // SAFETY: the caller's buffer, which has `outsize` bytes.
     let target = unsafe { packed_room(outbuf, outsize, &position, source.len_bytes(), "outsize") }?;
     let packed = source.pack_at(0, target);
@@ -490,6 +492,7 @@ pub(crate) unsafe fn unpack_external(
 ///
 /// # Safety
 /// `start` must be valid for `size` bytes for as long as the result is used.
+#[inline]
 unsafe fn packed_room<'a>(
     start: *mut u8,
     size: i64,
@@ -501,10 +504,7 @@ unsafe fn packed_room<'a>(
     let room = u64::try_from(size - at).ok().filter(|_| at >= 0);
     match room {
         Some(room) if room >= needed_bytes => {}
-        _ => {
-            return ErrorClass::Truncate
-                .fail(format!("{needed_bytes} bytes from position {at} on are more than {size_name} = {size} has"));
-        }
+        _ => return Err(no_packed_room(needed_bytes, at, size, size_name)),
     }
     if needed_bytes == 0 {
         return Ok(&mut []);
@@ -515,6 +515,12 @@ unsafe fn packed_room<'a>(
     }
     // SAFETY: position and length lie within what the caller has vouched for.
     Ok(unsafe { std::slice::from_raw_parts_mut(start.add(at as usize), needed_bytes as usize) })
+}
+
+#[cold]
+fn no_packed_room(needed_bytes: u64, at: i64, size: i64, size_name: &str) -> Error {
+    ErrorClass::Truncate
+        .error(format!("{needed_bytes} bytes from position {at} on are more than {size_name} = {size} has"))
 }
 
 fn give(face: &Face, newtype: OutHandle<Datatype>, made: std::result::Result<Arc<Datatype>, TypeError>) -> Result<()> {

@@ -10,6 +10,11 @@
 //! `MPI_Type_create_struct` is `type_create_struct`. The large-count twin (`MPI_Send_c`) calls the
 //! same function: counts arrive widened.
 //!
+//! **First attempts.** What a call `x` often comes to at once may be a function of its own, `x_at_once`, or `x_alone` for what
+//! it comes to on a communicator of this process alone: `Some` once the call is over, `None` if nothing has changed and the
+//! whole of it is to be made. It frees nothing, looks at no object once code of the user may have run, and `x` does by itself
+//! what the attempt does: where threads call, only that is called.
+//!
 //! **Signature.** `fn x(face: &Face, <the C parameters in order>) -> mpi_core::Result<()>`; `unsafe fn`
 //! where it takes raw buffers. What a parameter becomes (all types are in [`crate::face`]):
 //!

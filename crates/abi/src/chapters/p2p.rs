@@ -9,7 +9,7 @@ use std::sync::Arc;
 use datatype::{Datatype, LentSendBuf, RecvBuf, RecvBytes, SendBuf, UserMemory, UserMemoryMut};
 use mpi_core::point_to_point::{End, Message, Mode};
 use mpi_core::request::Finish;
-use mpi_core::{Comm, Request, Result};
+use mpi_core::{Comm, Request, Result, Status};
 
 use crate::face::{Face, MessageInOut, Out, OutHandle, StatusOut};
 
@@ -34,6 +34,22 @@ pub(crate) unsafe fn send(
     face.world().send_by_request(comm, dest, tag, buf)
 }
 
+/// # Safety
+/// `buf` holds `count` elements of `datatype`.
+#[inline(always)]
+pub(crate) unsafe fn send_at_once(
+    face: &Face,
+    buf: *const u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    dest: i32,
+    tag: i32,
+    comm: &Arc<Comm>,
+) -> Option<()> {
+    // SAFETY: promised by the caller.
+    unsafe { try_send(face, buf, count, datatype, dest, tag, comm) }.ok()?.then_some(())
+}
+
 /// Sends at once if that can be; true if it is gone.
 ///
 /// # Safety
@@ -48,15 +64,16 @@ unsafe fn try_send(
     tag: i32,
     comm: &Arc<Comm>,
 ) -> Result<bool> {
+    let Some(destination) = comm.destination(dest, tag)? else { return Ok(true) };
     if datatype.is_contiguous() && !buf.is_null() {
         // The common case on its own: here the compiler sees a buffer of two words and moves nothing else.
         // SAFETY: the caller's buffer, of which nothing is kept.
         let bytes = unsafe { LentSendBuf::bytes(buf, (count as u64).saturating_mul(datatype.size())) };
-        return face.world().try_send(comm, dest, tag, &bytes);
+        return Ok(face.world().try_send_to(destination, &bytes));
     }
     // SAFETY: as above.
     let lent = unsafe { LentSendBuf::new(buf, count as u64, datatype) };
-    face.world().try_send(comm, dest, tag, &lent)
+    Ok(face.world().try_send_to(destination, &lent))
 }
 
 /// # Safety
@@ -105,6 +122,24 @@ pub(crate) unsafe fn bsend(
     // SAFETY: the caller's buffer, which stays until the send has completed.
     let buf = unsafe { SendBuf::new(buf, count as u64, datatype) };
     face.world().send_in_mode(Mode::Buffered, comm, dest, tag, buf)
+}
+
+/// # Safety
+/// `buf` holds `count` elements of `datatype`.
+#[inline(always)]
+pub(crate) unsafe fn isend_at_once(
+    face: &Face,
+    buf: *const u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    dest: i32,
+    tag: i32,
+    comm: &Arc<Comm>,
+    request: OutHandle<Request>,
+) -> Option<()> {
+    // SAFETY: promised by the caller.
+    let is_gone = unsafe { try_send(face, buf, count, datatype, dest, tag, comm) }.ok()?;
+    is_gone.then(|| request.set_finished_send())
 }
 
 /// # Safety
@@ -325,6 +360,19 @@ pub(crate) fn probe(face: &Face, source: i32, tag: i32, comm: &Arc<Comm>, status
     Ok(())
 }
 
+#[inline(always)]
+pub(crate) fn iprobe_at_once(
+    face: &Face,
+    source: i32,
+    tag: i32,
+    comm: &Arc<Comm>,
+    flag: Out<i32>,
+    status: StatusOut,
+) -> Option<()> {
+    tell_probed(face.world().iprobe_at_once(comm, source, tag).ok()??, flag, status);
+    Some(())
+}
+
 pub(crate) fn iprobe(
     face: &Face,
     source: i32,
@@ -333,12 +381,16 @@ pub(crate) fn iprobe(
     flag: Out<i32>,
     status: StatusOut,
 ) -> Result<()> {
-    let found = face.world().iprobe(comm, source, tag)?;
+    tell_probed(face.world().iprobe(comm, source, tag)?, flag, status);
+    Ok(())
+}
+
+#[inline(always)]
+fn tell_probed(found: Option<Status>, flag: Out<i32>, status: StatusOut) {
     flag.set_flag(found.is_some());
     if let Some(found) = found {
         status.set(&found);
     }
-    Ok(())
 }
 
 pub(crate) fn mprobe(

@@ -16,10 +16,18 @@ pub(crate) fn wait(face: &Face, request: Requests<'_>, status: StatusOut) -> Res
     one(face, face.world().wait(&request), &status)
 }
 
+#[inline(always)]
+pub(crate) fn test_at_once(_face: &Face, request: Requests<'_>, flag: Out<i32>, status: StatusOut) -> Option<()> {
+    if !request.is_null(0) {
+        return None;
+    }
+    flag.set_flag(true);
+    status.set(&Status::EMPTY);
+    Some(())
+}
+
 pub(crate) fn test(face: &Face, request: Requests<'_>, flag: Out<i32>, status: StatusOut) -> Result<()> {
-    if request.is_null(0) {
-        flag.set_flag(true);
-        status.set(&Status::EMPTY);
+    if test_at_once(face, request, flag, status).is_some() {
         return Ok(());
     }
     let finish = face.world().test(&request);

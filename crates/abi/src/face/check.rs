@@ -1,7 +1,8 @@
 //! Arguments, checked with messages that name the parameter and its value.
 //!
 //! The checks are inlined into the entry points; the messages are made out of the way. `n` is the
-//! number of the parameter in the C call, counted from 1.
+//! number of the parameter in the C call, counted from 1. What is right is said in [`brief`](super::brief) where that
+//! checks it, too; here is said what is wrong.
 
 use std::ffi::{CStr, c_char};
 use std::sync::Arc;
@@ -10,11 +11,11 @@ use datatype::{Basic, Datatype, Op};
 use mpi_core::constants::{ANY_SOURCE, ANY_TAG, PROC_NULL, TAG_UB};
 use mpi_core::{Comm, Error, ErrorClass, Request, Result};
 
+use super::brief;
 use super::entry::{Face, describe};
 use super::handle::{FINISHED_SEND, Handle, PREDEFINED_MAX};
 use super::objects::Object;
 use super::table::{Held, Lookup};
-use super::values::is_in_place;
 use crate::constants::{HANDLE_NAMES, MPI_REQUEST_NULL, MPI_ROOT, MPI_SUM};
 
 /// The object of a handle.
@@ -86,7 +87,7 @@ pub(crate) fn at_leader<K: Object>(
 /// A datatype of `count` elements. Of none, programs pass `MPI_DATATYPE_NULL`: it stands for `MPI_BYTE` then.
 #[inline]
 pub(crate) fn datatype(face: &Face, n: usize, handle: Handle<Datatype>, count: i64) -> Result<Held<Arc<Datatype>>> {
-    if count == 0 && handle.value == <Datatype as Object>::NULL {
+    if brief::is_null_of_none(handle, count) {
         return Ok(face.process().basic_datatype(Basic::Byte));
     }
     object(face, n, handle)
@@ -133,71 +134,50 @@ pub(crate) fn datatypes(
 /// A datatype used in communication.
 #[inline]
 pub(crate) fn committed(face: &Face, n: usize, datatype: &Arc<Datatype>) -> Result<()> {
-    if !datatype.is_committed() {
-        return Err(uncommitted(face, n, datatype));
-    }
-    Ok(())
+    brief::committed(face, n, datatype).ok_or_else(|| uncommitted(face, n, datatype))
 }
 
 /// A count or length, not negative.
 #[inline]
 pub(crate) fn not_negative(face: &Face, n: usize, value: i64) -> Result<()> {
-    if value < 0 {
-        return Err(negative(face, n, value));
-    }
-    Ok(())
+    brief::not_negative(face, n, value).ok_or_else(|| negative(face, n, value))
 }
 
 /// A pointer that may not be null.
 #[inline]
 pub(crate) fn pointer<T>(face: &Face, n: usize, pointer: *const T) -> Result<()> {
-    if pointer.is_null() {
-        return Err(null(face, n));
-    }
-    Ok(())
+    brief::pointer(face, n, pointer).ok_or_else(|| null(face, n))
 }
 
 /// The start of a buffer: null only if nothing is there, or if displacements are absolute.
 #[inline]
 pub(crate) fn buffer(face: &Face, n: usize, buffer: *const u8, count: i64, datatype: &Datatype) -> Result<()> {
-    if buffer.is_null() && count > 0 && datatype.is_contiguous() && datatype.size() > 0 {
-        return Err(null_buffer(face, n, count));
-    }
-    Ok(())
+    brief::buffer(face, n, buffer, count, datatype).ok_or_else(|| null_buffer(face, n, count))
 }
 
 /// A buffer address that may not be `MPI_IN_PLACE` here.
 #[inline]
 pub(crate) fn not_in_place(face: &Face, n: usize, buffer: *const u8) -> Result<()> {
-    if is_in_place(buffer) {
-        return Err(in_place(face, n));
-    }
-    Ok(())
+    brief::not_in_place(face, n, buffer).ok_or_else(|| in_place(face, n))
 }
 
 /// The rank a message goes to.
 #[inline]
 pub(crate) fn destination(face: &Face, n: usize, rank: i32, comm: &Comm) -> Result<()> {
-    if (rank < 0 || rank as u32 >= peer_count(comm)) && rank != PROC_NULL {
-        return Err(no_rank(face, n, rank, comm, ErrorClass::Rank));
-    }
-    Ok(())
+    brief::destination(face, n, rank, comm).ok_or_else(|| no_rank(face, n, rank, comm, ErrorClass::Rank))
 }
 
 /// The rank a message comes from.
 #[inline]
 pub(crate) fn source(face: &Face, n: usize, rank: i32, comm: &Comm) -> Result<()> {
-    if (rank < 0 || rank as u32 >= peer_count(comm)) && rank != PROC_NULL && rank != ANY_SOURCE {
-        return Err(no_rank(face, n, rank, comm, ErrorClass::Rank));
-    }
-    Ok(())
+    brief::source(face, n, rank, comm).ok_or_else(|| no_rank(face, n, rank, comm, ErrorClass::Rank))
 }
 
 /// The root of a collective call.
 #[inline]
 pub(crate) fn root(face: &Face, n: usize, rank: i32, comm: &Comm) -> Result<()> {
     let special = comm.is_inter() && (rank == PROC_NULL || rank == MPI_ROOT);
-    if (rank < 0 || rank as u32 >= peer_count(comm)) && !special {
+    if !brief::is_peer(rank, comm) && !special {
         return Err(no_rank(face, n, rank, comm, ErrorClass::Root));
     }
     Ok(())
@@ -225,19 +205,13 @@ pub(crate) fn takes_part(root: i32, comm: &Comm) -> bool {
 /// The tag of a message to be sent.
 #[inline]
 pub(crate) fn tag(face: &Face, n: usize, tag: i32) -> Result<()> {
-    if !(0..=TAG_UB).contains(&tag) {
-        return Err(bad_tag(face, n, tag, ""));
-    }
-    Ok(())
+    brief::tag(face, n, tag).ok_or_else(|| bad_tag(face, n, tag, ""))
 }
 
 /// The tag of a message to be received.
 #[inline]
 pub(crate) fn tag_or_any(face: &Face, n: usize, tag: i32) -> Result<()> {
-    if !(0..=TAG_UB).contains(&tag) && tag != ANY_TAG {
-        return Err(bad_tag(face, n, tag, " or MPI_ANY_TAG"));
-    }
-    Ok(())
+    brief::tag_or_any(face, n, tag).ok_or_else(|| bad_tag(face, n, tag, " or MPI_ANY_TAG"))
 }
 
 /// Number of processes a collective call exchanges blocks with.
@@ -274,12 +248,8 @@ pub(crate) fn requests(face: &Face, n: usize, handles: &[Handle<Request>]) -> Re
 /// `len` values at `start` must be readable for as long as the result is used.
 #[inline]
 pub(crate) unsafe fn array<'a, T>(face: &Face, n: usize, start: *const T, len: usize) -> Result<&'a [T]> {
-    if len == 0 {
-        return Ok(&[]);
-    }
-    pointer(face, n, start)?;
     // SAFETY: promised by the caller.
-    Ok(unsafe { std::slice::from_raw_parts(start, len) })
+    unsafe { brief::array(face, n, start, len) }.ok_or_else(|| null(face, n))
 }
 
 /// Counts of which none may be negative.
@@ -308,8 +278,7 @@ pub(crate) unsafe fn string<'a>(face: &Face, n: usize, text: *const c_char) -> R
 /// The length of an array as an `usize`; negative ones are an error.
 #[inline]
 pub(crate) fn length(face: &Face, n: usize, value: i64) -> Result<usize> {
-    not_negative(face, n, value)?;
-    Ok(value as usize)
+    brief::length(face, n, value).ok_or_else(|| negative(face, n, value))
 }
 
 /// The name of a predefined handle, or its bits.

@@ -97,8 +97,15 @@ impl Face {
 
     /// Enters a call if the library is running and no thread but this one may call.
     #[inline(always)]
-    pub(crate) fn alone(call: &'static Call) -> Option<Face> {
+    fn alone(call: &'static Call) -> Option<Face> {
         Process::alone().map(|(process, world)| Face::within(process, Some(world), call, None))
+    }
+
+    /// As [`Face::alone`], for what is tried before the whole of a call. There is nothing to be done at its end: it holds no
+    /// gate and blames nobody; and nothing keeps the compiler from never making it.
+    #[inline(always)]
+    pub(crate) fn for_attempt(call: &'static Call) -> Option<ManuallyDrop<Face>> {
+        Face::alone(call).map(ManuallyDrop::new)
     }
 
     #[inline(always)]

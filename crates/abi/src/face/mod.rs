@@ -3,7 +3,7 @@
 //! - [`handle`], [`table`]: integers for objects; [`objects`]: which table holds what.
 //! - [`process`]: everything this process owns, in the one static of the project; `stage`: how far it has come.
 //! - [`entry`]: entering and leaving a call; what happens when it fails.
-//! - [`check`]: arguments, with messages that name parameter and value; `brief`: the same for calls that only look.
+//! - [`check`]: arguments, with messages that name parameter and value; `brief`: the same for what is tried before the whole of a call.
 //! - [`values`], [`status`], [`requests`]: what parameters become.
 
 pub(crate) mod brief;

@@ -7,6 +7,7 @@ use super::handle::{FINISHED_SEND, Handle};
 use crate::constants::MPI_REQUEST_NULL;
 
 /// One request or an array of them, where the program keeps their handles.
+#[derive(Clone, Copy)]
 pub struct Requests<'a> {
     face: &'a Face,
     start: *mut Handle<Request>,

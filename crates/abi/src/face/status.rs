@@ -64,6 +64,7 @@ impl CStatus {
 }
 
 /// Where a status is to be written, or nowhere (`MPI_STATUS_IGNORE`).
+#[derive(Clone, Copy)]
 pub struct StatusOut(*mut CStatus);
 
 impl StatusOut {

@@ -178,7 +178,7 @@ impl<T: 'static> Table<T> {
     /// While the result is used no handle of this table is released and no object taken out or changed.
     #[inline(always)]
     pub unsafe fn peek(&'static self, handle: usize) -> Option<&'static T> {
-        let value = self.slot(handle).ok()?.value.as_ptr();
+        let value = self.find(handle)?.value.as_ptr();
         // SAFETY: promised by the caller.
         unsafe { &*value }.as_ref()
     }
@@ -186,7 +186,7 @@ impl<T: 'static> Table<T> {
     /// True if the handle leads to an object.
     #[inline]
     pub fn is_live(&self, handle: usize) -> bool {
-        self.slot(handle).is_ok()
+        self.find(handle).is_some()
     }
 
     /// The object of a handle for the length of `look`, which must not come back to it.
@@ -254,23 +254,27 @@ impl<T: 'static> Table<T> {
         chunks.flat_map(|chunk| chunk.iter()).filter(|slot| slot.references.get() > 0).count()
     }
 
+    /// The slot of the object to which a handle leads.
+    #[inline(always)]
+    fn find(&self, handle: usize) -> Option<&'static Slot<T>> {
+        let slot = if handle <= PREDEFINED_MAX {
+            self.predefined.get(handle.wrapping_sub(self.first_predefined))
+        } else {
+            self.slot_at(handle).filter(|slot| slot.handle.get() == handle)
+        };
+        slot.filter(|slot| slot.references.get() > 0)
+    }
+
     #[inline(always)]
     fn slot(&self, handle: usize) -> Result<&'static Slot<T>, Lookup> {
-        if handle <= PREDEFINED_MAX {
-            let slot = self.predefined.get(handle.wrapping_sub(self.first_predefined));
-            return slot.filter(|slot| slot.references.get() > 0).ok_or(Lookup::NotPredefined);
-        }
-        if let Some(slot) = self.slot_at(handle)
-            && slot.handle.get() == handle
-            && slot.references.get() > 0
-        {
-            return Ok(slot);
-        }
-        Err(self.why_not(handle))
+        self.find(handle).ok_or_else(|| self.why_not(handle))
     }
 
     #[cold]
     fn why_not(&self, handle: usize) -> Lookup {
+        if handle <= PREDEFINED_MAX {
+            return Lookup::NotPredefined;
+        }
         let parts = Parts::decode(handle);
         if parts.kind != self.kind as u8 {
             return parts.known_kind().map_or(Lookup::Unknown, Lookup::OtherKind);
@@ -399,6 +403,12 @@ mod tests {
         assert_eq!(table.hold(foreign).err(), Some(Lookup::OtherKind(Kind::Group)));
         assert_eq!(table.hold(again + 1).err(), Some(Lookup::Unknown));
         assert_eq!(table.hold(usize::MAX).err(), Some(Lookup::Unknown));
+        // SAFETY: nothing is released while the results are looked at.
+        let found = |handle| unsafe { table.peek(handle) }.map(|object| **object);
+        assert_eq!(
+            [made, again, foreign, again + 1, usize::MAX, 256].map(found),
+            [None, Some(9), None, None, None, None]
+        );
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub fn is_in_place(buffer: *const u8) -> bool {
 }
 
 /// Where one value is to be written.
+#[derive(Clone, Copy)]
 pub struct Out<T>(*mut T);
 
 impl<T> Out<T> {

@@ -15,10 +15,10 @@ pub unsafe extern "C" fn PMPI_Get_count(status: *const CStatus, datatype: Handle
         } };
         face.finish(body(), Given::Nothing)
     }
-    let brief = || -> Option<()> {
+    let attempt = || -> Option<()> {
         use crate::face::brief as check;
-        let face = Face::alone(&CALL)?;
-        // SAFETY: as in the whole call; besides, it runs no code of the program and frees nothing.
+        let face = Face::for_attempt(&CALL)?;
+        // SAFETY: as in the whole call; besides, nothing is freed while objects are looked at.
         unsafe {
             let datatype = check::object::<Datatype>(&face, 2, datatype)?;
             check::pointer(&face, 1, status)?;
@@ -27,5 +27,5 @@ pub unsafe extern "C" fn PMPI_Get_count(status: *const CStatus, datatype: Handle
         }
     };
     // SAFETY: passed on.
-    if brief().is_some() { 0 } else { unsafe { whole(status, datatype, count) } }
+    if attempt().is_some() { 0 } else { unsafe { whole(status, datatype, count) } }
 }

@@ -17,7 +17,7 @@ mod send;
 pub use buffered::{AttachedBuffer, Budget, BufferOwner};
 pub use exchange::End;
 pub use probe::Message;
-pub use send::Mode;
+pub use send::{Destination, Mode};
 
 use engine::{Source, TagPattern};
 

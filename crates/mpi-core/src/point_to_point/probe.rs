@@ -60,10 +60,31 @@ impl World {
     ///
     /// MPI: §3.8.1 `MPI_Iprobe`
     pub fn iprobe(&self, comm: &Comm, source: i32, tag: i32) -> Result<Option<Status>> {
+        match self.iprobe_at_once(comm, source, tag)? {
+            Some(found) => Ok(found),
+            None => self.look_for_message(comm, source, tag),
+        }
+    }
+
+    /// As [`World::iprobe`], but `None` if a poll has found something after no message was: then it is to be looked once
+    /// more, which this does not, as the poll may have let go of `comm`.
+    ///
+    /// # Errors
+    /// As [`World::iprobe`].
+    #[inline(always)]
+    pub fn iprobe_at_once(&self, comm: &Comm, source: i32, tag: i32) -> Result<Option<Option<Status>>> {
+        match self.look_for_message(comm, source, tag)? {
+            None if self.progress_in_passing() => Ok(None),
+            found => Ok(Some(found)),
+        }
+    }
+
+    /// What message could be received now, if any, of those that have been taken in.
+    #[inline(always)]
+    fn look_for_message(&self, comm: &Comm, source: i32, tag: i32) -> Result<Option<Status>> {
         let tag = tag_pattern(tag)?;
         let Some(from) = source_pattern(comm, source)? else { return Ok(Some(Status::PROC_NULL)) };
-        let context = comm.point_to_point();
-        let envelope = self.poll_twice(|world| world.engine.borrow_mut().probe(from, context, tag));
+        let envelope = self.engine.borrow_mut().probe(from, comm.point_to_point(), tag);
         Ok(envelope.map(|envelope| found(comm, envelope)))
     }
 

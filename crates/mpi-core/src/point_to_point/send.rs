@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use datatype::SendBuf;
-use engine::{Outcome, PeerId, RequestId, SendMode};
+use engine::{ContextId, Outcome, PeerId, RequestId, SendMode};
 
 use super::send_tag;
 use crate::communicator::Comm;
@@ -27,6 +27,27 @@ pub enum Mode {
     Ready,
     /// At once, from a copy in the attached buffer.
     Buffered,
+}
+
+/// Where a message goes.
+#[derive(Clone, Copy)]
+pub struct Destination {
+    peer: PeerId,
+    context: ContextId,
+    tag: i32,
+}
+
+impl Comm {
+    /// Where a message to rank `dest` with this tag goes; `None` for `PROC_NULL`.
+    ///
+    /// # Errors
+    /// `Rank` or `Tag` for bad arguments.
+    #[inline(always)]
+    pub fn destination(&self, dest: i32, tag: i32) -> Result<Option<Destination>> {
+        let tag = send_tag(tag)?;
+        let Some(peer) = self.peer_argument(dest)? else { return Ok(None) };
+        Ok(Some(Destination { peer, context: self.point_to_point(), tag }))
+    }
 }
 
 impl World {
@@ -59,13 +80,21 @@ impl World {
     /// `Rank` or `Tag` for bad arguments.
     #[inline]
     pub fn try_send(&self, comm: &Comm, dest: i32, tag: i32, buf: &SendBuf) -> Result<bool> {
-        let tag = send_tag(tag)?;
-        let Some(peer) = comm.peer_argument(dest)? else { return Ok(true) };
-        let is_gone = self.engine.borrow_mut().try_send(peer, comm.point_to_point(), tag, buf);
+        match comm.destination(dest, tag)? {
+            Some(destination) => Ok(self.try_send_to(destination, buf)),
+            None => Ok(true),
+        }
+    }
+
+    /// As [`World::try_send`], where it is known who is sent to.
+    #[inline(always)]
+    pub fn try_send_to(&self, destination: Destination, buf: &SendBuf) -> bool {
+        let Destination { peer, context, tag } = destination;
+        let is_gone = self.engine.borrow_mut().try_send(peer, context, tag, buf);
         if is_gone {
             self.wake_sleepers();
         }
-        Ok(is_gone)
+        is_gone
     }
 
     /// Sends a message in the given mode and returns when it is complete.
