@@ -60,7 +60,7 @@ impl Datatype {
         }
         let construction =
             Construction::Subarray { sizes: sizes.into(), subsizes: subsizes.into(), starts: starts.into(), order };
-        Ok(Arc::new(Datatype::build(nest.finish()?, construction, smallvec![Arc::clone(old)])?))
+        Datatype::build(nest.finish()?, construction, smallvec![Arc::clone(old)])
     }
 
     /// One process's part of a global array dealt out over a grid, with the extent of the whole array.
@@ -88,7 +88,7 @@ impl Datatype {
             nest.widen(global)?;
         }
         let construction = Construction::Darray(Box::new(array.clone()));
-        Ok(Arc::new(Datatype::build(nest.finish()?, construction, smallvec![Arc::clone(old)])?))
+        Datatype::build(nest.finish()?, construction, smallvec![Arc::clone(old)])
     }
 }
 

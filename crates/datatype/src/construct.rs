@@ -144,7 +144,7 @@ impl Datatype {
         }))?;
         let construction =
             Construction::Struct { blocklengths: blocklengths.into(), displacements: displacements_bytes.into() };
-        Ok(Arc::new(Datatype::build(shape, construction, types.into())?))
+        Datatype::build(shape, construction, types.into())
     }
 
     /// The same data with another lower bound and extent.
@@ -240,7 +240,7 @@ fn fortran_real(precision: Option<i64>, range: Option<i64>) -> Result<Basic, Typ
 }
 
 fn derived(shape: Shape, construction: Construction, old: &Arc<Datatype>) -> Result<Arc<Datatype>, TypeError> {
-    Ok(Arc::new(Datatype::build(shape, construction, smallvec![Arc::clone(old)])?))
+    Datatype::build(shape, construction, smallvec![Arc::clone(old)])
 }
 
 fn blocks_at_stride(count: i64, blocklength: i64, stride_bytes: i64, old: &Datatype) -> Result<Shape, TypeError> {

@@ -202,8 +202,12 @@ impl Datatype {
         elements.and_then(|elements| i64::try_from(elements).ok())
     }
 
-    /// Completes a type from its shape.
-    pub(crate) fn build(shape: Shape, construction: Construction, parents: Parents) -> Result<Datatype, TypeError> {
+    /// Completes a type from its shape, where it is to stay.
+    pub(crate) fn build(
+        shape: Shape,
+        construction: Construction,
+        parents: Parents,
+    ) -> Result<Arc<Datatype>, TypeError> {
         let (lb, extent) = shape.lb_and_extent()?;
         let size = shape.data.as_ref().map_or(0, |data| data.size);
         let contiguous = match &shape.data {
@@ -216,7 +220,7 @@ impl Datatype {
         let uniform = shape.data.as_ref().and_then(|data| data.uniform);
         let can_be_named = combiner.is_predefined() || combiner == Combiner::Dup;
         let named = uniform.filter(|basic| can_be_named && basic.size() == size);
-        Ok(Datatype {
+        Ok(Arc::new(Datatype {
             size,
             extent,
             contiguous,
@@ -230,13 +234,13 @@ impl Datatype {
             name: Mutex::new(None),
             block_count: OnceLock::new(),
             face_handle: AtomicUsize::new(0),
-        })
+        }))
     }
 
     /// The same, usable at once.
-    pub(crate) fn into_committed(self) -> Arc<Datatype> {
+    pub(crate) fn into_committed(self: Arc<Self>) -> Arc<Datatype> {
         self.commit();
-        Arc::new(self)
+        self
     }
 
     pub(crate) fn shape(&self) -> &Shape {
