@@ -461,6 +461,7 @@ pub(crate) unsafe fn imrecv(
 
 /// # Safety
 /// The buffers hold and have room for their counts of elements.
+#[inline(always)]
 pub(crate) unsafe fn sendrecv(
     face: &Face,
     sendbuf: *const u8,
@@ -478,9 +479,15 @@ pub(crate) unsafe fn sendrecv(
 ) -> Result<()> {
     // SAFETY: the caller's buffer, which stays until the call is over.
     let outgoing = unsafe { SendBuf::new(sendbuf, sendcount as u64, sendtype) };
-    // SAFETY: as above; the two do not overlap.
-    let incoming = unsafe { RecvBuf::new(recvbuf, recvcount as u64, recvtype) };
     let (to, from) = (End { rank: dest, tag: sendtag }, End { rank: source, tag: recvtag });
+    if recvtype.is_contiguous() && !recvbuf.is_null() {
+        // As in `try_send`.
+        // SAFETY: as above; the two do not overlap.
+        let incoming = unsafe { RecvBytes::new(recvbuf, (recvcount as u64).saturating_mul(recvtype.size())) };
+        return received(face.world().sendrecv(comm, to, outgoing, from, incoming), &status);
+    }
+    // SAFETY: as above.
+    let incoming = unsafe { RecvBuf::new(recvbuf, recvcount as u64, recvtype) };
     received(face.world().sendrecv(comm, to, outgoing, from, incoming), &status)
 }
 

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use datatype::{RecvBuf, SendBuf};
 use engine::SendMode;
 
-use super::receive::finish_receive;
 use super::{Mode, send_tag, source_pattern, tag_pattern};
 use crate::communicator::Comm;
 use crate::error::Result;
@@ -31,7 +30,7 @@ impl World {
     /// As [`World::send`] and [`World::recv`]; both are over when this returns.
     ///
     /// MPI: §3.11 `MPI_Sendrecv`
-    pub fn sendrecv(&self, comm: &Comm, to: End, outgoing: SendBuf, from: End, incoming: RecvBuf) -> Finish {
+    pub fn sendrecv(&self, comm: &Comm, to: End, outgoing: SendBuf, from: End, incoming: impl Into<RecvBuf>) -> Finish {
         let (tag, pattern) = (send_tag(to.tag)?, tag_pattern(from.tag)?);
         let (peer, source) = (comm.peer_argument(to.rank)?, source_pattern(comm, from.rank)?);
         let context = comm.point_to_point();
@@ -51,7 +50,7 @@ impl World {
         self.wake_sleepers();
         let sent = send.map_or(Ok(()), |(id, peer)| self.finish_send(comm, id, peer, tag));
         let received = match receive {
-            Some(id) => finish_receive(comm, from.rank, &self.wait_for(id), "MPI_Sendrecv"),
+            Some(id) => self.wait_for_receive(id, comm, from.rank, "MPI_Sendrecv"),
             None => Ok(Status::PROC_NULL),
         };
         sent?;

@@ -26,9 +26,15 @@ impl World {
     #[inline]
     pub fn recv(&self, comm: &Comm, source: i32, tag: i32, buf: impl Into<RecvBuf>) -> Finish {
         let Some(id) = self.post_receive(comm, source, tag, buf)? else { return Ok(Status::PROC_NULL) };
+        self.wait_for_receive(id, comm, source, "MPI_Recv")
+    }
+
+    /// Waits for a receive of this call.
+    #[inline]
+    pub(crate) fn wait_for_receive(&self, id: RequestId, comm: &Comm, source: i32, call: &'static str) -> Finish {
         // Results that go through the waiting loop go through memory, several times.
         self.wait_until(|world| world.engine.borrow().is_complete(id).then_some(()));
-        let finish = |completion: &Completion| finish_receive(comm, source, completion, "MPI_Recv");
+        let finish = |completion: &Completion| finish_receive(comm, source, completion, call);
         self.engine.borrow_mut().take_with(id, finish).expect("it is complete")
     }
 
