@@ -52,6 +52,7 @@ pub(crate) fn comm_set_attr(face: &Face, comm: &Arc<Comm>, comm_keyval: i32, att
     comm.attributes.set(comm, &own_key(face, comm_keyval)?, value_of(attribute_val))
 }
 
+#[inline]
 pub(crate) fn comm_get_attr(
     face: &Face,
     comm: &Arc<Comm>,
