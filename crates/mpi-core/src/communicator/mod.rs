@@ -70,6 +70,8 @@ pub struct Comm {
     is_identity: bool,
     /// Who is meant by ranks in messages.
     peers: Arc<Group>,
+    /// Their number, of which each message asks.
+    peer_count: u32,
     is_inter: bool,
     /// Nobody else is meant by anything here.
     is_alone: bool,
@@ -165,6 +167,7 @@ impl Comm {
             is_identity: !is_inter && group.is_identity(),
             is_alone: !is_inter && group.size() == 1,
             group,
+            peer_count: peers.size(),
             peers,
             is_inter,
             collective_counts: Default::default(),
@@ -233,7 +236,7 @@ impl Comm {
     /// Number of processes that messages can be sent to.
     #[inline]
     pub fn peer_count(&self) -> u32 {
-        self.peers.size()
+        self.peer_count
     }
 
     /// The process that a schedule calls `number`: a rank here, and beyond them those of the other
