@@ -11,8 +11,10 @@
 
 /* Round trips from which a clock's offset is estimated: the shortest counts. */
 #define CLOCK_TRIPS 40
-/* A sample lasts at least so many readings of the clock. */
-#define CLOCK_SHARE 100
+/* A sample lasts at least so long: neither reading the clock, nor that ranks do so one after the other, is to be seen. */
+#define SAMPLE_NS 20e3
+/* What lasts as long as a sample has been tried for as long as so many. */
+#define TRIED_SAMPLES 10
 #define SAMPLES_MIN 8
 /* And where ranks outnumber processors a few slices of the scheduler's: what waiting for one of these costs would not
  * be seen in the median of shorter samples, and the slowest rank of such a one has waited for those who ran before. */
@@ -22,6 +24,7 @@
 
 static FILE *results;
 static double clock_cost, compute_per_ns;
+static int processor_count;
 static double clock_offset, clock_error;
 
 double now(void) {
@@ -55,6 +58,15 @@ static void calibrate(void) {
     compute_per_ns = 1 / fastest;
 }
 
+/* Counts the processors that any of the ranks, which share a host, may run on: some libraries bind each to its own. */
+static void count_processors(void) {
+    cpu_set_t mine, all;
+    if (sched_getaffinity(0, sizeof mine, &mine) != 0) CPU_ZERO(&mine);
+    MPI_Allreduce(&mine, &all, sizeof mine / sizeof(unsigned long), MPI_UNSIGNED_LONG, MPI_BOR, MPI_COMM_WORLD);
+    processor_count = CPU_COUNT(&all);
+    if (processor_count == 0) processor_count = (int)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
 /* How far this rank's clock is from that of rank 0, and at most how wrong that is: half the shortest round trip. */
 static void synchronise(void) {
     for (int peer = 1; peer < size; peer++) {
@@ -82,6 +94,7 @@ static void synchronise(void) {
 
 void open_results(void) {
     calibrate();
+    count_processors();
     synchronise();
     double mine[2] = {fabs(clock_offset), clock_error}, worst[2];
     MPI_Reduce(mine, worst, 2, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
@@ -134,34 +147,36 @@ static double agreed(double lead) {
     return moment;
 }
 
-/* The count that makes a sample last `sample_ns`, found by doubling, and the duration of one operation. */
+/* The count that makes a sample last `sample_ns`, found by doubling, and the duration of one operation. What seems to last so
+ * long is tried again for a while: it may have been cold, or have waited for a rank that was still counting. */
 static long operations(operation *run, double sample_ns, double *each) {
-    long count = 1, fixed = options.operations;
-    for (;;) {
+    enum { AGAIN, MORE, ENOUGH } verdict;
+    double shortest = INFINITY, spent = 0;
+    for (long count = options.operations ? options.operations : 1;;) {
         double start = now();
         run(count);
         double took = now() - start;
-        int enough = fixed || took >= sample_ns || count >= 1L << 24;
-        double told[2] = {took / count, enough};
+        spent += took;
+        if (took < shortest) shortest = took;
+        verdict = shortest < sample_ns && !options.operations && count < 1L << 24 ? MORE : ENOUGH;
+        if (verdict == ENOUGH && spent < TRIED_SAMPLES * sample_ns) verdict = AGAIN;
+        double told[2] = {shortest / count, verdict};
         MPI_Bcast(told, 2, MPI_DOUBLE, 0, MPI_COMM_WORLD);
         *each = told[0];
-        if (told[1] > 0) return fixed ? fixed : count;
+        if (told[1] == ENOUGH) return count;
+        if (told[1] == AGAIN) continue;
         count *= 2;
+        shortest = INFINITY;
+        spent = 0;
     }
-}
-
-/* Those that this process may run on. */
-static int processors(void) {
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 struct samples measure(operation *run, enum who who, double sample_ns) {
     struct samples samples = {0};
     double each;
     run(1);
-    if (sample_ns < clock_cost * CLOCK_SHARE) sample_ns = clock_cost * CLOCK_SHARE;
-    if (size > processors() && sample_ns < CROWDED_SAMPLE_NS) sample_ns = CROWDED_SAMPLE_NS;
+    if (sample_ns < SAMPLE_NS) sample_ns = SAMPLE_NS;
+    if (size > processor_count && sample_ns < CROWDED_SAMPLE_NS) sample_ns = CROWDED_SAMPLE_NS;
     double told = sample_ns;
     MPI_Bcast(&told, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     int together = options.agreed_start && who == ALL;
