@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn samples_are_as_many_as_time_allows() {
         let sampling = Sampling { seconds: 0.001, samples_max: 100, operations_min: 1 };
-        assert_eq!(sampling.plan(100.0), (100, 30));
+        assert_eq!(sampling.plan(100.0), (50, 200));
         assert_eq!(sampling.plan(1e5), (10, 1));
         assert_eq!(sampling.plan(1e9), (SAMPLES_MIN, 1));
         assert_eq!(Sampling { operations_min: 5, ..sampling }.plan(1e4), (20, 5));
