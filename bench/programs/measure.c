@@ -13,8 +13,8 @@
 #define CLOCK_TRIPS 40
 /* A sample lasts at least so long: neither reading the clock, nor that ranks do so one after the other, is to be seen. */
 #define SAMPLE_NS 20e3
-/* What lasts as long as a sample has been tried for as long as so many. */
-#define TRIED_SAMPLES 10
+/* What seems to last as long as a sample is tried for so long. */
+#define TRIED_NS 200e3
 #define SAMPLES_MIN 8
 /* And where ranks outnumber processors a few slices of the scheduler's: what waiting for one of these costs would not
  * be seen in the median of shorter samples, and the slowest rank of such a one has waited for those who ran before. */
@@ -159,7 +159,7 @@ static long operations(operation *run, double sample_ns, double *each) {
         spent += took;
         if (took < shortest) shortest = took;
         verdict = shortest < sample_ns && !options.operations && count < 1L << 24 ? MORE : ENOUGH;
-        if (verdict == ENOUGH && spent < TRIED_SAMPLES * sample_ns) verdict = AGAIN;
+        if (verdict == ENOUGH && spent < TRIED_NS) verdict = AGAIN;
         double told[2] = {shortest / count, verdict};
         MPI_Bcast(told, 2, MPI_DOUBLE, 0, MPI_COMM_WORLD);
         *each = told[0];

@@ -186,7 +186,7 @@ fn what_is_over_at_once_ends_as_the_whole_of_a_call_does() {
          8\n\
          0 MPI_SUCCESS: no error\n\
          8 3\n\
-         10 MPI_ERR_OP: MPI_Allreduce: MPI_SUM is not defined for datatype  (reduction on MPI_COMM_SELF)\n\
+         10 MPI_ERR_OP: MPI_Allreduce: MPI_SUM is not defined for a datatype made by MPI_Type_vector (reduction on MPI_COMM_SELF)\n\
          0 MPI_SUCCESS: no error\n\
          5 MPI_ERR_COMM: MPI_Barrier: parameter 1 (comm) = MPI_COMM_NULL is not a communicator\n\
          1\n";

@@ -52,6 +52,28 @@ impl Combiner {
     pub fn is_predefined(self) -> bool {
         matches!(self, Combiner::Named | Combiner::F90Real | Combiner::F90Complex | Combiner::F90Integer)
     }
+
+    /// The name of the call; of named types, which no call made, `None`.
+    pub fn call(self) -> Option<&'static str> {
+        Some(match self {
+            Combiner::Named => return None,
+            Combiner::Dup => "MPI_Type_dup",
+            Combiner::Contiguous => "MPI_Type_contiguous",
+            Combiner::Vector => "MPI_Type_vector",
+            Combiner::Hvector => "MPI_Type_create_hvector",
+            Combiner::Indexed => "MPI_Type_indexed",
+            Combiner::Hindexed => "MPI_Type_create_hindexed",
+            Combiner::IndexedBlock => "MPI_Type_create_indexed_block",
+            Combiner::HindexedBlock => "MPI_Type_create_hindexed_block",
+            Combiner::Struct => "MPI_Type_create_struct",
+            Combiner::Subarray => "MPI_Type_create_subarray",
+            Combiner::Darray => "MPI_Type_create_darray",
+            Combiner::F90Real => "MPI_Type_create_f90_real",
+            Combiner::F90Complex => "MPI_Type_create_f90_complex",
+            Combiner::F90Integer => "MPI_Type_create_f90_integer",
+            Combiner::Resized => "MPI_Type_create_resized",
+        })
+    }
 }
 
 /// The order of an array's dimensions in memory; the values are those of the standard ABI.

@@ -166,6 +166,14 @@ impl Datatype {
         }
     }
 
+    /// The type in a message: by its name, or else by the call that made it.
+    pub fn described(&self) -> String {
+        match (self.name(), self.combiner().call()) {
+            (name, Some(call)) if name.is_empty() => format!("a datatype made by {call}"),
+            (name, _) => format!("datatype {name}"),
+        }
+    }
+
     /// Gives the type a name.
     pub fn set_name(&self, name: &str) {
         *self.name.lock().unwrap_or_else(PoisonError::into_inner) = Some(name.to_owned());

@@ -122,11 +122,11 @@ enum Kind {
 #[non_exhaustive]
 pub enum OpError {
     /// The standard does not define the operation for the type.
-    #[error("{op} is not defined for datatype {datatype}")]
+    #[error("{op} is not defined for {datatype}")]
     Undefined {
         /// The operation's name.
         op: &'static str,
-        /// The datatype's name, or what it is.
+        /// The datatype, by its name or the call that made it.
         datatype: String,
     },
     /// Both sides must hold equally many whole elements of the datatype, laid out by it.
@@ -206,7 +206,7 @@ impl Op {
         let mismatch = || OpError::Mismatch { input_bytes: input.len_bytes(), inout_bytes: inout.len_bytes() };
         match &self.0 {
             Kind::Predefined(op) => {
-                let undefined = || OpError::Undefined { op: op.name(), datatype: describe(datatype) };
+                let undefined = || OpError::Undefined { op: op.name(), datatype: datatype.described() };
                 let PackedOp(kernel) = self.packed(datatype).ok_or_else(undefined)?;
                 if input.len_bytes() != inout.len_bytes() || !input.len_bytes().is_multiple_of(datatype.size().max(1)) {
                     return Err(mismatch());
@@ -276,9 +276,4 @@ impl std::fmt::Debug for Op {
             Kind::User { commutes, .. } => write!(f, "Op::user(commutes: {commutes})"),
         }
     }
-}
-
-fn describe(datatype: &Datatype) -> String {
-    let name = datatype.name();
-    if name.is_empty() { format!("made by {:?}", datatype.combiner()) } else { name }
 }

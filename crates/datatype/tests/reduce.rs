@@ -247,7 +247,7 @@ fn what_does_not_fit_is_refused() {
     let sum = |op, from, to| {
         Op::predefined(op).reduce(&double, &SendBuf::from_owned(bytes(from)), &mut RecvBuf::from_owned(bytes(to)))
     };
-    let undefined = OpError::Undefined { op: "MPI_BAND", datatype: "MPI_DOUBLE".into() };
+    let undefined = OpError::Undefined { op: "MPI_BAND", datatype: "datatype MPI_DOUBLE".into() };
     assert_eq!(sum(PredefinedOp::Band, 8, 8), Err(undefined));
     assert_eq!(sum(PredefinedOp::Sum, 8, 16), Err(OpError::Mismatch { input_bytes: 8, inout_bytes: 16 }));
     assert_eq!(sum(PredefinedOp::Sum, 12, 12), Err(OpError::Mismatch { input_bytes: 12, inout_bytes: 12 }));

@@ -622,7 +622,7 @@ pub(crate) unsafe fn reduce_local(
     op: &Op,
 ) -> Result<()> {
     if !op.supports(datatype) {
-        return ErrorClass::Op.fail(format!("{op:?} is not defined for datatype {}", datatype.name()));
+        return ErrorClass::Op.fail(format!("{op:?} is not defined for {}", datatype.described()));
     }
     // SAFETY: by the contract of the caller.
     let input = unsafe { SendBuf::new(inbuf, count as u64, datatype) };

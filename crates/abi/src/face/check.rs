@@ -321,7 +321,7 @@ fn parameter_object<K: Object>(face: &Face, n: usize, value: usize, why: Lookup)
 #[inline(never)]
 fn uncommitted(face: &Face, n: usize, datatype: &Datatype) -> Error {
     let name = match datatype.name() {
-        name if name.is_empty() => "a datatype".to_owned(),
+        name if name.is_empty() => datatype.described(),
         name => format!("the datatype {name}"),
     };
     ErrorClass::Type.error(format!(

@@ -153,9 +153,9 @@ fn parts<M>(parts: Option<&Parts<M>>) -> Vec<Part> {
 fn reduction(comm: &Comm, data: &Reduction) -> Result<(bool, bool, Data)> {
     if !data.op.supports(&data.datatype) {
         return ErrorClass::Op.fail(format!(
-            "{:?} is not defined for datatype {} (reduction on {comm})",
+            "{:?} is not defined for {} (reduction on {comm})",
             data.op,
-            data.datatype.name()
+            data.datatype.described()
         ));
     }
     let commutes = data.op.commutes() && !comm.is_reproducible();
