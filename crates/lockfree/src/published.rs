@@ -3,9 +3,9 @@
 //!
 //! ```text
 //!   owner                                  peer
-//!   state = generation | 1                 engaged = mark; fence  (SeqCst)
+//!   state = generation, live               engaged = mark; fence  (SeqCst)
 //!   …                                      look: state as expected? words? state again?
-//!   withdraw: state = 0; fence (SeqCst)      ──no──▶ engaged = 0, gone
+//!   withdraw: not live; fence (SeqCst)       ──no──▶ engaged = 0, gone
 //!   engaged == mark ? not yet : free       act; engaged = 0       (Release)
 //! ```
 //! Either the peer's look sees that the entry is withdrawn or the owner sees that the peer is engaged: with a fence
