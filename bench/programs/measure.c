@@ -11,7 +11,7 @@
 
 /* Round trips from which a clock's offset is estimated: the shortest counts. */
 #define CLOCK_TRIPS 40
-/* A sample lasts at least so long: neither reading the clock, nor that ranks do so one after the other, is to be seen. */
+/* A sample lasts at least so long: reading the clock is not to be seen, nor that ranks do so one after the other. */
 #define SAMPLE_NS 20e3
 /* What seems to last as long as a sample is tried for so long. */
 #define TRIED_NS 200e3
@@ -147,8 +147,8 @@ static double agreed(double lead) {
     return moment;
 }
 
-/* The count that makes a sample last `sample_ns`, found by doubling, and the duration of one operation. What seems to last so
- * long is tried again for a while: it may have been cold, or have waited for a rank that was still counting. */
+/* The count that makes a sample last `sample_ns`, found by doubling, and the duration of one operation. What seems to
+ * last so long is tried again for a while: it may have been cold, or have waited for a rank that was still counting. */
 static long operations(operation *run, double sample_ns, double *each) {
     enum { AGAIN, MORE, ENOUGH } verdict;
     double shortest = INFINITY, spent = 0;
