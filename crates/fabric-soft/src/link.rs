@@ -35,7 +35,7 @@ use base::memory::{ReadRange, WriteRange};
 use fabric::{
     Access, DeviceKind, FabricError, MemoryRegion, Operation, RemoteMemory, SharedMemory, Translation, WriteOrder,
 };
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::copying;
 
@@ -118,6 +118,12 @@ pub struct Placement {
 }
 
 impl Placement {
+    /// All of it here.
+    #[inline]
+    pub fn of(range: WriteRange) -> Self {
+        Self { ranges: smallvec![range] }
+    }
+
     /// Read and thrown away.
     pub fn discard() -> Self {
         Self::default()
@@ -173,8 +179,8 @@ pub trait Link: Send {
     /// Time since some fixed moment; virtual in a simulation.
     fn now(&self) -> Duration;
 
-    /// When [`Link::progress`] found last what it handed over, for those to whom that is exact enough: a link whose clock
-    /// is dear to read need not read it again.
+    /// When [`Link::progress`] found last what it handed over, or somewhat earlier, for those to whom that is exact enough:
+    /// a link whose clock is dear to read need not read it again.
     fn found_at(&self) -> Duration {
         self.now()
     }

@@ -450,7 +450,16 @@ impl End {
             self.poll()?;
         }
         let looks = self.looks;
-        self.wait_until(|end| (0..looks).any(|_| end.word(stamp).load(Ordering::Acquire) > i))
+        self.wait_until(|end| (0..looks).any(|look| end.has_come(stamp, i, look)))
+    }
+
+    /// Whether the stamp of message `i` is there; the processor pauses before all looks but the first.
+    #[inline]
+    fn has_come(&self, stamp: u64, i: u64, look: u32) -> bool {
+        if look > 0 {
+            std::hint::spin_loop();
+        }
+        self.word(stamp).load(Ordering::Acquire) > i
     }
 
     /// Waits until at most so many requests are not complete.

@@ -56,6 +56,8 @@ fn wait_for(line: &Line, value: u64) {
     let mut looks = 0;
     while line.0.load(Ordering::Acquire) != value {
         looks += 1;
+        // As ends do between two looks: a processor that shares its units with the other's holds it up by looking harder.
+        std::hint::spin_loop();
         if looks % LOOKS == 0 {
             std::thread::yield_now();
         }

@@ -11,7 +11,7 @@ use fabric::{
 use smallvec::SmallVec;
 
 use super::completion::{Completions, Pushed};
-use super::queue_pair::QueuePairObject;
+use super::queue_pair::{QueuePairObject, Send};
 use super::receive::{Posted, Receive, ReceiveQueue};
 use super::regions::{Regions, RemoteUse};
 use super::responder::Arriving;
@@ -203,10 +203,12 @@ impl Core {
             && self.unpublish.is_empty()
     }
 
-    /// Lists a queue pair that may have something to send.
+    /// Lists a queue pair, if it may have something to send.
+    #[inline]
     pub(super) fn list(&mut self, number: u32) {
         if let Some(qp) = self.queue_pairs.get_mut(number)
             && !qp.listed
+            && (qp.started < qp.sends.len() || qp.lines.is_some())
         {
             qp.listed = true;
             self.startable.push_back(number);
@@ -258,14 +260,28 @@ impl Core {
 
     /// Ends the first send of a queue pair.
     pub(super) fn end_send(&mut self, number: u32, status: WcStatus) {
-        let Some(qp) = self.queue_pairs.get_mut(number) else { return };
-        let Some(send) = qp.sends.pop_front() else { return };
+        if let Some(send) = self.take_first_send(number) {
+            self.end_taken_send(number, &send, status);
+        }
+    }
+
+    /// The first send of a queue pair, which is over, leaves it.
+    #[inline]
+    pub(super) fn take_first_send(&mut self, number: u32) -> Option<Send> {
+        let qp = self.queue_pairs.get_mut(number)?;
+        let send = qp.sends.pop_front()?;
         qp.first_sequence = qp.first_sequence.wrapping_add(1);
         if qp.started > 0 {
             qp.started -= 1;
             qp.reads_in_flight -= u32::from(send.operation.returns_data());
         }
         qp.retries = 0;
+        Some(send)
+    }
+
+    /// How a send ended that has left its queue pair.
+    #[inline]
+    pub(super) fn end_taken_send(&mut self, number: u32, send: &Send, status: WcStatus) {
         self.complete_send(number, (send.id, opcode(send.operation), send.len_bytes), send.flags, status);
         if status != WcStatus::Success {
             self.fail(number);
@@ -281,9 +297,9 @@ impl Core {
         flags: SendFlags,
         status: WcStatus,
     ) {
-        let Some(qp) = self.queue_pairs.get(number) else { return };
-        let queue = qp.attributes.send_completions;
         if flags.signalled || status != WcStatus::Success {
+            let Some(qp) = self.queue_pairs.get(number) else { return };
+            let queue = qp.attributes.send_completions;
             let bytes = if status == WcStatus::Success { len_bytes } else { 0 };
             let qp = QpNumber(number);
             self.complete(queue, WorkCompletion { id, status, opcode, bytes, qp, ..WorkCompletion::default() }, false);

@@ -157,9 +157,11 @@ impl Core {
         let Some(send) = self.queue_pairs.get(number).and_then(|qp| qp.sends.get(qp.started)) else {
             return Started::Stop;
         };
-        let packet = Packet { acknowledged, ..request(send, number, remote, sequence) };
+        let mut packet = request(send, number, remote, sequence);
+        packet.acknowledged = acknowledged;
         match self.send_packet(link, peer, &packet, outgoing) {
             SendOutcome::Taken => {
+                self.has_followed(link, peer);
                 if acknowledged.is_some() {
                     self.has_ridden(peer);
                 }
@@ -330,12 +332,23 @@ impl Core {
     }
 
     /// Ends the first `count` sends, which a later answer says are done.
+    #[inline]
     pub(super) fn end_sends(&mut self, number: u32, count: usize) {
         for _ in 0..count {
-            let first = self.queue_pairs.get(number).and_then(|qp| qp.sends.front());
-            let Some(returns_data) = first.map(|send| send.operation.returns_data()) else { return };
+            let Some(send) = self.take_first_send(number) else { return };
             // What brings something back cannot be done without having brought it.
-            self.end_send(number, if returns_data { WcStatus::BadResponse } else { WcStatus::Success });
+            let status = if send.operation.returns_data() { WcStatus::BadResponse } else { WcStatus::Success };
+            self.end_taken_send(number, &send, status);
+        }
+    }
+
+    /// All requests up to this one are done.
+    #[inline]
+    pub(super) fn acknowledged(&mut self, number: u32, sequence: u32) {
+        let in_flight = self.queue_pairs.get(number).and_then(|qp| qp.in_flight(sequence));
+        if let Some(offset) = in_flight {
+            self.end_sends(number, offset + 1);
+            self.list(number);
         }
     }
 
@@ -352,9 +365,11 @@ impl Core {
             }
             return;
         }
+        if packet.kind == Kind::Acknowledge {
+            return self.acknowledged(number, packet.sequence);
+        }
         let Some(offset) = qp.in_flight(packet.sequence) else { return };
         match packet.kind {
-            Kind::Acknowledge => self.end_sends(number, offset + 1),
             Kind::AtomicResponse => {
                 self.end_sends(number, offset);
                 self.bring_atomic(number, packet.operands[0]);
@@ -463,6 +478,7 @@ pub(super) const fn status_of(refusal: Refusal) -> WcStatus {
     }
 }
 
+#[inline]
 pub(super) fn request(send: &Send, source: u32, destination: u32, sequence: u32) -> Packet {
     let (kind, operands) = match send.operation {
         Operation::Send | Operation::SendWithImmediate(_) => (Kind::Send, [0; 2]),

@@ -272,6 +272,7 @@ impl Core {
         let outgoing = Outgoing { ranges: &sources, lent, is_answer: false, more };
         match self.send_packet(link, peer, &packet, outgoing) {
             SendOutcome::Taken => {
+                self.has_followed(link, peer);
                 self.line_started(number, queue, is_header.then_some(packet.sequence));
                 Started::Next
             }

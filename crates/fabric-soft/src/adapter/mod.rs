@@ -148,7 +148,7 @@ impl<L: Link> SoftContext<L> {
             self.deliver_own();
         }
         self.link.flush();
-        for number in std::mem::take(&mut self.core.unpublish) {
+        while let Some(number) = self.core.unpublish.pop() {
             if let Some(direct) = self.link.direct() {
                 direct.withdraw_queue_pair(number);
             }

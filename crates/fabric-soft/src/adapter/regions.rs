@@ -3,7 +3,7 @@
 use base::memory::{ReadRange, WriteRange};
 use base::sync::AtomicU64;
 use fabric::{Access, FabricError, Lkey, LocalMemory, MemoryRegion, Rkey, ScatterGather, SharedMemory};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::numbered::Numbered;
 
@@ -101,12 +101,13 @@ impl Regions {
     }
 
     /// The bytes a list names, to be read; `None` if a key, a bound or the domain is wrong.
+    #[inline]
     pub(super) fn sources(&self, domain: u32, list: &[ScatterGather]) -> Option<Sources> {
-        let mut sources = Sources::new();
-        for entry in list {
-            sources.push(self.source(domain, entry)?);
+        if let [entry] = list {
+            // The usual case.
+            return self.source(domain, entry).map(|source| smallvec![source]);
         }
-        Some(sources)
+        list.iter().map(|entry| self.source(domain, entry)).collect()
     }
 
     /// The bytes of one entry of a list, to be read.
@@ -116,12 +117,12 @@ impl Regions {
     }
 
     /// The bytes a list names, to be written.
+    #[inline]
     pub(super) fn targets(&self, domain: u32, list: &[ScatterGather]) -> Option<Targets> {
-        let mut targets = Targets::new();
-        for entry in list {
-            targets.push(self.target(domain, entry)?);
+        if let [entry] = list {
+            return self.target(domain, entry).map(|target| smallvec![target]);
         }
-        Some(targets)
+        list.iter().map(|entry| self.target(domain, entry)).collect()
     }
 
     /// The bytes of one entry of a list, to be written.

@@ -10,6 +10,7 @@
 //! ```
 //! Sends of queue pairs with independent queues come in lines of their own (`lines`). Links keep order, so a gap in the sequence only ever follows a refusal.
 
+use base::memory::WriteRange;
 use base::sync::Ordering;
 use fabric::{
     CompletionOpcode, CompletionQueue, MulticastGroup, Operation, QpNumber, Transport, WcStatus, WorkCompletion,
@@ -85,7 +86,11 @@ impl Responder for Core {
     }
 
     fn bring(&mut self, from: LinkPeer, header: &[u8; HEADER_BYTES], payload: &[u8]) {
-        if let Some((arriving, placement)) = self.begin_packet(from, header, payload.len() as u64) {
+        let Some(packet) = self.unpack(from, header, payload.len() as u64) else { return };
+        if packet.kind == Kind::Write {
+            return self.bring_write(from, &packet, payload);
+        }
+        if let Some((arriving, placement)) = self.begin_unpacked(from, &packet) {
             copying::scatter_in_order(payload, &placement.ranges);
             self.end_packet(arriving);
         }
@@ -134,6 +139,13 @@ type Begun = Option<(Arriving, Placement)>;
 impl Core {
     /// What to do with a packet, and where its payload goes; `None` if it goes nowhere.
     fn begin_packet(&mut self, from: LinkPeer, header: &[u8; HEADER_BYTES], payload_bytes: u64) -> Begun {
+        let packet = self.unpack(from, header, payload_bytes)?;
+        self.begin_unpacked(from, &packet)
+    }
+
+    /// The packet behind a header, if it is one; the acknowledgement that rides in it is taken out.
+    #[inline]
+    fn unpack(&mut self, from: LinkPeer, header: &[u8; HEADER_BYTES], payload_bytes: u64) -> Option<Packet> {
         self.begun_packets += 1;
         let packet = wire::parse(header).filter(|packet| {
             let bytes = if packet.kind.has_payload() { packet.len_bytes } else { 0 };
@@ -144,15 +156,35 @@ impl Core {
             return None;
         };
         if let Some(sequence) = packet.acknowledged {
-            let (number, remote) = (packet.destination, packet.source);
             // It says what a packet of its own would have said before this one.
-            self.begin_answer(from, Packet::new(Kind::Acknowledge, remote, number, sequence));
+            if self.knows(from, &packet) {
+                self.acknowledged(packet.destination, sequence);
+            }
         }
+        Some(packet)
+    }
+
+    fn begin_unpacked(&mut self, from: LinkPeer, packet: &Packet) -> Begun {
         match packet.kind {
             Kind::Datagram => self.begin_datagram(packet),
             kind if kind.is_request() => self.begin_request(from, packet),
             _ => self.begin_answer(from, packet),
         }
+    }
+
+    /// A write that is here already.
+    #[inline]
+    fn bring_write(&mut self, from: LinkPeer, packet: &Packet, payload: &[u8]) {
+        if !self.takes(from, packet) {
+            return;
+        }
+        let Some(placement) = self.place_of_write(packet) else {
+            self.refuse_for_good(from, packet, Refusal::Access);
+            return;
+        };
+        copying::scatter_in_order(payload, &placement.ranges);
+        self.expect_next(packet);
+        self.acknowledge(packet.destination, Owed::of(packet));
     }
 
     /// The payload of a packet is where it belongs.
@@ -184,26 +216,34 @@ impl Core {
         }
     }
 
-    fn begin_request(&mut self, from: LinkPeer, packet: Packet) -> Begun {
+    /// Whether a request is the next one of a queue pair that takes it; one that is not is refused.
+    #[inline]
+    fn takes(&mut self, from: LinkPeer, packet: &Packet) -> bool {
         let number = packet.destination;
         let Some(qp) = self.queue_pairs.get(number) else {
             self.refuse(from, packet, Refusal::Gone);
-            return None;
+            return false;
         };
         if !qp.is_taking() || !qp.is_connected_to(from, packet.source) {
             use fabric::QueuePairState::{Init, Reset};
             let is_early = matches!(qp.state, Reset | Init);
             self.refuse(from, packet, if is_early { Refusal::NotConnected } else { Refusal::Gone });
-            return None;
+            return false;
         }
         if !packet.kind.is_of_line() && packet.sequence != qp.expected {
             // It follows one that was refused, and comes again after it.
-            return None;
+            return false;
         }
         if qp.unsent_answers > WINDOW_MAX {
             self.refused_packets += 1;
-            self.refuse(from, packet, Refusal::Invalid);
-            self.fail(number);
+            self.refuse_for_good(from, packet, Refusal::Invalid);
+            return false;
+        }
+        true
+    }
+
+    fn begin_request(&mut self, from: LinkPeer, packet: &Packet) -> Begun {
+        if !self.takes(from, packet) {
             return None;
         }
         match packet.kind {
@@ -234,8 +274,8 @@ impl Core {
         }
     }
 
-    fn begin_send(&mut self, from: LinkPeer, packet: Packet) -> Begun {
-        let selected = match self.selected(&packet) {
+    fn begin_send(&mut self, from: LinkPeer, packet: &Packet) -> Begun {
+        let selected = match self.selected(packet) {
             Ok(selected) => selected,
             Err(refusal) => return self.refuse_for_good(from, packet, refusal),
         };
@@ -244,26 +284,26 @@ impl Core {
 
     /// As [`Core::begin_send`], for a send that waits for no other queue: it is parked until there is a receive that is
     /// long enough.
-    fn begin_line_send(&mut self, from: LinkPeer, packet: Packet) -> Begun {
-        let queue = match self.selected(&packet) {
+    fn begin_line_send(&mut self, from: LinkPeer, packet: &Packet) -> Begun {
+        let queue = match self.selected(packet) {
             Ok(Some(queue)) => queue,
             Ok(None) => return self.refuse_for_good(from, packet, Refusal::Invalid),
             Err(refusal) => return self.refuse_for_good(from, packet, refusal),
         };
-        if self.is_behind_parked(&packet) {
+        if self.is_behind_parked(packet) {
             return None;
         }
         let (is_header, has_receive) =
             (packet.kind == Kind::QueueHeader, self.has_receive_for(queue, packet.len_bytes));
         match (is_header, has_receive) {
-            (true, true) => self.answer(from, Answer::at_once(reply(&packet, Kind::QueueReady))),
-            (true, false) => self.park(&packet),
+            (true, true) => self.answer(from, Answer::at_once(reply(packet, Kind::QueueReady))),
+            (true, false) => self.park(packet),
             (false, false) => {
-                self.park(&packet);
+                self.park(packet);
                 self.refuse(from, packet, Refusal::ReceiverNotReady);
             }
             (false, true) => {
-                self.unpark(&packet);
+                self.unpark(packet);
                 let begun = self.fill_receive(from, packet, Some(queue));
                 self.call_next(queue);
                 return begun;
@@ -273,7 +313,7 @@ impl Core {
     }
 
     /// A send takes its receive.
-    fn fill_receive(&mut self, from: LinkPeer, packet: Packet, selected: Option<u32>) -> Begun {
+    fn fill_receive(&mut self, from: LinkPeer, packet: &Packet, selected: Option<u32>) -> Begun {
         let number = packet.destination;
         let Some((receive, completions)) = self.take_receive(number, selected) else {
             return self.not_ready(from, packet, selected);
@@ -299,8 +339,8 @@ impl Core {
             self.complete(completions, completion, true);
             return self.refuse_for_good(from, packet, refusal);
         }
-        let epoch = self.expect_next(&packet);
-        let (solicited, acknowledge) = (packet.solicited, Some(Owed::of(&packet)));
+        let epoch = self.expect_next(packet);
+        let (solicited, acknowledge) = (packet.solicited, Some(Owed::of(packet)));
         let is_shared = self.shared_queue(number, selected).is_some();
         let then = Then::Receive(Filling { completions, completion, solicited, acknowledge, is_shared });
         Some((Arriving { qp: number, epoch, then }, Placement { ranges: targets.unwrap_or_default() }))
@@ -319,21 +359,26 @@ impl Core {
         shared.map_or_else(own, |shared| shared.domain)
     }
 
-    fn begin_write(&mut self, from: LinkPeer, packet: Packet) -> Begun {
-        let number = packet.destination;
-        let qp = self.queue_pairs.get(number)?;
+    /// Where a write goes; `None` if it may not go there.
+    #[inline]
+    fn place_of_write(&self, packet: &Packet) -> Option<Placement> {
+        let qp = self.queue_pairs.get(packet.destination)?;
         let target =
-            if qp.access.remote_write { self.regions.remote_target(remote(&packet, qp.domain())) } else { None };
+            if qp.access.remote_write { self.regions.remote_target(remote(packet, qp.domain())) } else { None };
         // Zero bytes name no memory.
-        if target.is_none() && packet.len_bytes > 0 {
+        target.map(Placement::of).or_else(|| (packet.len_bytes == 0).then(Placement::discard))
+    }
+
+    fn begin_write(&mut self, from: LinkPeer, packet: &Packet) -> Begun {
+        let number = packet.destination;
+        let Some(placement) = self.place_of_write(packet) else {
             return self.refuse_for_good(from, packet, Refusal::Access);
-        }
-        let placement = Placement { ranges: target.into_iter().collect() };
+        };
         if packet.kind == Kind::Write {
-            let epoch = self.expect_next(&packet);
-            return Some((Arriving { qp: number, epoch, then: Then::Acknowledge(Owed::of(&packet)) }, placement));
+            let epoch = self.expect_next(packet);
+            return Some((Arriving { qp: number, epoch, then: Then::Acknowledge(Owed::of(packet)) }, placement));
         }
-        let selected = match self.selected(&packet) {
+        let selected = match self.selected(packet) {
             Ok(selected) => selected,
             Err(refusal) => return self.refuse_for_good(from, packet, refusal),
         };
@@ -348,36 +393,36 @@ impl Core {
             qp: QpNumber(number),
             ..WorkCompletion::default()
         };
-        let epoch = self.expect_next(&packet);
-        let (solicited, acknowledge) = (packet.solicited, Some(Owed::of(&packet)));
+        let epoch = self.expect_next(packet);
+        let (solicited, acknowledge) = (packet.solicited, Some(Owed::of(packet)));
         let is_shared = self.shared_queue(number, selected).is_some();
         let then = Then::Receive(Filling { completions, completion, solicited, acknowledge, is_shared });
         Some((Arriving { qp: number, epoch, then }, placement))
     }
 
-    fn read(&mut self, from: LinkPeer, packet: Packet) -> Begun {
+    fn read(&mut self, from: LinkPeer, packet: &Packet) -> Begun {
         let number = packet.destination;
         let qp = self.queue_pairs.get(number)?;
-        let wanted = remote(&packet, qp.domain());
+        let wanted = remote(packet, qp.domain());
         let allowed = packet.len_bytes == 0 || qp.access.remote_read && self.regions.remote_source(wanted).is_some();
         if !allowed {
             return self.refuse_for_good(from, packet, Refusal::Access);
         }
-        self.expect_next(&packet);
-        let mut answer = reply(&packet, Kind::ReadResponse);
+        self.expect_next(packet);
+        let mut answer = reply(packet, Kind::ReadResponse);
         answer.len_bytes = packet.len_bytes;
         let bytes = (packet.len_bytes > 0).then_some(wanted);
         self.answer(from, Answer { bytes, ..Answer::at_once(answer) });
         None
     }
 
-    fn atomic(&mut self, from: LinkPeer, packet: Packet) -> Begun {
+    fn atomic(&mut self, from: LinkPeer, packet: &Packet) -> Begun {
         let number = packet.destination;
         let qp = self.queue_pairs.get(number)?;
         if !packet.address.is_multiple_of(8) {
             return self.refuse_for_good(from, packet, Refusal::Invalid);
         }
-        let word = self.regions.remote_word(remote(&packet, qp.domain())).filter(|_| qp.access.remote_atomic);
+        let word = self.regions.remote_word(remote(packet, qp.domain())).filter(|_| qp.access.remote_atomic);
         let Some(word) = word else { return self.refuse_for_good(from, packet, Refusal::Access) };
         let [first, second] = packet.operands;
         // AcqRel: what was written before the atomic is seen by whoever sees its effect.
@@ -387,23 +432,30 @@ impl Core {
                 Ok(before) | Err(before) => before,
             },
         };
-        self.expect_next(&packet);
-        let mut answer = reply(&packet, Kind::AtomicResponse);
+        self.expect_next(packet);
+        let mut answer = reply(packet, Kind::AtomicResponse);
         answer.operands[0] = before;
         self.answer(from, Answer::at_once(answer));
         None
     }
 
+    /// Whether an answer comes from where our requests go; one that does not is counted.
+    #[inline]
+    fn knows(&mut self, from: LinkPeer, packet: &Packet) -> bool {
+        let is_known =
+            self.queue_pairs.get(packet.destination).is_some_and(|qp| qp.is_connected_to(from, packet.source));
+        self.refused_packets += u64::from(!is_known);
+        is_known
+    }
+
     /// An answer to a request of ours; only what a read brings has a payload.
-    fn begin_answer(&mut self, from: LinkPeer, packet: Packet) -> Begun {
+    fn begin_answer(&mut self, from: LinkPeer, packet: &Packet) -> Begun {
         let number = packet.destination;
-        let known = self.queue_pairs.get(number).is_some_and(|qp| qp.is_connected_to(from, packet.source));
-        if !known {
-            self.refused_packets += 1;
+        if !self.knows(from, packet) {
             return None;
         }
         if packet.kind != Kind::ReadResponse {
-            self.answered(number, &packet);
+            self.answered(number, packet);
             return None;
         }
         let offset = self.queue_pairs.get(number)?.in_flight(packet.sequence)?;
@@ -421,17 +473,17 @@ impl Core {
         Some((Arriving { qp: number, epoch: qp.epoch, then: Then::Brought }, Placement { ranges: targets }))
     }
 
-    fn begin_datagram(&mut self, packet: Packet) -> Begun {
-        if let Some(len) = group_of(&packet).map(|_| packet.len_bytes as usize) {
+    fn begin_datagram(&mut self, packet: &Packet) -> Begun {
+        if let Some(len) = group_of(packet).map(|_| packet.len_bytes as usize) {
             let mut bytes = vec![0u8; len];
             // SAFETY: the vector's memory stays where it is while it is moved into `Arriving`, which lives until the
             // link has finished the packet or has forgotten it.
-            let range = unsafe { base::memory::WriteRange::new(bytes.as_mut_ptr(), len) };
-            let then = Then::Group { packet, bytes };
-            return Some((Arriving { qp: 0, epoch: 0, then }, Placement { ranges: [range].into_iter().collect() }));
+            let range = unsafe { WriteRange::new(bytes.as_mut_ptr(), len) };
+            let then = Then::Group { packet: *packet, bytes };
+            return Some((Arriving { qp: 0, epoch: 0, then }, Placement::of(range)));
         }
         let number = packet.destination;
-        let (completions, completion, targets) = self.receive_datagram(number, &packet)?;
+        let (completions, completion, targets) = self.receive_datagram(number, packet)?;
         let epoch = self.queue_pairs.get(number)?.epoch;
         let (solicited, is_shared) = (packet.solicited, self.shared_queue(number, None).is_some());
         let then = Then::Receive(Filling { completions, completion, solicited, acknowledge: None, is_shared });
@@ -499,7 +551,7 @@ impl Core {
         self.answer(peer, Answer { packet, bytes: None, patience });
     }
 
-    fn not_ready(&mut self, from: LinkPeer, packet: Packet, selected: Option<u32>) -> Begun {
+    fn not_ready(&mut self, from: LinkPeer, packet: &Packet, selected: Option<u32>) -> Begun {
         let number = packet.destination;
         if let Some(queue) = self.receive_queue(number, selected) {
             queue.wait(number);
@@ -509,15 +561,15 @@ impl Core {
     }
 
     /// Both queue pairs go to the error state.
-    fn refuse_for_good(&mut self, from: LinkPeer, packet: Packet, refusal: Refusal) -> Begun {
+    fn refuse_for_good(&mut self, from: LinkPeer, packet: &Packet, refusal: Refusal) -> Begun {
         self.refuse(from, packet, refusal);
         self.fail(packet.destination);
         None
     }
 
-    fn refuse(&mut self, from: LinkPeer, packet: Packet, refusal: Refusal) {
+    fn refuse(&mut self, from: LinkPeer, packet: &Packet, refusal: Refusal) {
         let kind = if packet.kind.is_of_line() { Kind::QueueRefuse } else { Kind::Refuse };
-        let mut answer = reply(&packet, kind);
+        let mut answer = reply(packet, kind);
         answer.refusal = refusal;
         if let Some(qp) = self.queue_pairs.get(packet.destination) {
             answer.operands[0] = qp.receiver_not_ready_timer.as_nanos() as u64;

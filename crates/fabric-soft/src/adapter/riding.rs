@@ -109,9 +109,6 @@ impl Core {
             return None;
         }
         let state = self.peer(peer);
-        if state.riding.since.is_some() {
-            state.riding.followed(link.now());
-        }
         let first = state.answers.front()?;
         state.riding.held = 0;
         state.riding.is_new = false;
@@ -124,6 +121,15 @@ impl Core {
             self.answering.retain(|other| *other != peer);
         }
         None
+    }
+
+    /// A request to this peer is the link's: nobody waits for the clock to be read now.
+    #[inline]
+    pub(super) fn has_followed(&mut self, link: &dyn Link, peer: LinkPeer) {
+        let riding = &mut self.peer(peer).riding;
+        if riding.since.is_some() {
+            riding.followed(link.now());
+        }
     }
 
     /// The request that carries the acknowledgement, the only answer that waited for this peer, is the link's.

@@ -16,9 +16,6 @@ use super::socket;
 use crate::copying;
 use crate::link::{LinkPeer, Placement, Responder};
 
-/// Packets, and payload bytes, after which a peer is told if nothing goes to it anyway.
-const UNTOLD_MAX: (u32, u64) = (32, 256 << 10);
-
 const _: () = assert!(PROOF_BYTES <= STRANGER_BYTES);
 
 /// How far a connection has come.
@@ -328,6 +325,23 @@ impl Connection {
         }
     }
 
+    /// Hands over what was read, of a peer with one lane; true if nothing is left over and nothing is to be said: the usual
+    /// end of a look at a live connection.
+    #[inline]
+    pub(super) fn deliver_all(
+        &mut self,
+        at: At,
+        peer: &mut Peer,
+        responder: &mut dyn Responder,
+    ) -> Result<bool, Ending> {
+        if peer.lanes.len() > 1 {
+            return Ok(false);
+        }
+        while let Step::Others = self.deliver(at, peer, responder)? {}
+        let says = peer.lanes.first().is_none_or(|lane| lane.outbox.has_unsent() || lane.is_to_be_told());
+        Ok(self.inbox.is_empty() && self.control.is_empty() && !says)
+    }
+
     /// Moves payload that has come to its place; true if this part of it is whole.
     fn deliver_payload(&mut self, lane: usize, peer: &mut Peer) -> Result<bool, Ending> {
         let arriving = peer.lanes.get_mut(lane).and_then(|lane| lane.arriving.as_mut()).ok_or(Ending::PeerWrong)?;
@@ -372,9 +386,7 @@ impl Connection {
         let is_live = matches!(self.stage, Stage::Live(_));
         let index = self.stage.at().map_or(0, |at| usize::from(at.lane));
         let mut lane = peer.filter(|_| is_live).and_then(|peer| peer.lanes.get_mut(index));
-        if let Some(lane) = lane.as_deref_mut().filter(|lane| !lane.outbox.has_unsent())
-            && (lane.untold.0 >= UNTOLD_MAX.0 || lane.untold.1 >= UNTOLD_MAX.1)
-        {
+        if let Some(lane) = lane.as_deref_mut().filter(|lane| !lane.outbox.has_unsent() && lane.is_to_be_told()) {
             lane.untold = (0, 0);
             self.say_head(Kind::Acknowledge, lane.received);
         }
@@ -527,7 +539,7 @@ mod tests {
         fn begin(&mut self, _: LinkPeer, _: &[u8; HEADER_BYTES], len: u64) -> Placement {
             // SAFETY: the box outlives every packet of this test.
             let range = unsafe { WriteRange::new(self.words.as_mut_ptr().cast(), len as usize) };
-            Placement { ranges: [range].into_iter().collect() }
+            Placement::of(range)
         }
         fn finish(&mut self, _: LinkPeer) {
             self.finished += 1;

@@ -33,6 +33,11 @@ const TURNS_PER_LOOK: u32 = 63;
 const TURNS_HOT: (u32, u32) = (15, 63);
 /// Looks in vain after which it is not busy any more.
 const MISSES_MAX: u32 = 200;
+/// Looks in vain from one look at the clock to the next. What is found is taken to have come at the last of these: too
+/// early, where its owner did something else in between.
+const MISSES_PER_CLOCK: u32 = 8;
+/// Pauses after a look in vain: a processor that shares its units with that of the sender holds it up the less.
+const PAUSES: u32 = 2;
 /// Finds in a row, at looks at all, after which a connection is looked at before the others, where there are some: who talks
 /// to several in turn would look at the wrong one mostly.
 const FINDS_MIN: u32 = 4;
@@ -92,7 +97,7 @@ pub struct TcpLink {
     /// Peers the adapter is to be told of.
     pub(super) lost: Vec<u32>,
     pub(super) refused: u64,
-    /// When something was found last.
+    /// When something was found last, or looked for in vain.
     found_at: Duration,
     start: Instant,
 }
@@ -332,20 +337,45 @@ impl TcpLink {
             self.cool();
         } else if has_read {
             self.hot = Some(Hot { slot, misses: 0, hits: hits.saturating_add(1) });
+            if misses == 0 {
+                self.found_at = self.now();
+            }
             // An adapter's thread may sleep while others look, and who has armed a queue may sleep at any time.
             if is_told && hits >= HITS_ASIDE && !self.is_asynchronous() && !responder.is_armed() {
                 self.put_aside(slot);
             }
         } else {
+            // What the next look finds need not wait for the clock.
+            if misses.is_multiple_of(MISSES_PER_CLOCK) {
+                self.found_at = self.now();
+            }
             self.hot = Some(Hot { slot, misses: misses.saturating_add(1), hits });
+            (0..PAUSES).for_each(|_| std::hint::spin_loop());
         }
         match filled {
             Ok(more) if has_read => {
-                self.found_at = self.now();
-                self.serve(slot, responder, self.found_at, !more);
+                if more || !self.hand_over(slot, at, responder) {
+                    self.serve(slot, responder, self.now(), !more);
+                }
             }
             Ok(_) => {}
             Err(ending) => self.end(slot, ending, self.now()),
+        }
+        true
+    }
+
+    /// Hands over what was read from the connection looked at; false if there is more to do with it.
+    #[inline]
+    fn hand_over(&mut self, slot: usize, at: At, responder: &mut dyn Responder) -> bool {
+        let connection = self.connections[slot].as_mut();
+        let (Some(connection), Some(peer)) = (connection, self.peers.get_mut(at.peer as usize)) else { return false };
+        match connection.deliver_all(at, peer, responder) {
+            Ok(true) => connection.leave(&mut self.room),
+            Ok(false) => return false,
+            Err(ending) => {
+                connection.leave(&mut self.room);
+                self.end(slot, ending, self.now());
+            }
         }
         true
     }

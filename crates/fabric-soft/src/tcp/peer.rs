@@ -15,6 +15,8 @@ use crate::link::Placement;
 
 /// Lanes to one peer, at most.
 pub(super) const LANES_MAX: usize = 16;
+/// Frames, and payload bytes, after which a peer is told if nothing goes to it anyway.
+const UNTOLD_MAX: (u32, u64) = (32, 256 << 10);
 /// Boundaries between parts are multiples of this, in bytes.
 const PART_STEP_BYTES: u64 = 4096;
 
@@ -119,6 +121,12 @@ impl Lane {
             dialled: 0,
             hearing: Hearing::default(),
         }
+    }
+
+    /// True if the peer is to be told what was received though nothing else is said to it.
+    #[inline]
+    pub(super) fn is_to_be_told(&self) -> bool {
+        self.untold.0 >= UNTOLD_MAX.0 || self.untold.1 >= UNTOLD_MAX.1
     }
 
     /// What was received and acknowledged so far.

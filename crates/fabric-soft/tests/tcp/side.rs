@@ -26,6 +26,7 @@ pub struct Side {
     memory: *mut u8,
     memory_bytes: usize,
     pub done: Vec<WorkCompletion>,
+    into: Box<[WorkCompletion; 64]>,
 }
 
 impl Side {
@@ -52,7 +53,17 @@ impl Side {
         // SAFETY: leaked memory is valid for ever, and is reached through raw pointers only from now on.
         let range = unsafe { WriteRange::new(memory, memory_bytes) };
         let region = adapter.register(domain, LocalMemory::Target(range), Access::REMOTE_ALL).expect("a region");
-        Self { adapter, domain, completions, qp, region, memory, memory_bytes, done: Vec::new() }
+        Self {
+            adapter,
+            domain,
+            completions,
+            qp,
+            region,
+            memory,
+            memory_bytes,
+            done: Vec::new(),
+            into: Box::new([WorkCompletion::default(); 64]),
+        }
     }
 
     pub fn socket(&mut self) -> SocketAddr {
@@ -60,9 +71,8 @@ impl Side {
     }
 
     pub fn poll(&mut self) {
-        let mut into = [WorkCompletion::default(); 64];
-        let count = self.adapter.poll(self.completions, &mut into).expect("the queue is whole");
-        self.done.extend_from_slice(&into[..count]);
+        let count = self.adapter.poll(self.completions, &mut self.into[..]).expect("the queue is whole");
+        self.done.extend_from_slice(&self.into[..count]);
     }
 
     pub fn fill(&self, offset: usize, len: usize, seed: u8) {
