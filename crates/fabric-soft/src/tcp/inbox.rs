@@ -24,29 +24,33 @@ impl Inbox {
     }
 
     /// Has the link's `room` until [`Inbox::leave`].
+    #[inline]
     pub(super) fn enter(&mut self, room: &mut Vec<u8>) {
         if self.has_room {
             return;
         }
         prepare(room);
         let kept = self.end - self.start;
-        room[..kept].copy_from_slice(&self.bytes[self.start..self.end]);
+        if kept > 0 {
+            room[..kept].copy_from_slice(&self.bytes[self.start..self.end]);
+        }
         std::mem::swap(&mut self.bytes, room);
         (self.start, self.end, self.has_room) = (0, kept, true);
     }
 
     /// Gives the room back, and keeps what is not used.
+    #[inline]
     pub(super) fn leave(&mut self, room: &mut Vec<u8>) {
         if !std::mem::take(&mut self.has_room) {
             return;
         }
         std::mem::swap(&mut self.bytes, room);
-        let left = &room[self.start..self.end];
-        if left.is_empty() && self.bytes.capacity() > STRANGER_BYTES {
+        self.bytes.clear();
+        if !self.is_empty() {
+            self.bytes.extend_from_slice(&room[self.start..self.end]);
+        } else if self.bytes.capacity() > STRANGER_BYTES {
             self.bytes = Vec::new();
         }
-        self.bytes.clear();
-        self.bytes.extend_from_slice(left);
         (self.start, self.end) = (0, self.bytes.len());
     }
 
@@ -83,6 +87,7 @@ impl Inbox {
     }
 
     /// As [`Inbox::space`], in the room, which is not entered before something has come there: mostly nothing has.
+    #[inline]
     pub(super) fn space_in<'a>(&'a mut self, room: &'a mut Vec<u8>) -> &'a mut [u8] {
         if self.has_room || !self.is_empty() {
             self.enter(room);

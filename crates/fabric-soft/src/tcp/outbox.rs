@@ -174,8 +174,10 @@ impl Outbox {
             frame.stamp(received);
             copied.extend_from_slice(&frame.head[..frame.head_bytes]);
             copying::append(&frame.lent, copied);
-            copied.extend_from_slice(&frame.owned);
-            copied.extend_from_slice(frame.check.as_ref().map_or(&[], |check| check));
+            if !frame.owned.is_empty() {
+                copied.extend_from_slice(&frame.owned);
+                copied.extend_from_slice(frame.check.as_ref().map_or(&[], |check| check));
+            }
         }
         true
     }

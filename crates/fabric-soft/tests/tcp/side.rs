@@ -98,6 +98,12 @@ impl Side {
         unsafe { self.memory.add(offset).cast::<u64>().read_volatile() }
     }
 
+    pub fn set_word(&mut self, offset: usize, value: u64) {
+        assert!(offset + 8 <= self.memory_bytes && offset.is_multiple_of(8));
+        // SAFETY: inside the allocation, aligned.
+        unsafe { self.memory.add(offset).cast::<u64>().write_volatile(value) }
+    }
+
     pub fn post(&mut self, id: u64, operation: Operation, offset: usize, len: usize) {
         let list = [self.region.part(offset as u64, len as u32)];
         let request = SendRequest::new(id, operation, Payload::Memory(&list));
