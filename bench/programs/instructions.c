@@ -113,6 +113,8 @@ enum { WINDOW = 16, ROUNDS = 5, DONE_TAG = 9 };
 #define HEAD_START_US 3000
 /* So often the other rank looks whether the call is over: it is outside of the library nearly always. */
 #define LOOK_US 200
+/* Non-blocking collectives before the first that is counted: a library may find a better way for many than for few. */
+#define WARM_UP 32
 
 static MPI_Request requests[WINDOW];
 
@@ -187,6 +189,43 @@ static void alltoall(void) {
     MPI_Alltoall(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, MPI_COMM_WORLD);
 }
 
+static void wait_for_one(void) {
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+}
+
+static void barrier_in_background(void) {
+    MPI_Ibarrier(MPI_COMM_WORLD, &requests[0]);
+    wait_for_one();
+}
+
+static void start_broadcast(void) {
+    MPI_Ibcast(rank == 1 ? out : in, bytes, MPI_BYTE, 1, MPI_COMM_WORLD, &requests[0]);
+}
+
+static void broadcast_in_background(void) {
+    start_broadcast();
+    wait_for_one();
+}
+
+static void broadcast_own(void) {
+    MPI_Ibcast(rank == 0 ? out : in, bytes, MPI_BYTE, 0, MPI_COMM_WORLD, &requests[0]);
+    wait_for_one();
+}
+
+static void reduce_in_background(void) {
+    MPI_Ireduce(out, in, bytes, MPI_UINT8_T, MPI_BOR, 0, MPI_COMM_WORLD, &requests[0]);
+    wait_for_one();
+}
+
+static void start_allreduce(void) {
+    MPI_Iallreduce(out, in, bytes, MPI_UINT8_T, MPI_BOR, MPI_COMM_WORLD, &requests[0]);
+}
+
+static void allreduce_in_background(void) {
+    start_allreduce();
+    wait_for_one();
+}
+
 /* What `in` holds on rank 0 when all is over: the other rank's data, both ranks' behind one another, or combined. */
 enum result { NONE, OTHERS, BEHIND, COMBINED };
 
@@ -215,6 +254,16 @@ static const struct call {
     {"allreduce", COMBINED, nothing, allreduce, nothing, allreduce, nothing, 0},
     {"allgather", BEHIND, nothing, allgather, nothing, allgather, nothing, 0},
     {"alltoall", BEHIND, nothing, alltoall, nothing, alltoall, nothing, 0},
+    {"ibarrier_wait", NONE, nothing, barrier_in_background, nothing, barrier_in_background, nothing, 0},
+    {"ibcast_wait", OTHERS, nothing, broadcast_in_background, nothing, broadcast_in_background, nothing, 0},
+    {"ibcast_wait_root", NONE, nothing, broadcast_own, nothing, nothing, broadcast_own, 0},
+    {"ireduce_wait", COMBINED, nothing, reduce_in_background, nothing, reduce_in_background, nothing, 0},
+    {"iallreduce_wait", COMBINED, nothing, allreduce_in_background, nothing, allreduce_in_background, nothing, 0},
+    /* Rank 0 is the first to begin: what it takes to start, and later to end it. */
+    {"ibcast", OTHERS, nothing, start_broadcast, wait_for_one, nothing, broadcast_in_background, 0},
+    {"ibcast_ended", OTHERS, start_broadcast, wait_for_one, nothing, broadcast_in_background, nothing, 0},
+    {"iallreduce", COMBINED, nothing, start_allreduce, wait_for_one, nothing, allreduce_in_background, 0},
+    {"iallreduce_ended", COMBINED, start_allreduce, wait_for_one, nothing, allreduce_in_background, nothing, 0},
 };
 
 /* One round: the number of instructions, on rank 0. */
@@ -290,6 +339,7 @@ static void instructions(void) {
         bytes = options.sizes[s];
         buffers(2 * bytes);
         fill(out, bytes, rank, 0);
+        for (int w = 0; w < WARM_UP; w++) barrier_in_background();
         long marks = middle(&none);
         for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
             char text[64];
