@@ -248,6 +248,12 @@ impl GroupBoard {
         step
     }
 
+    /// Number of the step that [`GroupBoard::next_step`] would begin.
+    #[inline]
+    pub fn upcoming_step(&self) -> u64 {
+        self.step.load(Ordering::Relaxed) + 1
+    }
+
     /// True if `len_bytes` bytes may be shown as `step`: nobody reads what stood there before.
     #[inline]
     pub fn has_room(&self, step: u64, len_bytes: usize) -> bool {
@@ -344,6 +350,18 @@ impl GroupBoard {
     pub fn is_shown_by_all(&self, step: u64, checked: &mut usize) -> bool {
         while let Some(board) = self.boards.get(*checked) {
             if !board.is_shown(step) {
+                return false;
+            }
+            *checked += 1;
+        }
+        true
+    }
+
+    /// True if all other members show `step`; those below `checked` did when this was asked before.
+    #[inline]
+    pub fn is_shown_by_others(&self, step: u64, checked: &mut usize) -> bool {
+        while let Some(board) = self.boards.get(*checked) {
+            if *checked != self.me && !board.is_shown(step) {
                 return false;
             }
             *checked += 1;

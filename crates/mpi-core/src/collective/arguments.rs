@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datatype::{Datatype, Memory, Op, UserMemory, UserMemoryMut};
+use datatype::{Datatype, Memory, Op, SendBuf, UserMemory, UserMemoryMut};
 
 /// `count` elements of one type: a whole buffer, or one block of a buffer of equal blocks.
 #[derive(Clone)]
@@ -105,6 +105,17 @@ impl Reduction {
     pub(super) fn operands(&self) -> Option<Operands<'_>> {
         let Reduction { input, result, count, datatype, op } = self;
         Some(Operands { input: input.as_ref(), result: result.as_ref()?, count: *count, datatype, op })
+    }
+
+    /// `count` elements of the input from `first` on, wherever it stands.
+    #[inline]
+    pub(super) fn elements(&self, first: u64, count: u64) -> SendBuf {
+        let offset_bytes = first as i64 * self.datatype.extent();
+        match (&self.input, &self.result) {
+            (Some(input), _) => input.send(offset_bytes, count, &self.datatype),
+            (None, Some(result)) => result.send(offset_bytes, count, &self.datatype),
+            (None, None) => SendBuf::empty(),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::task::Poll;
 use collectives::Schedule;
 
 use super::arguments::Arguments;
-use super::board::OnBoards;
+use super::board::{Advance, ONE_FOR_BOARDS, OnBoards, OneStep, Plan};
 use super::host::Running;
 use super::plan::schedule_of;
 use crate::communicator::{Comm, Turn};
@@ -16,6 +16,10 @@ use crate::world::{Operation, World};
 /// One start of a collective, which keeps all that it needs.
 pub(super) struct Background {
     comm: Arc<Comm>,
+    /// At the boards, until it is through with them.
+    turn: Option<Turn>,
+    /// `None` while steps over boards have them, and in the end.
+    arguments: Option<Arguments>,
     /// Of its messages, if it comes to that.
     tag: i32,
     /// Named in errors.
@@ -25,16 +29,30 @@ pub(super) struct Background {
 
 enum Stage {
     /// Others use the boards, or nobody knows yet whether there are any.
-    Queued(Turn, Box<Arguments>),
+    Queued,
+    OneStep(OneStep),
     Boards(OnBoards),
-    Messages(Box<(Running, Arguments)>),
+    Messages(Box<Running>),
     Over,
 }
 
+/// Why what a stage needs is there.
+const WITH_TURN: &str = "what is queued has a turn";
+const WITH_ARGUMENTS: &str = "the arguments are where the stage is";
+const WITH_BOARDS: &str = "a turn at boards comes where there are some";
+
 impl Background {
-    /// A start with a turn at the boards of `comm`.
-    pub fn queued(comm: &Arc<Comm>, turn: Turn, arguments: Arguments, tag: i32, call: &'static str) -> Background {
-        Background { comm: Arc::clone(comm), tag, call, stage: Stage::Queued(turn, Box::new(arguments)) }
+    /// A start with a turn at the boards of `comm`; of an operation that has begun there already if `step` is given.
+    pub fn at_boards(
+        comm: &Arc<Comm>,
+        turn: Turn,
+        step: Option<OneStep>,
+        arguments: Arguments,
+        tag: i32,
+        call: &'static str,
+    ) -> Background {
+        let stage = step.map_or(Stage::Queued, Stage::OneStep);
+        Background { comm: Arc::clone(comm), turn: Some(turn), arguments: Some(arguments), tag, call, stage }
     }
 
     /// A start of `schedule`.
@@ -46,23 +64,43 @@ impl Background {
         tag: i32,
         call: &'static str,
     ) -> Result<Background> {
-        let stage = Stage::messages(world, comm, schedule, arguments, tag)?;
-        Ok(Background { comm: Arc::clone(comm), tag, call, stage })
+        let stage = Stage::messages(world, comm, schedule, &arguments, tag)?;
+        Ok(Background { comm: Arc::clone(comm), turn: None, arguments: Some(arguments), tag, call, stage })
     }
 
-    /// Goes on with messages. The turn is over.
-    fn leave_boards(&mut self, world: &World, arguments: Arguments) -> Result<()> {
-        self.stage = Stage::Over;
-        let schedule = schedule_of(&self.comm, &arguments)?;
+    /// Its turn has come, and there are boards.
+    fn begin(&mut self) {
+        let arguments = self.arguments.take().expect(WITH_ARGUMENTS);
+        let plan = Plan::of(&self.comm, &arguments).expect(ONE_FOR_BOARDS);
+        self.stage = match OneStep::of(&self.comm, plan) {
+            Some(step) => {
+                self.arguments = Some(arguments);
+                Stage::OneStep(step)
+            }
+            None => Stage::Boards(OnBoards::new(&self.comm, arguments)),
+        };
+    }
+
+    /// Goes on with messages.
+    fn leave_boards(&mut self, world: &World) -> Result<()> {
+        self.end_turn();
+        let arguments = self.arguments.as_ref().expect(WITH_ARGUMENTS);
+        let schedule = schedule_of(&self.comm, arguments)?;
         self.stage = Stage::messages(world, &self.comm, schedule, arguments, self.tag)?;
         Ok(())
+    }
+
+    fn end_turn(&mut self) {
+        self.stage = Stage::Over;
+        if let Some(turn) = self.turn.take() {
+            self.comm.end_turn(&turn);
+        }
     }
 }
 
 impl Stage {
-    fn messages(world: &World, comm: &Comm, schedule: Arc<Schedule>, arguments: Arguments, tag: i32) -> Result<Stage> {
-        let running = Running::new(world, comm, schedule, &arguments, tag)?;
-        Ok(Stage::Messages(Box::new((running, arguments))))
+    fn messages(world: &World, comm: &Comm, schedule: Arc<Schedule>, arguments: &Arguments, tag: i32) -> Result<Stage> {
+        Ok(Stage::Messages(Box::new(Running::new(world, comm, schedule, arguments, tag)?)))
     }
 }
 
@@ -70,8 +108,9 @@ impl Operation for Background {
     fn advance(&mut self, world: &World) -> Poll<Result<()>> {
         loop {
             match &mut self.stage {
-                Stage::Queued(turn, _) => {
-                    let has_boards = match turn.poll(world) {
+                Stage::Queued => {
+                    let turn = self.turn.as_mut().expect(WITH_TURN);
+                    let has_boards = match self.comm.poll_turn(turn, world) {
                         Poll::Ready(has_boards) => has_boards,
                         Poll::Pending => break,
                     };
@@ -79,27 +118,42 @@ impl Operation for Background {
                     if let Some(error) = world.lost_among(&self.comm) {
                         return Poll::Ready(Err(error));
                     }
-                    let Stage::Queued(turn, arguments) = std::mem::replace(&mut self.stage, Stage::Over) else {
-                        unreachable!("it was looked at just now");
-                    };
                     if has_boards {
-                        self.stage = Stage::Boards(OnBoards::new(turn, arguments));
+                        self.begin();
                     } else {
-                        drop(turn);
-                        self.leave_boards(world, *arguments)?;
+                        self.leave_boards(world)?;
+                    }
+                }
+                Stage::OneStep(step) => {
+                    let group = self.comm.queued_boards().expect(WITH_BOARDS);
+                    let arguments = self.arguments.as_ref().expect(WITH_ARGUMENTS);
+                    let plan = || Plan::of(&self.comm, arguments).expect(ONE_FOR_BOARDS);
+                    match step.advance(world, &self.comm, group, arguments, plan) {
+                        Advance::Pending => break,
+                        Advance::Over(outcome) => {
+                            self.end_turn();
+                            return Poll::Ready(outcome);
+                        }
+                        Advance::Otherwise => {
+                            let arguments = self.arguments.take().expect(WITH_ARGUMENTS);
+                            self.stage = Stage::Boards(OnBoards::new(&self.comm, arguments));
+                        }
                     }
                 }
                 Stage::Boards(steps) => match steps.advance(world, &self.comm) {
-                    Poll::Ready(Ok(Some(arguments))) => self.leave_boards(world, *arguments)?,
+                    Poll::Ready(Ok(Some(arguments))) => {
+                        self.arguments = Some(*arguments);
+                        self.leave_boards(world)?;
+                    }
                     Poll::Ready(outcome) => {
-                        self.stage = Stage::Over;
+                        self.end_turn();
                         world.engine.borrow_mut().count_board_collective();
                         return Poll::Ready(outcome.map(|_| ()));
                     }
                     Poll::Pending => break,
                 },
-                Stage::Messages(messages) => {
-                    let (running, arguments) = &mut **messages;
+                Stage::Messages(running) => {
+                    let arguments = self.arguments.as_ref().expect(WITH_ARGUMENTS);
                     return running.advance(world, &self.comm, arguments, self.call);
                 }
                 Stage::Over => return Poll::Ready(Ok(())),
@@ -108,6 +162,19 @@ impl Operation for Background {
         match world.lost_among(&self.comm) {
             None => Poll::Pending,
             Some(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    fn waits_closely(&self) -> bool {
+        matches!(self.stage, Stage::OneStep(_))
+    }
+}
+
+impl Drop for Background {
+    /// Whatever it was dropped in the midst of, those behind it go on.
+    fn drop(&mut self) {
+        if self.turn.is_some() {
+            self.end_turn();
         }
     }
 }

@@ -3,7 +3,8 @@
 //! A blocking call of a process alone is at most a copy ([`alone`]). Others go over boards where that is faster
 //! ([`board`]). Else a call becomes a schedule (kept with the communicator, so that a repeated call finds it) whose symbols
 //! the arguments give a meaning. Blocking calls are carried out on the spot, non-blocking ones are handed to the
-//! operations in flight, persistent ones keep the schedule for their starts.
+//! operations in flight, unless they come to their ends when they are started (of one step over boards), persistent ones
+//! keep the schedule for their starts.
 //!
 //! **Invariants**
 //! - Each call takes the next number of its communicator and [`Sequence`]; its messages carry it as their tag, so any
@@ -33,8 +34,9 @@ use collectives::{BuildError, Cache, Call, Place, Schedule, Selection};
 
 use self::alone::carry_out_alone;
 use self::background::Background;
+use self::board::{Advance, OneStep, Plan};
 use self::checks::check_buffers;
-use crate::communicator::{Comm, Sequence};
+use crate::communicator::{Comm, Sequence, Turn};
 use crate::error::Result;
 use crate::request::{Request, Template};
 use crate::world::World;
@@ -94,19 +96,52 @@ impl World {
     pub fn start_collective(&self, comm: &Arc<Comm>, arguments: Arguments) -> Result<Request> {
         let call = arguments.names()[1];
         check_buffers(comm, &arguments)?;
-        let request = match board::turn_for(comm, &arguments) {
-            Some(turn) => {
-                let tag = comm.next_collective_tag(Sequence::Nonblocking);
-                self.run(comm, Background::queued(comm, turn, arguments, tag, call), call)
+        let Some((turn, plan)) = board::turn_for(comm, &arguments) else {
+            let schedule = schedule_of(comm, &arguments)?;
+            let tag = comm.next_collective_tag(Sequence::Nonblocking);
+            let request = self.run_in_background(comm, schedule, arguments, tag, call)?;
+            self.progress();
+            return Ok(request);
+        };
+        let tag = comm.next_collective_tag(Sequence::Nonblocking);
+        let begun = self.begin_at_once(comm, &turn, plan, &arguments);
+        // What has begun has come as far as it can.
+        let needs_poll = begun.is_none() || !self.operations.is_empty();
+        let request = match begun {
+            Some((_, Advance::Over(outcome))) => {
+                comm.end_turn(&turn);
+                Request::collective(self.operations.ended(outcome), self.spare_holds.hold(comm), call)
             }
-            None => {
-                let schedule = schedule_of(comm, &arguments)?;
-                let tag = comm.next_collective_tag(Sequence::Nonblocking);
-                self.run_in_background(comm, schedule, arguments, tag, call)?
+            begun => {
+                let step = begun.map(|(step, _)| step);
+                self.run(comm, Background::at_boards(comm, turn, step, arguments, tag, call), call)
             }
         };
-        self.progress();
+        if needs_poll {
+            self.progress();
+        }
         Ok(request)
+    }
+
+    /// Begins with an operation of one step whose turn it is already; `None` if it is another, or shows itself as one.
+    #[inline]
+    fn begin_at_once(
+        &self,
+        comm: &Comm,
+        turn: &Turn,
+        plan: Plan<'_>,
+        arguments: &Arguments,
+    ) -> Option<(OneStep, Advance)> {
+        let group = comm.boards_at(turn)?;
+        let mut step = OneStep::of(comm, plan)?;
+        // Those who were in an operation when a member was lost may have left it at different steps.
+        if self.lost_among(comm).is_some() {
+            return None;
+        }
+        match step.advance(self, comm, group, arguments, || plan) {
+            Advance::Otherwise => None,
+            begun => Some((step, begun)),
+        }
     }
 
     /// Makes a collective operation that can be started any number of times.
@@ -137,6 +172,6 @@ impl World {
 
     fn run(&self, comm: &Arc<Comm>, background: Background, call: &'static str) -> Request {
         let key = self.operations.start(Box::new(background));
-        Request::collective(key, Arc::clone(comm), call)
+        Request::collective(key, self.spare_holds.hold(comm), call)
     }
 }

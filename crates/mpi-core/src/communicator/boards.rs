@@ -5,8 +5,8 @@
 //! finds its boards free; operations in the background draw turns. Whether there are boards is found out in some call by
 //! all members together; operations that are started meanwhile have a turn behind it, and see then.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
 use engine::{BOARDS_MAX, BoardOffer, GroupBoard, PeerId};
@@ -39,9 +39,8 @@ pub(super) struct QueuedBoards {
     done: AtomicU64,
 }
 
-/// A turn of an operation in the background at the boards of its communicator; over when dropped.
+/// A turn of an operation in the background at the boards of its communicator, until [`Comm::end_turn`].
 pub(crate) struct Turn {
-    comm: Arc<Comm>,
     number: u64,
     /// When it comes, the members look for boards.
     search: Option<Box<Search>>,
@@ -72,23 +71,72 @@ impl Comm {
     }
 
     /// A turn at the boards for operations in the background, for one that starts; `None` if there are none yet.
-    pub(crate) fn draw_turn(self: &Arc<Self>) -> Option<Turn> {
+    #[inline]
+    pub(crate) fn draw_turn(&self) -> Option<Turn> {
         let QueuedBoards { boards, drawn, done } = &self.queued_boards;
+        // A load and a store, no addition that locks: calls on one communicator are ordered by the user, and their turns end
+        // behind the gate.
+        let number = drawn.load(Ordering::Relaxed);
         let mut search = None;
         if boards.group.get().is_none() {
             if boards.is_time_to_look() {
-                let tag = self.next_collective_tag(Sequence::Search);
-                search = Some(Box::new(Search::over(self.tree(self.collective(), tag))));
-            } else if drawn.load(Ordering::Relaxed) == done.load(Ordering::Relaxed) {
+                search = Some(self.search());
+            } else if number == done.load(Ordering::Relaxed) {
                 return None;
             }
         }
-        Some(Turn { comm: Arc::clone(self), number: drawn.fetch_add(1, Ordering::Relaxed), search })
+        drawn.store(number + 1, Ordering::Relaxed);
+        Some(Turn { number, search })
+    }
+
+    #[cold]
+    fn search(&self) -> Box<Search> {
+        let tag = self.next_collective_tag(Sequence::Search);
+        Box::new(Search::over(self.tree(self.collective(), tag)))
     }
 
     /// The boards for operations in the background, at one's turn.
+    #[inline]
     pub(crate) fn queued_boards(&self) -> Option<&GroupBoard> {
         self.queued_boards.boards.group.get().map(|group| &**group)
+    }
+
+    /// The same if it is this turn, and is known that there are some.
+    #[inline]
+    pub(crate) fn boards_at(&self, turn: &Turn) -> Option<&GroupBoard> {
+        self.is_at(turn).then(|| self.queued_boards()).flatten()
+    }
+
+    /// Whether there are boards, once it is this turn.
+    pub(crate) fn poll_turn(&self, turn: &mut Turn, world: &World) -> Poll<bool> {
+        if !self.is_at(turn) {
+            return Poll::Pending;
+        }
+        let boards = &self.queued_boards.boards;
+        if let (None, Some(search)) = (boards.group.get(), &mut turn.search) {
+            match search.advance(world, self) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(found) => {
+                    turn.search = None;
+                    found.map(|group| boards.group.set(Box::new(group)));
+                }
+            }
+        }
+        Poll::Ready(boards.group.get().is_some())
+    }
+
+    #[inline]
+    fn is_at(&self, turn: &Turn) -> bool {
+        self.queued_boards.done.load(Ordering::Relaxed) == turn.number
+    }
+
+    /// The next operation may use the boards.
+    #[inline]
+    pub(crate) fn end_turn(&self, turn: &Turn) {
+        let done = &self.queued_boards.done;
+        // As in `draw_turn`. Who gives its turn up before it has come gives up those before it, too.
+        let others = done.load(Ordering::Relaxed);
+        done.store(others.max(turn.number + 1), Ordering::Relaxed);
     }
 }
 
@@ -102,37 +150,6 @@ impl Boards {
             self.has_looked.store(true, Ordering::Relaxed);
         }
         is_time
-    }
-}
-
-impl Turn {
-    /// The communicator.
-    pub fn comm(&self) -> &Comm {
-        &self.comm
-    }
-
-    /// Whether there are boards, once it is this turn.
-    pub fn poll(&mut self, world: &World) -> Poll<bool> {
-        let QueuedBoards { boards, done, .. } = &self.comm.queued_boards;
-        if done.load(Ordering::Relaxed) != self.number {
-            return Poll::Pending;
-        }
-        if let (None, Some(search)) = (boards.group.get(), &mut self.search) {
-            match search.advance(world, &self.comm) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(found) => {
-                    self.search = None;
-                    found.map(|group| boards.group.set(Box::new(group)));
-                }
-            }
-        }
-        Poll::Ready(boards.group.get().is_some())
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.comm.queued_boards.done.fetch_max(self.number + 1, Ordering::Relaxed);
     }
 }
 

@@ -98,6 +98,25 @@ impl World {
         Some(finish)
     }
 
+    /// The result of a request of an operation that has ended well when it was started; nothing is left of both then.
+    #[inline(always)]
+    pub(crate) fn take_ended(&self, request: &mut Request) -> Finish {
+        self.finish_of(Ok(()), request.spend_operation())
+    }
+
+    /// How an operation of `comm` ended whose result that is.
+    #[inline]
+    pub(crate) fn finish_of(&self, result: Result<()>, comm: Option<Arc<Comm>>) -> Finish {
+        match (result, comm) {
+            (Ok(()), Some(comm)) => {
+                self.spare_holds.let_go(comm);
+                Ok(Status::EMPTY)
+            }
+            (Ok(()), None) => Ok(Status::EMPTY),
+            (Err(error), comm) => Err(Failure::boxed(error, comm)),
+        }
+    }
+
     #[inline(never)]
     fn take_other(&self, request: &mut Request) -> Option<Taken> {
         if let State::Persistent(persistent) = &mut request.state {
@@ -115,8 +134,7 @@ impl World {
             State::Finished(finish) => Taken::Finish(finish),
             State::Operation { key, comm, .. } => {
                 let result = self.operations.take(key)?;
-                let finish = result.map(|()| Status::EMPTY);
-                Taken::Finish(finish.map_err(|error| Failure::boxed(error, Some(comm))))
+                Taken::Finish(self.finish_of(result, Some(comm)))
             }
             State::SendReceive(pair) => {
                 let [mut send, mut receive] = *pair;

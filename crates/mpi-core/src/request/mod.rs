@@ -108,6 +108,22 @@ impl Request {
         Request { state: State::Operation { key, comm, is_collective: true }, call }
     }
 
+    /// The operation that is waited for, if that is what stands behind it.
+    pub(crate) fn operation_key(&self) -> Option<OperationKey> {
+        match &self.state {
+            State::Operation { key, .. } => Some(*key),
+            _ => None,
+        }
+    }
+
+    /// That operation is over, its result is known, and nothing is left of the request but the communicator.
+    pub(crate) fn spend_operation(&mut self) -> Option<Arc<Comm>> {
+        match std::mem::replace(&mut self.state, State::Spent) {
+            State::Operation { comm, .. } => Some(comm),
+            _ => None,
+        }
+    }
+
     /// The call that made the request, for instance `MPI_Irecv`.
     pub fn call(&self) -> &'static str {
         self.call

@@ -269,11 +269,17 @@ impl World {
 
     #[inline(never)]
     fn wait_at(&self, set: &impl RequestSet, index: usize) -> Finish {
+        let key = set.with(index, |request| request.operation_key()).flatten();
+        if let Some(result) = key.and_then(|key| self.finish_closely(key)) {
+            let comm = set.with_and_remove(index, |request| (request.spend_operation(), true)).flatten();
+            return self.finish_of(result, comm);
+        }
         self.wait_until(|world| world.try_at(set, index))
     }
 
-    /// The common case on its own: the result of a request that is a message (else `None`), if it is complete. Results
-    /// of other kinds go through memory as enums within enums; this one stays in registers.
+    /// The common cases on their own: the result of a request that is a message, if it is complete, or of an operation that
+    /// has ended well when it was started (else `None`). Results of other kinds go through memory as enums within enums;
+    /// this one stays in registers.
     #[inline(always)]
     fn try_message_at(&self, set: &impl RequestSet, index: usize) -> Option<Option<Finish>> {
         if has_nothing_to_tell(set, index) {
@@ -286,8 +292,11 @@ impl World {
     #[inline(always)]
     fn try_active_message_at(&self, set: &impl RequestSet, index: usize) -> Option<Option<Finish>> {
         let look = |request: &mut Request| {
-            let State::Message(_) = request.state else { return (None, false) };
-            let finish = self.take_message(request);
+            let finish = match request.state {
+                State::Message(_) => self.take_message(request),
+                State::Operation { key, .. } if key.has_ended_well() => Some(self.take_ended(request)),
+                _ => return (None, false),
+            };
             let is_over = finish.is_some();
             (Some(finish), is_over)
         };

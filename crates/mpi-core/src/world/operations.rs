@@ -4,7 +4,8 @@
 //! **Invariants**
 //! - An operation is out of the table while it advances, so that a user's reduction called by it
 //!   may call the library again; such a nested poll passes it over.
-//! - Operations advance in the order of their start.
+//! - Operations advance in the order of their start. One that is waited for and needs no more than a look at memory is
+//!   looked at before the others, on which it does not depend while that is so.
 
 use std::cell::{Cell, RefCell};
 use std::task::Poll;
@@ -12,17 +13,33 @@ use std::task::Poll;
 use base::{Slab, SlabKey};
 
 use super::World;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Something that is done in steps.
 pub(crate) trait Operation: Send {
     /// Does whatever can be done without waiting.
     fn advance(&mut self, world: &World) -> Poll<Result<()>>;
+
+    /// True if what it waits for is one look at memory: it may come any time without anything moving in the engine.
+    fn waits_closely(&self) -> bool {
+        false
+    }
 }
 
-/// The key of an operation in flight.
+/// The key of an operation in flight, or of one that has ended well when it was started, of which nothing is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct OperationKey(SlabKey);
+pub(crate) struct OperationKey(Option<SlabKey>);
+
+impl OperationKey {
+    /// True if nothing is kept of it.
+    #[inline]
+    pub fn has_ended_well(self) -> bool {
+        self.0.is_none()
+    }
+}
+
+/// Why an operation is found that was taken out.
+const STAYS: &str = "an advancing operation stays in the table";
 
 enum Slot {
     Waiting(Box<dyn Operation>),
@@ -83,7 +100,19 @@ impl Operations {
         let key = self.table.borrow_mut().insert(entry);
         self.order.borrow_mut().push(key);
         self.unfinished.set(self.unfinished.get() + 1);
-        OperationKey(key)
+        OperationKey(Some(key))
+    }
+
+    /// The key of an operation that was over when it was started.
+    #[inline]
+    pub fn ended(&self, outcome: Result<()>) -> OperationKey {
+        OperationKey(outcome.err().map(|error| self.keep_error(error)))
+    }
+
+    #[cold]
+    fn keep_error(&self, error: Error) -> SlabKey {
+        let slot = Slot::Finished(Err(error));
+        self.table.borrow_mut().insert(Entry { slot, is_detached: false, is_awaited: false })
     }
 
     /// An operation that advances came further.
@@ -111,30 +140,76 @@ impl Operations {
 
     /// Advances one operation; true if it has finished now.
     fn advance(&self, world: &World, key: SlabKey) -> bool {
-        let mut operation = {
-            let mut table = self.table.borrow_mut();
-            let Some(entry) = table.get_mut(key) else { return true };
-            match std::mem::replace(&mut entry.slot, Slot::Advancing) {
-                Slot::Waiting(operation) => operation,
-                // A nested poll met an operation that advances further up the stack.
-                Slot::Advancing => return false,
-                Slot::Finished(result) => {
-                    entry.slot = Slot::Finished(result);
-                    return true;
-                }
+        match self.take_out(key) {
+            Ok(mut operation) => {
+                let step = operation.advance(world);
+                self.put_back(key, operation, step)
             }
+            Err(has_finished) => has_finished,
+        }
+    }
+
+    /// Advances an operation that somebody waits for, up to `looks_max` times as long as that is no more than a look; its
+    /// result, if it has finished by that, which is forgotten here.
+    pub fn finish_closely(&self, world: &World, key: OperationKey, looks_max: u32) -> Option<Result<()>> {
+        let key = key.0?;
+        let mut operation = self.take_out(key).ok()?;
+        let mut step = Poll::Pending;
+        for _ in 0..looks_max {
+            if !operation.waits_closely() {
+                break;
+            }
+            step = operation.advance(world);
+            if step.is_ready() {
+                break;
+            }
+        }
+        let Poll::Ready(result) = step else {
+            self.put_back(key, operation, Poll::Pending);
+            return None;
         };
-        let step = operation.advance(world);
+        let entry = self.table.borrow_mut().remove(key).expect(STAYS);
+        self.count_finished(&entry);
+        let mut order = self.order.borrow_mut();
+        let at = order.iter().position(|other| *other == key);
+        at.map(|at| order.remove(at));
+        drop(order);
+        // Dropping an operation may free a communicator, so it happens without a borrow.
+        drop(operation);
+        Some(result)
+    }
+
+    fn count_finished(&self, entry: &Entry) {
+        self.unfinished.set(self.unfinished.get() - 1);
+        self.awaited.set(self.awaited.get() - usize::from(entry.is_awaited));
+    }
+
+    /// Takes an operation out of the table to advance it, or else says whether it has finished.
+    fn take_out(&self, key: SlabKey) -> std::result::Result<Box<dyn Operation>, bool> {
         let mut table = self.table.borrow_mut();
-        let entry = table.get_mut(key).expect("an advancing operation stays in the table");
+        let Some(entry) = table.get_mut(key) else { return Err(true) };
+        match std::mem::replace(&mut entry.slot, Slot::Advancing) {
+            Slot::Waiting(operation) => Ok(operation),
+            // A nested poll met an operation that advances further up the stack.
+            Slot::Advancing => Err(false),
+            Slot::Finished(result) => {
+                entry.slot = Slot::Finished(result);
+                Err(true)
+            }
+        }
+    }
+
+    /// Puts an operation back that has been advanced, or its result; true if that is there.
+    fn put_back(&self, key: SlabKey, operation: Box<dyn Operation>, step: Poll<Result<()>>) -> bool {
+        let mut table = self.table.borrow_mut();
+        let entry = table.get_mut(key).expect(STAYS);
         match step {
             Poll::Pending => {
                 entry.slot = Slot::Waiting(operation);
                 false
             }
             Poll::Ready(result) => {
-                self.unfinished.set(self.unfinished.get() - 1);
-                self.awaited.set(self.awaited.get() - usize::from(entry.is_awaited));
+                self.count_finished(entry);
                 if entry.is_detached {
                     table.remove(key);
                 } else {
@@ -150,15 +225,17 @@ impl Operations {
 
     /// True if [`Operations::take`] would give a result.
     pub fn is_finished(&self, key: OperationKey) -> bool {
-        matches!(self.table.borrow().get(key.0), Some(Entry { slot: Slot::Finished(_), .. }))
+        let Some(key) = key.0 else { return true };
+        matches!(self.table.borrow().get(key), Some(Entry { slot: Slot::Finished(_), .. }))
     }
 
     /// The result of a finished operation, which is forgotten by this.
     pub fn take(&self, key: OperationKey) -> Option<Result<()>> {
+        let Some(slot) = key.0 else { return Some(Ok(())) };
         if !self.is_finished(key) {
             return None;
         }
-        match self.table.borrow_mut().remove(key.0)?.slot {
+        match self.table.borrow_mut().remove(slot)?.slot {
             Slot::Finished(result) => Some(result),
             Slot::Waiting(_) | Slot::Advancing => None,
         }
@@ -166,9 +243,10 @@ impl Operations {
 
     /// Nobody will ask for the result: forget it when it comes.
     pub fn detach(&self, key: OperationKey) {
+        let Some(key) = key.0 else { return };
         let mut table = self.table.borrow_mut();
-        match table.get_mut(key.0) {
-            Some(Entry { slot: Slot::Finished(_), .. }) => drop(table.remove(key.0)),
+        match table.get_mut(key) {
+            Some(Entry { slot: Slot::Finished(_), .. }) => drop(table.remove(key)),
             Some(entry) => entry.is_detached = true,
             None => {}
         }

@@ -13,7 +13,7 @@
 
 use engine::Pause;
 
-use super::{World, engine_error};
+use super::{OperationKey, World, engine_error};
 use crate::error::Result;
 use crate::tool::ticks;
 use crate::{Comm, Error};
@@ -113,11 +113,29 @@ impl World {
         mut is_reached: impl FnMut() -> bool,
         error: impl Fn(&World) -> Option<Error>,
     ) -> Result<()> {
-        let looks = 1 + self.waiter.policy().close_count.min(CLOSE_LOOKS_MAX);
-        if (0..looks).any(|_| is_reached()) {
+        if (0..self.close_looks()).any(|_| is_reached()) {
             return Ok(());
         }
         self.wait_loop(&mut |world| if is_reached() { Some(Ok(())) } else { error(world).map(Err) }, 1)
+    }
+
+    /// Looks at an operation that is waited for as [`World::wait_closely`] does; gives its result if it is over by that, which
+    /// is forgotten here.
+    #[inline]
+    pub(crate) fn finish_closely(&self, key: OperationKey) -> Option<Result<()>> {
+        let result = self.operations.finish_closely(self, key, self.close_looks())?;
+        self.wake_sleepers();
+        // Others may have waited for its end, whose own ends are waited for elsewhere.
+        if !self.operations.is_empty() {
+            self.progress();
+        }
+        Some(result)
+    }
+
+    /// How often what is quickly asked is looked at before the first poll.
+    #[inline]
+    fn close_looks(&self) -> u32 {
+        1 + self.waiter.policy().close_count.min(CLOSE_LOOKS_MAX)
     }
 
     /// `unasked_max`: polls in a row that may find nothing before what is waited for is looked at all the same.

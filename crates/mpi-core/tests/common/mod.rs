@@ -39,12 +39,23 @@ pub fn run(count: u32, body: impl Fn(&World) + Sync) {
 
 /// As [`run`], with a thread level.
 pub fn run_at(count: u32, level: ThreadLevel, body: impl Fn(&World) + Sync) {
+    run_with(count, level, &Selection::default(), body);
+}
+
+/// As [`run`], where collectives may go over boards, as they do in programs.
+pub fn run_with_boards(count: u32, body: impl Fn(&World) + Sync) {
+    let mut selection = Selection::default();
+    selection.shared = true;
+    run_with(count, ThreadLevel::Single, &selection, body);
+}
+
+fn run_with(count: u32, level: ThreadLevel, selection: &Selection, body: impl Fn(&World) + Sync) {
     let engines = boot::local_engines(count, &base::Config::default()).expect("there is memory for a test");
     std::thread::scope(|scope| {
         for engine in engines {
             let body = &body;
             scope.spawn(move || {
-                let world = World::new(engine, Box::new(Nobody), level, Selection::default());
+                let world = World::new(engine, Box::new(Nobody), level, selection.clone());
                 let all = || {
                     body(&world);
                     world.finalize().expect("the world ends well");

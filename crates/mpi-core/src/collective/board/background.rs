@@ -21,7 +21,7 @@ use self::steps::Table;
 use super::Plan;
 use crate::collective::arguments::Arguments;
 use crate::collective::host;
-use crate::communicator::{Comm, Turn};
+use crate::communicator::Comm;
 use crate::error::Result;
 use crate::world::World;
 
@@ -77,12 +77,12 @@ impl Wishes {
 
 impl OnBoards {
     /// An operation that is one for boards, of which there are some.
-    pub fn new(turn: Turn, arguments: Box<Arguments>) -> Self {
+    pub fn new(comm: &Arc<Comm>, arguments: Arguments) -> Self {
         let wishes = Arc::<Wishes>::default();
-        let its = Arc::clone(&wishes);
+        let (its, comm, arguments) = (Arc::clone(&wishes), Arc::clone(comm), Box::new(arguments));
         let steps = async move {
-            let comm = turn.comm();
-            let plan = Plan::of(comm, &arguments).expect("what was one for boards at its start is one at its turn");
+            let comm = &*comm;
+            let plan = Plan::of(comm, &arguments).expect(super::ONE_FOR_BOARDS);
             let group = comm.queued_boards().expect("its turn came because there are boards");
             let table = Table { comm, group, arguments: &arguments, caller: Caller(&its) };
             let outcome = table.carry_out(plan).await?;

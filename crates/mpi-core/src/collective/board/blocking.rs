@@ -18,7 +18,11 @@ use crate::world::World;
 
 /// Who carries the steps out.
 #[derive(Clone, Copy)]
-pub(super) struct Caller<'a>(pub &'a World);
+pub(super) struct Caller<'a> {
+    pub world: &'a World,
+    /// Which of [`Arguments::names`] errors tell.
+    pub form: usize,
+}
 
 /// Memory that others may read until this is dropped.
 pub(super) struct Lending<'a> {
@@ -32,52 +36,52 @@ impl<'a> Caller<'a> {
 
     /// The data of this call was read straight.
     fn count_straight(self) {
-        self.0.engine.borrow_mut().count_straight_collective();
+        self.world.engine.borrow_mut().count_straight_collective();
     }
 
     /// In this call members added to one value in turn.
     fn count_chain(self) {
-        self.0.engine.borrow_mut().count_chain_collective();
+        self.world.engine.borrow_mut().count_chain_collective();
     }
 
     /// True if the system lets members read each other's memory, as far as this one knows.
     fn may_lend(self) -> bool {
-        self.0.engine.borrow().may_lend()
+        self.world.engine.borrow().may_lend()
     }
 
     /// Lets others read `memory`; `None` if that can not be had now.
     fn lend(self, memory: ReadRange) -> Option<Lending<'a>> {
-        let lent = self.0.engine.borrow_mut().lend(memory)?;
-        Some(Lending { world: self.0, lent })
+        let lent = self.world.engine.borrow_mut().lend(memory)?;
+        Some(Lending { world: self.world, lent })
     }
 
     /// Reads what the member of this rank has lent, from `offset` on; false if the system, or the member, does not let us.
     fn read_lent(self, group: &GroupBoard, rank: usize, place: LentPlace, offset: u64, into: WriteRange) -> bool {
-        group.read_lent(&mut self.0.engine.borrow_mut(), rank, place, offset, into)
+        group.read_lent(&mut self.world.engine.borrow_mut(), rank, place, offset, into)
     }
 
     /// The call, as errors name it.
     fn name_of(self, arguments: &Arguments) -> &'static str {
-        arguments.names()[0]
+        arguments.names()[self.form]
     }
 
     #[inline]
     fn wait(self, comm: &Comm, is_reached: impl FnMut() -> bool) -> Result<()> {
-        self.0.wait_closely(is_reached, |world| world.lost_among(comm))
+        self.world.wait_closely(is_reached, |world| world.lost_among(comm))
     }
 
     /// Wakes other members that wait, or `only` one.
     #[inline]
     fn ring(self, group: &GroupBoard, only: Option<usize>) {
-        group.ring(&self.0.engine.borrow(), only);
+        group.ring(&self.world.engine.borrow(), only);
     }
 
     fn temporary(self, count: u64, datatype: &Arc<Datatype>) -> Result<Scratch> {
-        self.0.temporary(count, datatype)
+        self.world.temporary(count, datatype)
     }
 
     fn keep(self, room: Scratch) {
-        self.0.keep_temporaries(std::iter::once(room));
+        self.world.keep_temporaries(std::iter::once(room));
     }
 }
 

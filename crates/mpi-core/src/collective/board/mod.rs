@@ -37,8 +37,7 @@ mod background;
 mod blocking;
 mod cuts;
 mod judgement;
-
-use std::sync::Arc;
+mod one_step;
 
 use collectives::Collective;
 use datatype::{Datatype, UserMemory, UserMemoryMut};
@@ -47,6 +46,7 @@ pub(super) use self::background::OnBoards;
 use self::cuts::blocks::has_room;
 use self::cuts::reductions::ELEMENT_MAX_BYTES;
 pub(crate) use self::judgement::Judgements;
+pub(super) use self::one_step::{Advance, OneStep};
 use super::arguments::{Arguments, Blocks, Buffer, Parts, Reduction};
 use super::plan::shape;
 use crate::communicator::{Comm, Turn};
@@ -58,7 +58,7 @@ const RANKS_MAX: u32 = 64;
 
 /// What a call shows in all, if it may go over boards.
 #[derive(Clone, Copy)]
-enum Plan<'a> {
+pub(super) enum Plan<'a> {
     Barrier,
     Bcast { root: usize, buffer: &'a Buffer<UserMemoryMut> },
     Gather { root: usize, send: Option<&'a Buffer<UserMemory>>, recv: Option<&'a Buffer<UserMemoryMut>> },
@@ -76,7 +76,7 @@ enum Plan<'a> {
 impl<'a> Plan<'a> {
     /// The plan of a call, if it is one for boards: the same decision in all members.
     #[inline]
-    fn of(comm: &Comm, arguments: &'a Arguments) -> Option<Plan<'a>> {
+    pub fn of(comm: &Comm, arguments: &'a Arguments) -> Option<Plan<'a>> {
         if !comm.may_share() || comm.is_inter() || !(2..=RANKS_MAX).contains(&comm.size()) {
             return None;
         }
@@ -184,7 +184,7 @@ impl World {
         if let Some(error) = self.lost_among(comm) {
             return Some(Err(error));
         }
-        let caller = blocking::Caller(self);
+        let caller = blocking::Caller { world: self, form: 0 };
         let table = blocking::Table { comm, group, arguments, caller };
         let outcome = table.carry_out(plan).transpose();
         if let Some(outcome) = &outcome {
@@ -196,10 +196,13 @@ impl World {
 }
 
 /// A turn at the boards for an operation in the background, if it is one for this way: the same in all members.
-pub(super) fn turn_for(comm: &Arc<Comm>, arguments: &Arguments) -> Option<Turn> {
-    Plan::of(comm, arguments)?;
-    comm.draw_turn()
+pub(super) fn turn_for<'a>(comm: &Comm, arguments: &'a Arguments) -> Option<(Turn, Plan<'a>)> {
+    let plan = Plan::of(comm, arguments)?;
+    Some((comm.draw_turn()?, plan))
 }
+
+/// Why an operation still has a plan at its turn.
+pub(super) const ONE_FOR_BOARDS: &str = "what was one for boards at its start is one at its turn";
 
 /// True if so many blocks of `count` elements each can be addressed. What can not is left to messages, which refuse it.
 fn can_reach(count: u64, datatype: &Datatype, blocks: usize) -> bool {

@@ -41,7 +41,7 @@ impl Table<'_> {
         let (brought, root, size) = (&brought.in_chain(), brought.root, data.datatype.size());
         let memory = data.result.as_ref().filter(|_| root.is_none_or(|root| root == self.me()));
         let chain = Chain { op, data, value: memory.map(|memory| Value { memory, first: 0 }), root };
-        let whole = Part { first: 0, count: data.count };
+        let whole = Part::whole(data);
         let steps = chain_steps(data.count, size);
         for index in 0..steps {
             let step = self.group.next_step();

@@ -139,7 +139,7 @@ impl Table<'_> {
     }
 
     #[inline]
-    async fn show(self, step: u64, contents: &[SendBuf], trailer: &[u8]) -> Result<()> {
+    pub async fn show(self, step: u64, contents: &[SendBuf], trailer: &[u8]) -> Result<()> {
         self.write(step, contents, trailer).await?;
         self.caller.ring(self.group, None).await;
         Ok(())

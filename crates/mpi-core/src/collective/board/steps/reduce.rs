@@ -47,7 +47,7 @@ impl Table<'_> {
         let own_max = piece_max.min(data.count).div_ceil(ranks);
         let room = if is_reader { None } else { Some(self.caller.temporary(own_max, &data.datatype)?) };
         let mut outcome = Ok(());
-        let whole = Part { first: 0, count: data.count };
+        let whole = Part::whole(data);
         for piece in 0..pieces {
             let part = whole.share(piece, pieces);
             let (counts_alike, reduced) = self.reduce_piece(&brought, data, part, room.as_ref()).await?;
@@ -63,29 +63,35 @@ impl Table<'_> {
     /// A reduction in one step: whoever wants the value reduces everything.
     #[inline]
     async fn reduce_at_once(self, root: Option<usize>, data: &Reduction) -> Result<()> {
-        let is_reader = root.is_none_or(|root| root == self.me());
-        let len_bytes = data.count * data.datatype.size();
-        let whole = Part { first: 0, count: data.count };
-        if !is_reader {
-            return self.show_and_leave(&[whole.input(data)]).await;
-        }
-        let step = match root {
-            None => self.show_common(&[whole.input(data)], &[]).await?,
-            Some(_) => self.group.next_step(),
+        let input = Part::whole(data).input(data);
+        let Some(root) = root else {
+            let step = self.show_common(&[input], &[]).await?;
+            return self.reduce_shown(step, data).await;
         };
-        let mut outcome = self.expect_all(self.others(), step, len_bytes).await;
-        if let (Ok(()), Some(result)) = (&outcome, &data.result) {
-            let value = Value { memory: result, first: 0 };
-            let operands = Operands::of(0..self.size(), Standing::Shown { step, our_own: root.is_none() });
-            outcome = self.fold(data, whole, &operands, value, |_| 0);
+        if root != self.me() {
+            return self.show_and_leave(&[input]).await;
         }
-        match root {
-            None => {
-                self.group.finish_common(step);
-                outcome
-            }
-            Some(_) => self.leave_reading(step, len_bytes, outcome).await,
-        }
+        let step = self.group.next_step();
+        let outcome = self.reduce_all(step, data, false).await;
+        self.leave_reading(step, data.count * data.datatype.size(), outcome).await
+    }
+
+    /// Reduces what all members show as `step`.
+    #[inline]
+    pub async fn reduce_shown(self, step: u64, data: &Reduction) -> Result<()> {
+        let outcome = self.reduce_all(step, data, true).await;
+        self.group.finish_common(step);
+        outcome
+    }
+
+    /// The same, or, unless they show `our_own`, of what all others do.
+    #[inline]
+    async fn reduce_all(self, step: u64, data: &Reduction, our_own: bool) -> Result<()> {
+        let whole = Part::whole(data);
+        self.expect_all(self.others(), step, data.count * data.datatype.size()).await?;
+        let Some(result) = &data.result else { return Ok(()) };
+        let operands = Operands::of(0..self.size(), Standing::Shown { step, our_own });
+        self.fold(data, whole, &operands, Value { memory: result, first: 0 }, |_| 0)
     }
 
     /// A long reduction of two operands to one member: the other shows its own, and need not wait. `None` if messages are to
@@ -203,7 +209,7 @@ impl Table<'_> {
             return self.leave_to_messages(&Brought::new(None, len_bytes, len_bytes)).await;
         }
         let ranks = 0..self.me() + usize::from(!is_exclusive);
-        let whole = Part { first: 0, count: data.count };
+        let whole = Part::whole(data);
         let step = self.group.next_step();
         self.show(step, &[whole.input(data)], &[]).await?;
         let mut outcome = self.expect_all(ranks.clone().filter(|rank| *rank != self.me()), step, len_bytes).await;
@@ -362,6 +368,11 @@ pub(super) struct Part {
 }
 
 impl Part {
+    /// All of them.
+    pub fn whole(data: &Reduction) -> Part {
+        Part { first: 0, count: data.count }
+    }
+
     /// The share of this with the number `index` of so many, as equal as can be.
     pub fn share(self, index: u64, shares: u64) -> Part {
         let cut = |index: u64| self.count / shares * index + index.min(self.count % shares);
@@ -374,11 +385,6 @@ impl Part {
 
     /// Where they come from.
     pub fn input(self, data: &Reduction) -> SendBuf {
-        let offset = self.first as i64 * data.datatype.extent();
-        match (&data.input, &data.result) {
-            (Some(input), _) => input.send(offset, self.count, &data.datatype),
-            (None, Some(result)) => result.send(offset, self.count, &data.datatype),
-            (None, None) => SendBuf::empty(),
-        }
+        data.elements(self.first, self.count)
     }
 }

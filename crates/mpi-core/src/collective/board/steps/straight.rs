@@ -72,7 +72,7 @@ impl<'a> Table<'a> {
     pub(super) async fn reduce_straight(self, brought: &Brought, data: &Reduction) -> Result<Option<()>> {
         let Some(result) = &data.result else { return Ok(None) };
         let (size, ranks) = (data.datatype.size(), self.size() as u64);
-        let whole = Part { first: 0, count: data.count };
+        let whole = Part::whole(data);
         let part = |rank: usize| whole.share(rank as u64, ranks);
         let value = Value { memory: result, first: 0 };
         let own = [whole.input(data).range(), value.part(data, 0, data.count).reader().range()];
