@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use datatype::{Op, PredefinedOp};
+use mpi_core::ThreadLevel::Single;
 use mpi_core::collective::{Arguments, Reduction};
 use mpi_core::{Comm, ErrorClass, Request, World};
 
@@ -59,7 +60,7 @@ fn what_stands_behind_another_is_shown_when_that_one_has_been_waited_for() {
     // Rank 1 has shown its operand of the first before rank 0 waits for it, or shows it meanwhile.
     for is_shown_before in [true, false] {
         let stage = AtomicU32::new(0);
-        run_with_boards(2, |world| {
+        run_with_boards(2, Single, |world| {
             let comm = world.comm_world();
             warm_up(world, comm);
             let me = world.peer() as i32;
@@ -93,7 +94,7 @@ fn what_stands_behind_another_is_shown_when_that_one_has_been_waited_for() {
 #[test]
 fn one_that_need_not_wait_has_come_to_its_end_when_it_is_started() {
     let stage = AtomicU32::new(0);
-    run_with_boards(2, |world| {
+    run_with_boards(2, Single, |world| {
         let comm = world.comm_world();
         warm_up(world, comm);
         let me = world.peer();
@@ -118,7 +119,7 @@ fn one_that_need_not_wait_has_come_to_its_end_when_it_is_started() {
 fn a_root_runs_ahead_without_waiting_and_overwrites_nothing() {
     for (len, times) in [(1, 300), (20, 300), (3000, 100)] {
         let stage = AtomicU32::new(0);
-        run_with_boards(3, |world| {
+        run_with_boards(3, Single, |world| {
             let comm = world.comm_world();
             warm_up(world, comm);
             let is_root = world.peer() == 1;
@@ -153,7 +154,7 @@ fn a_mistake_is_told_at_the_end_and_gives_its_turn_up() {
     for (ranks, late) in [(2, 0), (2, 1), (3, 0), (3, 1)] {
         for kind in [Wrong::Sum, Wrong::Broadcast, Wrong::LongBroadcast, Wrong::Reduction] {
             let stage = AtomicU32::new(0);
-            run_with_boards(ranks, |world| {
+            run_with_boards(ranks, Single, |world| {
                 let comm = world.comm_world();
                 warm_up(world, comm);
                 let is_root = world.peer() == 0;
@@ -193,7 +194,7 @@ fn a_mistake_is_told_at_the_end_and_gives_its_turn_up() {
 
 #[test]
 fn a_request_holds_its_communicator_until_it_is_waited_for() {
-    run_with_boards(2, |world| {
+    run_with_boards(2, Single, |world| {
         let comm = world.comm_world();
         warm_up(world, comm);
         let mut number = [world.peer() as i32];

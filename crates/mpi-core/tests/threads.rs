@@ -2,13 +2,13 @@
 
 mod common;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use common::*;
 use datatype::{Op, PredefinedOp};
 use mpi_core::collective::{Arguments, Reduction};
 use mpi_core::constants::ANY_SOURCE;
-use mpi_core::{Comm, ThreadLevel, World};
+use mpi_core::{Comm, Request, ThreadLevel, World};
 
 const THREADS: i32 = 4;
 
@@ -77,6 +77,42 @@ fn sum(world: &World, comm: &Comm, value: i32) -> i32 {
     };
     world.collective(comm, &Arguments::Allreduce { data }).unwrap();
     result[0]
+}
+
+#[test]
+fn threads_wait_for_what_stands_behind_what_others_wait_for() {
+    const COUNT: i32 = 3 * THREADS;
+    run_with_boards(2, ThreadLevel::Multiple, |world| {
+        let shared = Shared(world);
+        let comm = shared.call(|world| Arc::clone(world.comm_world()));
+        let me = comm.rank() as i32;
+        for round in 0..60 {
+            let mut operands: Vec<[i32; 1]> = (0..COUNT).map(|at| [me + at + round]).collect();
+            let mut sums = vec![[0; 1]; COUNT as usize];
+            let start = |(operand, sum): (&mut [i32; 1], &mut [i32; 1])| {
+                let (input, result) = (Some(memory(operand)), Some(room(sum)));
+                let data =
+                    Reduction { input, result, count: 1, datatype: int(), op: Op::predefined(PredefinedOp::Sum) };
+                let started = shared.call(|world| world.start_collective(&comm, Arguments::Allreduce { data }));
+                Mutex::new(Some(started.unwrap()))
+            };
+            let requests: Vec<Mutex<Option<Request>>> = operands.iter_mut().zip(&mut sums).map(start).collect();
+            std::thread::scope(|scope| {
+                for thread in 0..THREADS {
+                    let (shared, requests) = (&shared, &requests);
+                    scope.spawn(move || {
+                        guarded(shared, || {
+                            for at in (0..COUNT).rev().filter(|at| at % THREADS == thread) {
+                                let request = requests[at as usize].lock().unwrap().take().unwrap();
+                                shared.call(|world| wait(world, request)).unwrap();
+                            }
+                        });
+                    });
+                }
+            });
+            assert!(sums.iter().zip(0..).all(|(sum, at)| sum[0] == 1 + 2 * (at + round)), "{sums:?}");
+        }
+    });
 }
 
 #[test]

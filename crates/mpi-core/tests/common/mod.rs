@@ -43,10 +43,10 @@ pub fn run_at(count: u32, level: ThreadLevel, body: impl Fn(&World) + Sync) {
 }
 
 /// As [`run`], where collectives may go over boards, as they do in programs.
-pub fn run_with_boards(count: u32, body: impl Fn(&World) + Sync) {
+pub fn run_with_boards(count: u32, level: ThreadLevel, body: impl Fn(&World) + Sync) {
     let mut selection = Selection::default();
     selection.shared = true;
-    run_with(count, ThreadLevel::Single, &selection, body);
+    run_with(count, level, &selection, body);
 }
 
 fn run_with(count: u32, level: ThreadLevel, selection: &Selection, body: impl Fn(&World) + Sync) {
