@@ -91,21 +91,12 @@ impl Background {
     }
 
     fn end_turn(&mut self) {
-        self.stage = Stage::Over;
         if let Some(turn) = self.turn.take() {
             self.comm.end_turn(&turn);
         }
     }
-}
 
-impl Stage {
-    fn messages(world: &World, comm: &Comm, schedule: Arc<Schedule>, arguments: &Arguments, tag: i32) -> Result<Stage> {
-        Ok(Stage::Messages(Box::new(Running::new(world, comm, schedule, arguments, tag)?)))
-    }
-}
-
-impl Operation for Background {
-    fn advance(&mut self, world: &World) -> Poll<Result<()>> {
+    fn go_on(&mut self, world: &World) -> Poll<Result<()>> {
         loop {
             match &mut self.stage {
                 Stage::Queued => {
@@ -130,10 +121,7 @@ impl Operation for Background {
                     let plan = || Plan::of(&self.comm, arguments).expect(ONE_FOR_BOARDS);
                     match step.advance(world, &self.comm, group, arguments, plan) {
                         Advance::Pending => break,
-                        Advance::Over(outcome) => {
-                            self.end_turn();
-                            return Poll::Ready(outcome);
-                        }
+                        Advance::Over(outcome) => return Poll::Ready(outcome),
                         Advance::Otherwise => {
                             let arguments = self.arguments.take().expect(WITH_ARGUMENTS);
                             self.stage = Stage::Boards(OnBoards::new(&self.comm, arguments));
@@ -146,7 +134,6 @@ impl Operation for Background {
                         self.leave_boards(world)?;
                     }
                     Poll::Ready(outcome) => {
-                        self.end_turn();
                         world.engine.borrow_mut().count_board_collective();
                         return Poll::Ready(outcome.map(|_| ()));
                     }
@@ -164,17 +151,26 @@ impl Operation for Background {
             Some(error) => Poll::Ready(Err(error)),
         }
     }
+}
 
-    fn waits_closely(&self) -> bool {
-        matches!(self.stage, Stage::OneStep(_))
+impl Stage {
+    fn messages(world: &World, comm: &Comm, schedule: Arc<Schedule>, arguments: &Arguments, tag: i32) -> Result<Stage> {
+        Ok(Stage::Messages(Box::new(Running::new(world, comm, schedule, arguments, tag)?)))
     }
 }
 
-impl Drop for Background {
-    /// Whatever it was dropped in the midst of, those behind it go on.
-    fn drop(&mut self) {
-        if self.turn.is_some() {
+impl Operation for Background {
+    fn advance(&mut self, world: &World) -> Poll<Result<()>> {
+        let outcome = self.go_on(world);
+        if outcome.is_ready() {
+            self.stage = Stage::Over;
+            // However it ended, those behind it go on.
             self.end_turn();
         }
+        outcome
+    }
+
+    fn waits_closely(&self) -> bool {
+        matches!(self.stage, Stage::OneStep(_))
     }
 }

@@ -173,6 +173,7 @@ impl Operations {
         let mut order = self.order.borrow_mut();
         let at = order.iter().position(|other| *other == key);
         at.map(|at| order.remove(at));
+        debug_assert!(!self.is_empty() || order.is_empty(), "what has finished is left to be advanced");
         drop(order);
         // Dropping an operation may free a communicator, so it happens without a borrow.
         drop(operation);
