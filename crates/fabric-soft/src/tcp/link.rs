@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use base::log::Level;
 use base::memory::ReadRange;
 use fabric::{DeviceKind, FabricError, WriteOrder};
 use rustix::event::{Timespec, epoll};
@@ -17,8 +18,8 @@ use super::interfaces::Interface;
 use super::meeting::live_at;
 use super::outbox::{COPIED_WRITE_MAX_BYTES, What};
 use super::peer::{At, LANES_MAX, Lane, Peer, part_of};
-use super::socket;
 use super::{Progress, TcpOptions};
+use super::{socket, strangers};
 use crate::link::{HEADER_BYTES, Link, LinkPeer, LinkProperties, Outgoing, Placement, Responder, SendOutcome};
 
 /// Longest payload, in bytes.
@@ -47,7 +48,7 @@ const HITS_ASIDE: u32 = 64;
 /// Events taken from the kernel at once.
 const EVENTS_MAX: usize = 64;
 /// Tokens from here on are listeners.
-const LISTENERS: u64 = u64::MAX - SOCKETS_MAX as u64;
+pub(super) const LISTENERS: u64 = u64::MAX - SOCKETS_MAX as u64;
 
 /// The one connection on which something came lately.
 #[derive(Clone, Copy)]
@@ -97,6 +98,12 @@ pub struct TcpLink {
     /// Peers the adapter is to be told of.
     pub(super) lost: Vec<u32>,
     pub(super) refused: u64,
+    /// Connections that have proved nothing, at most.
+    pub(super) strangers_max: usize,
+    /// When somebody may be let in again, if there was no descriptor for it.
+    pub(super) accept_at: Option<Duration>,
+    /// That was so before.
+    pub(super) has_rested: bool,
     /// When something was found last, or looked for in vain.
     found_at: Duration,
     start: Instant,
@@ -182,6 +189,9 @@ impl TcpLink {
             turns_left: 0,
             lost: Vec::new(),
             refused: 0,
+            strangers_max: strangers::limit(),
+            accept_at: None,
+            has_rested: false,
             found_at: Duration::ZERO,
             start: Instant::now(),
         })
@@ -416,12 +426,9 @@ impl TcpLink {
         let now = self.now();
         self.found_at = now;
         self.cool();
-        for event in &events[..count] {
+        let is_listener = |event: &&epoll::Event| event.data.u64() >= LISTENERS;
+        for event in events[..count].iter().filter(|event| !is_listener(event)) {
             let token = event.data.u64();
-            if token >= LISTENERS {
-                self.accept((token - LISTENERS) as usize, now);
-                continue;
-            }
             let slot = (token & 0xffff_ffff) as usize;
             if self.generations.get(slot).is_none_or(|generation| u64::from(*generation) != token >> 32) {
                 continue;
@@ -439,12 +446,20 @@ impl TcpLink {
                 }
             }
         }
+        // Those who are let in already are heard first: they may give way.
+        for event in events[..count].iter().filter(is_listener) {
+            self.accept((event.data.u64() - LISTENERS) as usize, now);
+        }
     }
 }
 
 /// Peers learn at once that this process is gone, if the kernel takes the word.
 impl Drop for TcpLink {
     fn drop(&mut self) {
+        if self.refused > 1 {
+            let told = format_args!("tcp: {} connections were refused in all", self.refused);
+            self.options.log.say(Level::Info, told);
+        }
         for connection in self.connections.iter_mut().flatten() {
             let Some(at) = live_at(connection) else { continue };
             let peer = &mut self.peers[at.peer as usize];
@@ -508,7 +523,7 @@ impl Link for TcpLink {
         if !self.look_at_hot(responder) {
             self.take_events(responder);
         }
-        if self.greeting_count > 0 || !self.wanted.is_empty() {
+        if self.greeting_count > 0 || !self.wanted.is_empty() || self.accept_at.is_some() {
             self.look_after(self.now());
         }
         self.listen_now_and_then(responder);
@@ -548,7 +563,8 @@ impl Link for TcpLink {
         let dials = wanted.filter(|lane| lane.attempt.is_none() && lane.connection.is_none());
         let owes = |lane: &Lane| lane.connection.is_some() && self.asks_all() || !lane.outbox.is_empty();
         let owed = self.peers.iter().any(|peer| !peer.is_lost() && peer.lanes.iter().any(owes));
-        greetings.chain(dials.map(|lane| lane.trouble.retry_at)).chain(owed.then_some(self.listen_at)).min()
+        let dials = dials.map(|lane| lane.trouble.retry_at);
+        greetings.chain(dials).chain(owed.then_some(self.listen_at)).chain(self.accept_at).min()
     }
 
     fn prepare_sleep(&mut self) -> Result<(), FabricError> {

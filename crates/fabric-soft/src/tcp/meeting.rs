@@ -20,10 +20,6 @@ use crate::link::{Link as _, Responder};
 const CONNECT_MAX: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(3));
 /// Until when the process behind one of several addresses must have greeted, at first: a wrong one may never.
 const GREETING_MAX: Duration = Duration::from_secs(3);
-/// Until when somebody who came must have proved itself.
-const STRANGER_MAX: Duration = Duration::from_secs(30);
-/// Connections that have proved nothing, at most; for one more the oldest is hung up on.
-const STRANGERS_MAX: usize = 64;
 /// Peers at most.
 const PEERS_MAX: usize = 1 << 16;
 /// For how long nobody may listen at a peer's addresses.
@@ -84,21 +80,6 @@ impl TcpLink {
         self.wanted.push(at);
     }
 
-    pub(super) fn accept(&mut self, listener: usize, now: Duration) {
-        while let Ok(Some(socket)) = socket::accept(&self.listeners[listener]) {
-            let is_strange = |one: &Connection| matches!(one.stage, Stage::Accepted | Stage::Challenged(_));
-            let places = self.connections.iter().enumerate().filter_map(|(slot, one)| Some((slot, one.as_ref()?)));
-            let strangers: Vec<_> =
-                places.filter(|(_, one)| is_strange(one)).map(|(slot, one)| (one.deadline, slot)).collect();
-            if strangers.len() >= STRANGERS_MAX
-                && let Some((_, oldest)) = strangers.into_iter().min()
-            {
-                self.end(oldest, Ending::Late, now);
-            }
-            self.add(socket, Stage::Accepted, now + STRANGER_MAX);
-        }
-    }
-
     fn dial(&mut self, at: At, now: Duration) {
         let peer = &self.peers[at.peer as usize];
         let count = peer.sockets.len();
@@ -109,7 +90,7 @@ impl TcpLink {
         let rounds = 1 + lane.trouble.failures / count.max(1) as u32;
         let patience = if count > 1 { (first * rounds).min(last) } else { last };
         self.lane(at).dialled = index;
-        match socket::dial(&target) {
+        match self.dial_past_strangers(&target, now) {
             Ok(socket) => {
                 let slot = self.add(socket, Stage::Dialling(at), now + patience);
                 self.lane(at).attempt = slot;
@@ -121,7 +102,7 @@ impl TcpLink {
         }
     }
 
-    fn add(&mut self, socket: rustix::fd::OwnedFd, stage: Stage, deadline: Duration) -> Option<usize> {
+    pub(super) fn add(&mut self, socket: rustix::fd::OwnedFd, stage: Stage, deadline: Duration) -> Option<usize> {
         socket::tune(&socket, self.options.patience).ok()?;
         let slot = self.connections.iter().position(Option::is_none).unwrap_or(self.connections.len());
         if slot == self.connections.len() {
@@ -340,6 +321,7 @@ impl TcpLink {
 
     /// Looks after what takes too long, and dials.
     pub(super) fn look_after(&mut self, now: Duration) {
+        self.go_on_accepting(now);
         if self.greeting_count > 0 {
             let late = |one: &Option<Box<Connection>>| one.as_ref()?.deadline.filter(|deadline| *deadline <= now);
             let late: Vec<usize> =
@@ -452,6 +434,8 @@ impl TcpLink {
         let Some(connection) = self.connections[slot].take() else { return };
         self.generations[slot] = self.generations[slot].wrapping_add(1);
         self.greeting_count -= usize::from(connection.deadline.is_some());
+        // Its descriptor may be what somebody waits for.
+        self.accept_at = self.accept_at.map(|_| now);
         match (ending, &connection.stage) {
             (Ending::Stranger(why), _) => self.refuse(why),
             // Who said nothing before the connection broke may have been one of ours.

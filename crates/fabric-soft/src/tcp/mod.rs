@@ -36,6 +36,7 @@ mod meeting;
 mod outbox;
 mod peer;
 mod socket;
+mod strangers;
 
 use std::net::SocketAddr;
 use std::time::Duration;

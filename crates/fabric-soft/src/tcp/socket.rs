@@ -41,6 +41,11 @@ pub(super) fn accept(listener: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> 
     }
 }
 
+/// True if there is no room for one more socket, where there was one if another was closed.
+pub(super) fn is_short(why: Errno) -> bool {
+    matches!(why, Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
+}
+
 /// A connection that begins to be made.
 pub(super) fn dial(address: &SocketAddr) -> rustix::io::Result<OwnedFd> {
     let socket = open(address)?;

@@ -8,6 +8,7 @@ mod lines;
 mod network;
 mod side;
 mod speed;
+mod strangers;
 mod veth;
 
 use std::io::{Read, Write};

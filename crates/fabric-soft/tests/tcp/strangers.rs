@@ -1,0 +1,108 @@
+//! Strangers beside a process that is short of descriptors. Limits are a process's, so each test has one of its own.
+
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use fabric::{Context, NotifyOn, Operation, WcStatus};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::side::{Side, join, take, until};
+
+/// Strangers that say nothing, more than there are descriptors for.
+const STRANGERS: usize = 40;
+
+/// Runs a test in a process of its own.
+fn alone(test: &str, body: impl FnOnce()) {
+    const ALONE: &str = "FABRIC_SOFT_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return body();
+    }
+    let ended = std::process::Command::new(std::env::current_exe().expect("this program"))
+        .args([&format!("strangers::{test}"), "--exact", "--nocapture"])
+        .env(ALONE, "1")
+        .status()
+        .expect("a process");
+    assert!(ended.success(), "{ended}");
+}
+
+/// This process may open `more` descriptors from now on.
+fn leave_descriptors(more: u64) {
+    // The lowest that is free: all below are taken.
+    let next = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).expect("a descriptor").as_raw_fd();
+    let limit = Rlimit { current: Some(next as u64 + more), ..getrlimit(Resource::Nofile) };
+    setrlimit(Resource::Nofile, limit).expect("less is always possible");
+}
+
+fn silent_strangers(side: &mut Side) -> Vec<TcpStream> {
+    let socket = side.socket();
+    (0..STRANGERS).map(|_| TcpStream::connect(socket).expect("the system takes it")).collect()
+}
+
+fn write(sides: &mut [Side; 2], seed: u8) {
+    sides[0].fill(0, 100, seed);
+    let to = Operation::RdmaWrite(sides[1].region.remote(500));
+    sides[0].post(1, to, 0, 100);
+    until(sides, "the write", |sides| !sides[0].done.is_empty());
+    assert_eq!(take(&mut sides[0]).expect("seen").status, WcStatus::Success);
+    sides[1].check(500, 100, seed, "written");
+}
+
+#[test]
+fn strangers_give_way_where_descriptors_are_short() {
+    alone("strangers_give_way_where_descriptors_are_short", || {
+        let mut sides = [Side::new(1, |_| {}), Side::new(1, |_| {})];
+        join(&mut sides);
+        write(&mut sides, 1);
+        // Of both sides, for either may be the one that dials.
+        let strangers = sides.each_mut().map(silent_strangers);
+        // One at each end of a connection that is made anew, and one more for whoever comes.
+        leave_descriptors(3);
+        for seed in 2..12 {
+            sides[usize::from(seed % 2)].adapter.link().cut_connections();
+            write(&mut sides, seed);
+        }
+        drop(strangers);
+    });
+}
+
+/// How often a process is woken that sleeps on its completions for so long.
+fn wakes_in(side: &mut Side, time: Duration) -> u32 {
+    let start = Instant::now();
+    let mut wakes = 0;
+    while let Some(left) = time.checked_sub(start.elapsed()) {
+        side.adapter.arm(side.completions, NotifyOn::Any).expect("a whole queue");
+        side.poll();
+        let descriptor = side.adapter.descriptor(side.completions).expect("a descriptor");
+        let mut wanted = [PollFd::new(&descriptor, PollFlags::IN)];
+        let patience = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        wakes += poll(&mut wanted, Some(&patience)).expect("polls") as u32;
+        side.adapter.acknowledge(side.completions).expect("a whole queue");
+    }
+    wakes
+}
+
+#[test]
+fn who_cannot_be_let_in_wakes_nobody_and_is_let_in_later() {
+    alone("who_cannot_be_let_in_wakes_nobody_and_is_let_in_later", || {
+        let mut sides = [Side::new(1, |_| {}), Side::new(1, |_| {})];
+        join(&mut sides);
+        // The descriptors a sleeper needs are made.
+        sides[1].adapter.descriptor(sides[1].completions).expect("a descriptor");
+        sides[0].fill(0, 100, 7);
+        let limit = getrlimit(Resource::Nofile);
+        // For the end that dials, which is the one that has something to send.
+        leave_descriptors(1);
+        let to = Operation::RdmaWrite(sides[1].region.remote(500));
+        sides[0].post(1, to, 0, 100);
+        sides[0].poll();
+        let wakes = wakes_in(&mut sides[1], Duration::from_millis(500));
+        assert!(wakes < 50, "{wakes} wakes for somebody who cannot be let in");
+        assert!(sides[0].done.is_empty(), "there is no descriptor for it");
+        setrlimit(Resource::Nofile, limit).expect("no more than it was");
+        until(&mut sides, "the write", |sides| !sides[0].done.is_empty());
+        assert_eq!(take(&mut sides[0]).expect("seen").status, WcStatus::Success);
+        sides[1].check(500, 100, 7, "written");
+    });
+}
