@@ -34,6 +34,9 @@ const TESTS: [&str; 23] = [
     "calls",
 ];
 
+/// The devices that are found, and bare sockets, the floor of one of them.
+const DEVICES: &str = "present,socket";
+
 /// How long to measure.
 #[derive(clap::Args)]
 pub struct Options {
@@ -86,12 +89,12 @@ fn measure(options: &Options) -> Result<()> {
     if options.long {
         bench("mpi", &["all", "--limit", "60", "--budget", "5400"])?;
         bench("app", &["all", "--limit", "60", "--budget", "1200"])?;
-        return bench("fabric", &["all", "--seconds", "0.05", "--budget", "600"]);
+        return bench("fabric", &["all", "--device", DEVICES, "--seconds", "0.05", "--budget", "600"]);
     }
     let short = ["--seconds", "0.05", "--samples", "400", "--limit", "30", "--budget", "600"];
     bench("mpi", &TESTS.iter().chain(&short).copied().collect::<Vec<_>>())?;
     bench("app", &["all", "--seconds", "0.05", "--limit", "30", "--budget", "150"])?;
-    bench("fabric", &["latency", "bandwidth", "costs", "--seconds", "0.02", "--budget", "40"])
+    bench("fabric", &["latency", "bandwidth", "costs", "--device", DEVICES, "--seconds", "0.02", "--budget", "60"])
 }
 
 fn folder() -> PathBuf {

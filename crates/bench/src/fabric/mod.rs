@@ -243,6 +243,10 @@ fn measured(options: &Options, test: &Test, device: &str, sampling: &Sampling) -
     let mut all = Vec::new();
     for bytes in sizes {
         for values in combinations(&parameters) {
+            // Beside devices the floor of one is measured where there is one.
+            if device == raw::NAME && options.device.len() > 1 && !raw::has(test.program(), &values) {
+                continue;
+            }
             let measure = || match test.group.as_str() {
                 _ if device == raw::NAME => raw::measure(test.program(), *bytes, &values, sampling),
                 _ if device == PROVIDER => provider::measure(test.program(), options.ends, *bytes, &values, sampling),

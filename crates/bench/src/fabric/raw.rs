@@ -28,25 +28,31 @@ pub fn measure(
     parameters: &BTreeMap<String, String>,
     sampling: &Sampling,
 ) -> Result<Vec<Found>> {
+    if !has(test, parameters) {
+        bail!("bare sockets have nothing like it");
+    }
     let bytes = usize::try_from(bytes.max(8).next_multiple_of(8))?;
-    let operation = parameters.get("operation").map_or("send", String::as_str);
+    match test {
+        "latency" if parameters.get("operation").is_some_and(|operation| operation == "read") => {
+            Ok(Found::time(conduct((bytes, REQUEST_BYTES), sampling, there_and_back)?))
+        }
+        "latency" => Ok(Found::time(conduct((bytes, bytes), sampling, there_and_back)?.scaled(0.5))),
+        _ => {
+            let window: usize = parameters.get("window").map_or(Ok(1), |text| text.parse())?;
+            let half = (window / 2).max(1);
+            Ok(Found::rate(conduct((0, half * bytes), sampling, one_way)?, (half * bytes) as f64))
+        }
+    }
+}
+
+/// Whether sockets have something like a test of the suite with these parameters.
+pub fn has(test: &str, parameters: &BTreeMap<String, String>) -> bool {
     let is_plain = parameters.iter().all(|(name, value)| match name.as_str() {
         "operation" => matches!(value.as_str(), "send" | "write" | "read"),
         "window" => true,
         _ => false,
     });
-    match test {
-        "latency" if is_plain && operation == "read" => {
-            Ok(Found::time(conduct((bytes, REQUEST_BYTES), sampling, there_and_back)?))
-        }
-        "latency" if is_plain => Ok(Found::time(conduct((bytes, bytes), sampling, there_and_back)?.scaled(0.5))),
-        "bandwidth" if is_plain => {
-            let window: usize = parameters.get("window").map_or(Ok(1), |text| text.parse())?;
-            let half = (window / 2).max(1);
-            Ok(Found::rate(conduct((0, half * bytes), sampling, one_way)?, (half * bytes) as f64))
-        }
-        _ => bail!("bare sockets have nothing like it"),
-    }
+    is_plain && matches!(test, "latency" | "bandwidth")
 }
 
 /// Sends `sent` bytes and waits for as many as come back.
