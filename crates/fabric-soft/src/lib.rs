@@ -17,7 +17,7 @@
 //!
 //! An adapter works inside the calls of its owner; [`threaded`] gives one a thread that works while its owner does not.
 //!
-//! Deliberately absent: how endpoints travel between processes.
+//! Deliberately absent: how endpoints travel between processes; the example `remote_write` sends them through a pipe.
 //!
 //! ```
 //! use fabric::{Context, ConnectOptions, Operation, Payload, QueuePairAttributes, SendRequest, WorkCompletion};

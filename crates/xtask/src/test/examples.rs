@@ -1,5 +1,5 @@
 //! Every example, run on one to four ranks: in C built as its first line says, in Rust as tests are built, and one
-//! of them as a release.
+//! of them as a release. That of the fabric runs by itself.
 
 use super::mpi::Job;
 use super::{Case, Workshop};
@@ -32,6 +32,13 @@ pub fn cases() -> Result<Vec<Case>> {
     cases.push(Case::new("examples/rust/nonblocking-release", |workshop| {
         workshop.installation()?;
         on_all_counts(&rust_example("nonblocking")?)
+    }));
+    cases.push(Case::new("examples/rust/remote_write", |workshop| {
+        let finished = Program::new(workshop.rust_examples()?.join("remote_write")).run()?;
+        if !finished.success() || !finished.stdout.contains("found 42") {
+            return Err(finished.complain("one process should write into the memory of another"));
+        }
+        Ok(())
     }));
     for source in sources("examples/python", "py")? {
         cases.push(Case::new(format!("examples/python/{}", stem(&source)), move |workshop| {
