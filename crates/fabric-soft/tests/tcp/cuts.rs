@@ -15,6 +15,45 @@ const SLOTS: u64 = 8;
 /// In the environment: how many seconds the storm shall last instead of a few.
 const STORM_SECONDS: &str = "FABRIC_SOFT_STORM_SECONDS";
 
+/// One request of the traffic.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Send,
+    SendWithImmediate,
+    Write,
+    WriteWithImmediate,
+    Read,
+    FetchAdd,
+    CompareSwap,
+}
+
+impl What {
+    const ALL: [Self; 7] = [
+        Self::Send,
+        Self::SendWithImmediate,
+        Self::Write,
+        Self::WriteWithImmediate,
+        Self::Read,
+        Self::FetchAdd,
+        Self::CompareSwap,
+    ];
+
+    fn takes_receive(self) -> bool {
+        matches!(self, Self::Send | Self::SendWithImmediate | Self::WriteWithImmediate)
+    }
+
+    fn has_immediate(self) -> bool {
+        matches!(self, Self::SendWithImmediate | Self::WriteWithImmediate)
+    }
+}
+
+/// What the words of a side that atomics change hold when all are done.
+#[derive(Default)]
+struct Words {
+    added: u64,
+    swapped: u64,
+}
+
 /// Traffic, and what is done to it.
 struct Storm {
     seed: u64,
@@ -35,9 +74,13 @@ impl Storm {
         self.slot_bytes * SLOTS as usize
     }
 
-    /// Where the counter of each side is.
+    /// Where the counter of each side is, and behind it the word that is swapped.
     fn counter(&self) -> usize {
         2 * self.coming()
+    }
+
+    fn swapped(&self) -> usize {
+        self.counter() + 8
     }
 
     fn sides(&self) -> [Side; 2] {
@@ -46,7 +89,7 @@ impl Storm {
             let options = TcpOptions::new(JobSecret::new([1; 32]), listen, Log::new(Level::Warn, None));
             let (check_payloads, connections) = (self.check_payloads, self.connections);
             let options = TcpOptions { check_payloads, connections, patience: PATIENCE, ..options };
-            Side::with(options, self.counter() + 8)
+            Side::with(options, self.swapped() + 8)
         })
     }
 
@@ -57,14 +100,15 @@ impl Storm {
         let mut sides = self.sides();
         join(&mut sides);
         let start = Instant::now();
-        let (mut added, mut cuts, mut cut_at) = ([0u64; 2], 0, self.cut_every.unwrap_or_default());
+        let (mut words, mut cuts, mut cut_at) =
+            ([(); 2].map(|()| Words::default()), 0, self.cut_every.unwrap_or_default());
         let is_over = |round| match self.lasts {
             Some(lasts) => start.elapsed() >= lasts,
             None => round >= self.rounds,
         };
         let mut round = 0u64;
         while !is_over(round) || sides[0].adapter.link().connections_made() < self.made_min {
-            self.round(round, &mut sides, &mut added, &mut rng, |sides, rng| {
+            self.round(round, &mut sides, &mut words, &mut rng, |sides, rng| {
                 let is_time = match self.cut_every {
                     Some(every) if start.elapsed() >= cut_at => {
                         cut_at += every;
@@ -84,27 +128,31 @@ impl Storm {
         println!("{round} rounds, {cuts} cuts, {made} connections in {:?}", start.elapsed());
     }
 
-    /// Sends, writes, reads and additions both ways, all checked when they are done.
+    /// Requests of all kinds both ways, all checked when they are done.
     fn round(
         &self,
         round: u64,
         sides: &mut [Side; 2],
-        added: &mut [u64; 2],
+        words: &mut [Words; 2],
         rng: &mut StdRng,
         mut meddle: impl FnMut(&mut [Side; 2], &mut StdRng),
     ) {
         let coming = self.coming();
         let place = |slot: u64| slot as usize * self.slot_bytes;
         let len: Vec<usize> = (0..SLOTS).map(|_| rng.random_range(0..self.slot_bytes)).collect();
-        let what: Vec<u32> = (0..SLOTS).map(|_| rng.random_range(0..4)).collect();
-        let seed_of = |from: usize, slot: u64| (round * 16 + slot * 2 + from as u64) as u8;
-        let sends: Vec<u64> = (0..SLOTS).filter(|slot| what[*slot as usize] == 0).collect();
+        let what: Vec<What> = (0..SLOTS).map(|_| What::ALL[rng.random_range(0..What::ALL.len())]).collect();
+        // Other in each round, for each side and slot.
+        let number_of = |from: usize, slot: u64| round * 16 + slot * 2 + from as u64 + 1;
+        let seed_of = |from: usize, slot: u64| number_of(from, slot) as u8;
+        let received: Vec<u64> = (0..SLOTS).filter(|slot| what[*slot as usize].takes_receive()).collect();
+        // By side and slot, what a swap must have found.
+        let mut found = [[0; SLOTS as usize]; 2];
         for (from, to) in [(0, 1), (1, 0)] {
-            for slot in &sends {
+            for slot in &received {
                 sides[to].receive(100 + slot, coming + place(*slot), self.slot_bytes);
             }
             for slot in 0..SLOTS {
-                let source = if what[slot as usize] == 2 { to } else { from };
+                let source = if what[slot as usize] == What::Read { to } else { from };
                 sides[source].fill(place(slot), len[slot as usize], seed_of(from, slot));
             }
         }
@@ -112,19 +160,31 @@ impl Storm {
             for slot in 0..SLOTS {
                 let (at, len) = (place(slot), len[slot as usize]);
                 let far = sides[to].region;
+                let (written, number) = (far.remote((coming + at) as u64), number_of(from, slot));
+                let side = &mut sides[from];
                 match what[slot as usize] {
-                    0 => sides[from].post(slot, Operation::Send, at, len),
-                    1 => sides[from].post(slot, Operation::RdmaWrite(far.remote((coming + at) as u64)), at, len),
-                    2 => sides[from].post(slot, Operation::RdmaRead(far.remote(at as u64)), coming + at, len),
-                    _ => {
+                    What::Send => side.post(slot, Operation::Send, at, len),
+                    What::SendWithImmediate => side.post(slot, Operation::SendWithImmediate(number as u32), at, len),
+                    What::Write => side.post(slot, Operation::RdmaWrite(written), at, len),
+                    What::WriteWithImmediate => {
+                        side.post(slot, Operation::RdmaWriteWithImmediate(written, number as u32), at, len);
+                    }
+                    What::Read => side.post(slot, Operation::RdmaRead(far.remote(at as u64)), coming + at, len),
+                    What::FetchAdd => {
                         let remote = far.remote(self.counter() as u64);
-                        sides[from].post(slot, Operation::FetchAdd { remote, add: round + slot }, coming + at, 8);
-                        added[to] += round + slot;
+                        side.post(slot, Operation::FetchAdd { remote, add: number }, coming + at, 8);
+                        words[to].added += number;
+                    }
+                    What::CompareSwap => {
+                        let remote = far.remote(self.swapped() as u64);
+                        let compare = std::mem::replace(&mut words[to].swapped, number);
+                        side.post(slot, Operation::CompareSwap { remote, compare, swap: number }, coming + at, 8);
+                        found[from][slot as usize] = compare;
                     }
                 }
             }
         }
-        let expected = SLOTS as usize + sends.len();
+        let expected = SLOTS as usize + received.len();
         until(sides, "all of a round", |sides| {
             meddle(sides, rng);
             sides.iter().all(|side| side.done.len() >= expected)
@@ -137,18 +197,24 @@ impl Storm {
             assert!(sent.is_sorted() && sent.len() as u64 == SLOTS, "round {round}: in order {sent:?}");
             for slot in 0..SLOTS {
                 let (at, len) = (coming + place(slot), len[slot as usize]);
-                match what[slot as usize] {
-                    0 => {
-                        let one = done.iter().find(|one| one.id == 100 + slot).expect("it came");
-                        assert_eq!(one.bytes, len as u64);
-                        sides[from].check(at, len, seed_of(to, slot), "sent");
-                    }
-                    1 => sides[from].check(at, len, seed_of(to, slot), "written"),
-                    2 => sides[from].check(at, len, seed_of(from, slot), "read"),
-                    _ => {
+                let what = what[slot as usize];
+                if what.takes_receive() {
+                    let one = done.iter().find(|one| one.id == 100 + slot).expect("it came");
+                    let immediate = what.has_immediate().then(|| number_of(to, slot) as u32);
+                    assert_eq!((one.bytes, one.immediate), (len as u64, immediate), "round {round}");
+                }
+                match what {
+                    What::Read => sides[from].check(at, len, seed_of(from, slot), "read"),
+                    What::FetchAdd => {
                         let counter = sides[to].word(self.counter());
-                        assert_eq!(counter, added[to], "nothing was added twice or not at all");
+                        assert_eq!(counter, words[to].added, "nothing was added twice or not at all");
                     }
+                    What::CompareSwap => {
+                        // One that is done twice does not find the second time what it found before.
+                        assert_eq!(sides[from].word(at), found[from][slot as usize], "round {round}: what was there");
+                        assert_eq!(sides[to].word(self.swapped()), words[to].swapped, "round {round}: swapped");
+                    }
+                    _ => sides[from].check(at, len, seed_of(to, slot), "brought"),
                 }
             }
         }

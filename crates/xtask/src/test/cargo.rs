@@ -14,7 +14,8 @@ pub fn cases() -> Vec<Case> {
                 true => cargo().args(["nextest", "run", "--workspace", "--no-fail-fast", "--no-tests=pass"]),
                 false => cargo().args(["test", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests"]),
             };
-            command.run_openly()
+            // As long as a storm must be weathered; the rest of the tests take longer beside it.
+            command.env("FABRIC_SOFT_STORM_SECONDS", "60").run_openly()
         }),
         // The model checker replaces the atomics of whole crates, so it builds beside everything else.
         Case::new("cargo/loom", move |_| {
