@@ -81,6 +81,12 @@ fn number(generation: u16, index: u32) -> u32 {
     u32::from(generation) << 16 | index
 }
 
+/// Index and generation of a number.
+#[inline]
+pub(crate) fn split(number: u32) -> (u32, u16) {
+    (number & 0xffff, (number >> 16) as u16)
+}
+
 /// The handle of object `number`.
 pub(crate) fn handle(number: u32) -> SlabKey {
     SlabKey::from_bits(number.into())

@@ -22,6 +22,7 @@ use super::wakeup::ring;
 use super::watch::Pauses;
 use crate::copying;
 use crate::link::{Direct, DirectOutcome, DirectQueuePair, DirectTarget};
+use crate::numbered::split;
 
 const READ: u64 = 1;
 const WRITE: u64 = 2;
@@ -284,9 +285,4 @@ fn write_mapped(from: &[ReadRange], to: WriteRange) {
             copying::copy(from, &[to]);
         }
     }
-}
-
-/// Place and generation of a number.
-fn split(number: u32) -> (u32, u16) {
-    (number & 0xffff, (number >> 16) as u16)
 }

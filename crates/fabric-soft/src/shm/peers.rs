@@ -95,7 +95,7 @@ impl ShmPeers {
 /// What the peer's own table says.
 fn region_table_allows(segment: &Segment, peer: PeerIndex, remote: &RemoteMemory, len: u64, write: bool) -> bool {
     let table = segment.region_table(peer.0);
-    table.is_some_and(|table| region_table::check(&table, remote.rkey, remote.address, len, write))
+    table.is_some_and(|table| region_table::check(table, remote.rkey, remote.address, len, write))
 }
 
 impl MappedPeers for ShmPeers {

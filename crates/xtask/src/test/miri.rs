@@ -63,7 +63,7 @@ const SUITES: &[Suite] = &[
     },
     Suite {
         package: "fabric-soft",
-        words: &["--lib", "--", "copying", "adapter::"],
+        words: &["--lib", "--", "copying", "adapter::", "keys_bounds"],
         flags: &[EXPOSED, MIXED, CLOSED],
         least: 4,
     },
