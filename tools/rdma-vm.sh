@@ -26,20 +26,21 @@
 #                 [${RDMA_VM_CACHE:-~/.cache/ferrovia-rdma-vm}]
 #   --log DIR     keep the guest's console and dmesg there
 #   --setup       only prepare (download, unpack, build the initramfs)
+#   --header      only fetch the header of libibverbs, and print the directory it is in
 #
 # The command sees: RDMA_VM_RANK (0..N-1), RDMA_VM_SIZE, RDMA_VM_IP (10.77.0.R+1),
 # RDMA_VM_PEER (the other VM's address; its own with --vms 1), RDMA_VM_DEV.
 #
-# Only Debian packages, through apt.  qemu and the kernel are unpacked into the
-# cache, not installed (apt would remove a backports qemu-utils for the former,
-# and run the initramfs hooks for the latter).
+# Only Debian packages, through apt.  qemu, the kernel and the header are unpacked
+# into the cache, not installed (apt would remove a backports qemu-utils for the
+# first, and run the initramfs hooks for the second).
 set -euo pipefail
 self=$(realpath "$0")
 
 die() { echo "rdma-vm: $*" >&2; exit 125; }
 usage() { sed -n '2,/^set -euo/{/^set -euo/d;s/^# \{0,1\}//;p}' "$0"; }
 
-mounts=() envs=() dev=rxe vms=1 mem=2048 cpus=2 mtu=4200 limit=240 cwd= logdir= setup=
+mounts=() envs=() dev=rxe vms=1 mem=2048 cpus=2 mtu=4200 limit=240 cwd= logdir= setup= header=
 cache=${RDMA_VM_CACHE:-${HOME:-/root}/.cache/ferrovia-rdma-vm}
 while [ $# -gt 0 ]; do
   case $1 in
@@ -55,12 +56,13 @@ while [ $# -gt 0 ]; do
     --cache) cache=$2; shift 2 ;;
     --log) logdir=$2; shift 2 ;;
     --setup) setup=1; shift ;;
+    --header) header=1; shift ;;
     -h|--help) usage; exit 0 ;;
     --) shift; break ;;
     *) die "unknown option $1 (see --help)" ;;
   esac
 done
-[ -n "$setup" ] || [ $# -gt 0 ] || { usage >&2; exit 125; }
+[ -n "$setup$header" ] || [ $# -gt 0 ] || { usage >&2; exit 125; }
 case $vms in 1|2) ;; *) die "--vms: 1 or 2" ;; esac
 export PATH=$PATH:/usr/sbin:/sbin
 mkdir -p "$cache"; cache=$(realpath "$cache")
@@ -135,6 +137,18 @@ get_kernel() {
   touch "$k/.done"
 }
 
+# The header of the library that this machine has, where apt offers that version.
+get_header() {
+  [ -e "$cache/header/.done" ] && return
+  echo "rdma-vm: fetching libibverbs-dev" >&2
+  apt_update; rm -rf "$cache/header"
+  local same
+  same=libibverbs-dev=$(dpkg-query -W -f='${Version}' libibverbs1 2>/dev/null) || :
+  apt-cache show "$same" >/dev/null 2>&1 || same=libibverbs-dev
+  fetch_into "$cache/header" "$same"
+  touch "$cache/header/.done"
+}
+
 # Debian does not enable siw: build it from the distribution's kernel source, with
 # the kernel's headers unpacked beside it (their two absolute paths rewritten).
 get_siw() {
@@ -153,7 +167,8 @@ get_siw() {
     xargs -r sed -i "s,/usr/src/linux-headers-,$b/usr/src/linux-headers-,g"
   tar -C "$b/siw" --strip-components=5 -xf "$b"/usr/src/linux-source-*.tar.xz \
       --wildcards 'linux-source-*/drivers/infiniband/sw/siw/*'
-  make -C "$h" M="$b/siw" CONFIG_RDMA_SIW=m modules >"$b/log" 2>&1 || { tail -n 40 "$b/log" >&2; die "siw did not build"; }
+  make -C "$h" M="$b/siw" CONFIG_RDMA_SIW=m modules >"$b/log" 2>&1 ||
+    { tail -n 40 "$b/log" >&2; die "siw did not build"; }
   mkdir -p "${ko%/*}"; objcopy --strip-debug "$b/siw/siw.ko" "$ko"
   depmod -b "$k" "$v"
   rm -rf "$b"
@@ -224,6 +239,11 @@ EOF
 }
 
 exec 9>"$cache/.lock"; flock 9
+if [ -n "$header" ]; then
+  get_header
+  echo "$cache/header/usr/include"
+  exit 0
+fi
 host_packages
 get_qemu
 get_kernel
@@ -255,14 +275,15 @@ for m in ${mounts[@]+"${mounts[@]}"}; do
   src=$(realpath -e "${m%%:*}") || die "no such directory: ${m%%:*}"
   case $m in *:*) dst=${m#*:} ;; *) dst=$src ;; esac
   fsargs+=(-virtfs "local,path=$src,mount_tag=m$n,security_model=passthrough,multidevs=remap")
-  mountlines+=("mkdir -p $(printf %q "$dst") && mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144,cache=mmap m$n $(printf %q "$dst")")
+  at=$(printf %q "$dst")
+  mountlines+=("mkdir -p $at && mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144,cache=mmap m$n $at")
   case $here/ in "$src"/*) [ -n "$incwd" ] || incwd=$dst${here#"$src"} ;; esac
   n=$((n + 1))
 done
 [ -n "$cwd" ] || cwd=${incwd:-/}
 
 start_vm() { # RANK
-  local r=$1 w=$work/$1 k=$cache/kernel q=$cache/qemu peer=10.77.0.1 net=()
+  local r=$1 w=$work/$1 k=$cache/kernel q=$cache/qemu peer=10.77.0.1 net=() random=random.trust_cpu=on
   mkdir -p "$w/ctl"
   if [ "$vms" = 2 ]; then
     peer=10.77.0.$((2 - r))
@@ -327,7 +348,7 @@ EOF
     -M q35,usb=off -accel tcg,thread=multi -cpu max -smp "$cpus" -m "$mem" \
     -nodefaults -display none -no-reboot -serial "file:$w/console" \
     -kernel "$k/vmlinux" -initrd "$cache/initrd" \
-    -append "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nokaslr audit=0 apparmor=0 random.trust_cpu=on net.ifnames=0" \
+    -append "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nokaslr audit=0 apparmor=0 $random net.ifnames=0" \
     -virtfs "local,path=/,mount_tag=hostroot,security_model=none,readonly=on,multidevs=remap" \
     -virtfs "local,path=$k/lib/modules,mount_tag=modules,security_model=none,readonly=on" \
     -virtfs "local,path=$w/ctl,mount_tag=ctl,security_model=none" \
@@ -363,7 +384,8 @@ for ((r = 0; r < vms; r++)); do
     tail -n 25 "$work/$r/qemu.log" "$work/$r/console" >&2 2>/dev/null || :
   fi
   [ "$status" != 0 ] || status=$rc
-  [ -z "${RDMA_VM_VERBOSE:-}" ] || echo "rdma-vm: VM $r ready after $(cat "$work/$r/ctl/uptime" 2>/dev/null) s of guest time, rc $rc" >&2
+  [ -z "${RDMA_VM_VERBOSE:-}" ] ||
+    echo "rdma-vm: VM $r ready after $(cat "$work/$r/ctl/uptime" 2>/dev/null) s of guest time, rc $rc" >&2
 done
 for p in "${readers[@]}"; do wait "$p" || :; done
 exit "$status"

@@ -25,11 +25,24 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// Our declarations against the installed header.
+/// Our declarations against the header that is installed here, else against the one of Debian's package.
 fn header() -> Result<Verdict> {
-    let finished = Program::new(executable("header")?).arg("--nocapture").run_successfully()?;
-    let skipped = finished.stdout.lines().find_map(|line| line.split_once("skipped: "));
-    Ok(skipped.map_or(Verdict::Passed, |(_, why)| Verdict::Skipped(why.to_owned())))
+    let tests = Program::new(executable("header")?).arg("--nocapture");
+    let skipped = |tests: &Program| -> Result<Option<String>> {
+        let finished = tests.run_successfully()?;
+        let line = finished.stdout.lines().find_map(|line| line.split_once("skipped: "));
+        Ok(line.map(|(_, why)| why.to_owned()))
+    };
+    let Some(why) = skipped(&tests)? else { return Ok(Verdict::Passed) };
+    let fetched = Program::new(script()).arg("--header").limit(Duration::from_secs(300)).run()?;
+    if !fetched.success() {
+        let last = fetched.stderr.trim().lines().last().unwrap_or("tools/rdma-vm.sh --header failed");
+        return Ok(Verdict::Skipped(format!("{why}: {last}")));
+    }
+    let mut folders = vec![PathBuf::from(fetched.stdout.trim())];
+    folders.extend(std::env::var_os("C_INCLUDE_PATH").iter().flat_map(std::env::split_paths));
+    let tests = tests.env("C_INCLUDE_PATH", std::env::join_paths(folders)?);
+    Ok(skipped(&tests)?.map_or(Verdict::Passed, Verdict::Skipped))
 }
 
 fn one_machine(workshop: &Workshop, name: &str) -> Result<Verdict> {
@@ -92,8 +105,7 @@ fn machines(workshop: &Workshop, count: u32, program: Program) -> Result<Result<
         return Ok(Err(Verdict::Skipped(format!("no RDMA device: no adapter here, and no virtual machine: {last}"))));
     }
     let count = count.to_string();
-    let root = paths::root();
-    let script = root.join("tools/rdma-vm.sh");
+    let (root, script) = (paths::root(), script());
     let mut words = [script.as_os_str(), "--vms".as_ref(), count.as_ref(), "--cpus".as_ref(), "2".as_ref()].to_vec();
     // The machines see all of this one's files, but have a /tmp of their own.
     if root.starts_with("/tmp") {
@@ -107,13 +119,17 @@ fn passed_some(finished: &Finished) -> bool {
     finished.stdout.contains("test result: ok.") && !finished.stdout.contains("ok. 0 passed")
 }
 
+/// Runs virtual machines, and fetches what they and the test of the header need.
+fn script() -> PathBuf {
+    paths::root().join("tools/rdma-vm.sh")
+}
+
 /// Fetches what the virtual machine is made of, unless it is there; the error says why that cannot be.
 pub fn prepare_virtual_machine() -> Result<()> {
     if !cfg!(target_arch = "x86_64") {
         bail!("it is made for x86-64");
     }
-    let script = paths::root().join("tools/rdma-vm.sh");
-    let finished = Program::new(script).arg("--setup").limit(Duration::from_secs(600)).run()?;
+    let finished = Program::new(script()).arg("--setup").limit(Duration::from_secs(600)).run()?;
     match finished.success() {
         true => Ok(()),
         false => bail!("{}", finished.stderr.trim().lines().last().unwrap_or("tools/rdma-vm.sh --setup failed")),
