@@ -94,6 +94,7 @@ pub struct Workshop {
     python: OnceCell<Result<python::Environment, String>>,
     rust_examples: OnceCell<Result<PathBuf, String>>,
     programs: programs::Compiled,
+    fabric: fabric::Budget,
 }
 
 impl Workshop {
@@ -188,6 +189,9 @@ pub fn run(options: &Options) -> Result<()> {
     skipped.iter().for_each(|line| println!("skipped: {line}"));
     // Again, for those who are shown the end of a long log alone.
     failed.iter().for_each(|(name, why)| println!("failed: {name}\n{why:#}\n"));
+    if let Some(account) = workshop.fabric.account() {
+        println!("{account}");
+    }
     println!("in {} s", began.elapsed().as_secs());
     println!("{passed} passed, {} failed, {} skipped", failed.len(), skipped.len());
     if failed.is_empty() { Ok(()) } else { bail!("tests failed") }

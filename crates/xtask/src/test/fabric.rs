@@ -8,16 +8,72 @@ use crate::install::installed;
 use crate::paths;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use std::cell::Cell;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a test prints that found no adapter.
 const NO_DEVICE: &str = "skipped: no RDMA device";
 
+/// What the cases may take together, beside what is fetched and built for them.
+const BUDGET: Duration = Duration::from_secs(300);
+
+/// The time that the cases share.
+pub struct Budget {
+    whole: Duration,
+    spent: Cell<Duration>,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { whole: BUDGET, spent: Cell::default() }
+    }
+}
+
+impl Budget {
+    /// Runs a program in what is left; an error if that is not enough.
+    fn run(&self, program: Program) -> Result<Finished> {
+        let left = self.whole.saturating_sub(self.spent.get());
+        if left.is_zero() {
+            bail!("not run: nothing is left of {}", self.described());
+        }
+        let began = Instant::now();
+        let finished = program.limit(left).run();
+        self.spent.set(self.spent.get() + began.elapsed());
+        let finished = finished?;
+        match finished.outlived_its_limit() {
+            true => {
+                let (left, whole) = (left.as_secs(), self.described());
+                Err(finished.complain(format!("it did not end in the {left} s that were left of {whole}")))
+            }
+            false => Ok(finished),
+        }
+    }
+
+    /// The same for a program that is to end well.
+    fn run_successfully(&self, program: Program) -> Result<Finished> {
+        let finished = self.run(program)?;
+        match finished.success() {
+            true => Ok(finished),
+            false => bail!("{}", finished.report()),
+        }
+    }
+
+    fn described(&self) -> String {
+        format!("the {} s that the tests of fabric/ have together", self.whole.as_secs())
+    }
+
+    /// For the end of a run: what was used, if anything was.
+    pub fn account(&self) -> Option<String> {
+        let spent = self.spent.get();
+        (!spent.is_zero()).then(|| format!("{:.0} s of {}", spent.as_secs_f64(), self.described()))
+    }
+}
+
 /// The structures, one machine, two machines.
 pub fn cases() -> Vec<Case> {
     vec![
-        Case::that_may_skip("fabric/verbs-header", |_| header()),
+        Case::that_may_skip("fabric/verbs-header", header),
         Case::that_may_skip("fabric/verbs-conformance", |workshop| one_machine(workshop, "conformance")),
         Case::that_may_skip("fabric/verbs-live", |workshop| one_machine(workshop, "live")),
         Case::that_may_skip("fabric/verbs-two-machines", two_machines),
@@ -26,10 +82,10 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// Our declarations against the header that is installed here, else against the one of Debian's package.
-fn header() -> Result<Verdict> {
+fn header(workshop: &Workshop) -> Result<Verdict> {
     let tests = Program::new(executable("header")?).arg("--nocapture");
     let skipped = |tests: &Program| -> Result<Option<String>> {
-        let finished = tests.run_successfully()?;
+        let finished = workshop.fabric.run_successfully(tests.clone())?;
         let line = finished.stdout.lines().find_map(|line| line.split_once("skipped: "));
         Ok(line.map(|(_, why)| why.to_owned()))
     };
@@ -48,7 +104,7 @@ fn header() -> Result<Verdict> {
 fn one_machine(workshop: &Workshop, name: &str) -> Result<Verdict> {
     let tests = executable(name)?;
     let arguments = ["--test-threads=1", "--nocapture"];
-    let here = Program::new(&tests).args(arguments).run_successfully()?;
+    let here = workshop.fabric.run_successfully(Program::new(&tests).args(arguments))?;
     if !here.stdout.contains(NO_DEVICE) {
         return Ok(Verdict::Passed);
     }
@@ -69,13 +125,13 @@ fn programs(workshop: &Workshop) -> Result<Verdict> {
     let program = Program::new("sh").arg(&script);
     let info = installed("ferrovia").args(["info", "--fabric", "--json"]).run_successfully()?;
     let devices: Value = serde_json::from_str(&info.stdout).context("ferrovia info --fabric --json")?;
-    let finished = if has_adapter(&devices) {
-        program.limit(Duration::from_secs(300)).run()?
-    } else {
-        match machines(workshop, 1, program)? {
-            Ok(program) => program.run()?,
-            Err(skipped) => return Ok(skipped),
-        }
+    let program = match has_adapter(&devices) {
+        true => Ok(program),
+        false => machines(workshop, 1, program)?,
+    };
+    let finished = match program {
+        Ok(program) => workshop.fabric.run(program)?,
+        Err(skipped) => return Ok(skipped),
     };
     chosen.check(&finished.stdout).map_err(|wrong| finished.complain(wrong))?;
     Ok(Verdict::Passed)
@@ -88,7 +144,7 @@ fn has_adapter(devices: &Value) -> bool {
 
 fn in_virtual_machines(workshop: &Workshop, count: u32, program: Program) -> Result<Verdict> {
     let finished = match machines(workshop, count, program)? {
-        Ok(program) => program.run_successfully()?,
+        Ok(program) => workshop.fabric.run_successfully(program)?,
         Err(skipped) => return Ok(skipped),
     };
     // The machines have an adapter, so that a test which finds none has failed.
@@ -112,7 +168,7 @@ fn machines(workshop: &Workshop, count: u32, program: Program) -> Result<Result<
         words.extend(["--mount".as_ref(), root.as_os_str()]);
     }
     words.push("--".as_ref());
-    Ok(Ok(program.under(words).limit(Duration::from_secs(300))))
+    Ok(Ok(program.under(words)))
 }
 
 fn passed_some(finished: &Finished) -> bool {
@@ -157,4 +213,26 @@ fn executable(name: &str) -> Result<PathBuf> {
         .filter(|artifact| artifact["target"]["name"] == name)
         .find_map(|artifact| artifact["executable"].as_str().map(PathBuf::from));
     executable.with_context(|| format!("cargo built no test program {name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_past_the_budget_fails_and_says_so() {
+        let budget = Budget { whole: Duration::from_millis(500), spent: Cell::default() };
+        assert_eq!(budget.account(), None);
+        assert_eq!(budget.run_successfully(Program::new("echo").arg("here")).unwrap().stdout, "here\n");
+        assert_eq!(budget.account().unwrap(), "0 s of the 0 s that the tests of fabric/ have together");
+        assert!(budget.run_successfully(Program::new("false")).is_err_and(|why| why.to_string().contains("status 1")));
+        let sleep = || Program::new("sleep").arg("100");
+        let late = budget.run(sleep()).err().unwrap().to_string();
+        assert!(
+            late.contains("did not end in the 0 s that were left of the 0 s") && late.contains("sleep 100"),
+            "{late}"
+        );
+        let later = budget.run(sleep()).err().unwrap().to_string();
+        assert!(later.starts_with("not run: nothing is left of the 0 s"), "{later}");
+    }
 }
