@@ -71,13 +71,13 @@ fn verbs(config: &Config) -> DeviceReport {
         Ok(survey) => {
             let device = survey.device(0);
             // With no device the rejections are the reason already.
-            let notes = if device.is_ok() {
+            let notes = if let Ok(device) = &device {
                 let objection = survey.offers().first().and_then(PortOffer::objection);
                 let role = objection.unwrap_or(
                     "carries messages between hosts, before tcp, where all processes have a port on its subnet",
                 );
                 let others = survey.rejections().iter().map(ToString::to_string);
-                std::iter::once(role.to_owned()).chain(others).collect()
+                std::iter::once(role.to_owned()).chain(device.notes().iter().cloned()).chain(others).collect()
             } else {
                 vec![]
             };

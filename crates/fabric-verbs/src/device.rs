@@ -98,7 +98,8 @@ impl Survey {
         let (_, adapter) =
             self.adapters.iter().find(|(name, _)| *name == offer.adapter).expect("offers come from here");
         let capabilities = crate::limits::capabilities(adapter, offer)?;
-        Ok(VerbsDevice { adapter: Arc::clone(adapter), offer: offer.clone(), capabilities })
+        let notes = crate::limits::notes(adapter, offer)?;
+        Ok(VerbsDevice { adapter: Arc::clone(adapter), offer: offer.clone(), capabilities, notes })
     }
 }
 
@@ -107,6 +108,7 @@ pub struct VerbsDevice {
     adapter: Arc<Adapter>,
     offer: PortOffer,
     capabilities: Capabilities,
+    notes: Vec<String>,
 }
 
 impl VerbsDevice {
@@ -121,6 +123,11 @@ impl VerbsDevice {
     /// The way it reaches others.
     pub fn offer(&self) -> &PortOffer {
         &self.offer
+    }
+
+    /// What stands behind its abilities and why it lacks some: one line each, for people.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn capabilities(adapter: &Arc<Adapter>, offer: &PortOffer) -> Result<
         reliable_connections: true,
         xrc: true,
         datagrams: true,
-        multicast: offer.link_layer == LinkLayer::Ethernet && attributes.max_mcast_grp > 0,
+        multicast: multicast(offer.link_layer, attributes.max_mcast_grp).is_ok(),
         atomics: attributes.atomic_cap != ATOMIC_NONE,
         completion_descriptor: true,
         multi_queue_receives: false,
@@ -59,6 +59,25 @@ pub(crate) fn capabilities(adapter: &Arc<Adapter>, offer: &PortOffer) -> Result<
         writes_wake: false,
         limits: limits(&attributes, u64::from(port.max_msg_sz), offer, inline_max(adapter)?),
     })
+}
+
+/// What stands behind its abilities and why it lacks some: one line each, for people.
+pub(crate) fn notes(adapter: &Arc<Adapter>, offer: &PortOffer) -> Result<Vec<String>, FabricError> {
+    let xrc = match has_own_xrc(adapter) {
+        true => "XRC is the adapter's own",
+        false => "XRC: the adapter has none of its own, an ordinary connection for each queue stands in for it",
+    };
+    let lacking = multicast(offer.link_layer, adapter.attributes()?.max_mcast_grp).err();
+    Ok(std::iter::once(xrc.to_owned()).chain(lacking.map(|why| format!("no multicast: {why}"))).collect())
+}
+
+/// Whether datagrams reach groups; the reason if not.
+fn multicast(link_layer: LinkLayer, groups_max: c_int) -> Result<(), &'static str> {
+    match link_layer {
+        LinkLayer::InfiniBand => Err("on InfiniBand groups are joined at the subnet manager, which needs rdma_cm"),
+        LinkLayer::Ethernet if groups_max <= 0 => Err("the adapter has no groups"),
+        LinkLayer::Ethernet => Ok(()),
+    }
 }
 
 fn limits(attributes: &IbvDeviceAttr, message_max_bytes: u64, offer: &PortOffer, inline_max_bytes: u32) -> Limits {
@@ -123,5 +142,20 @@ fn shown(gid: &[u8; 16]) -> String {
     match address.to_ipv4_mapped() {
         Some(address) => address.to_string(),
         None => address.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_reached_over_ethernet_where_the_adapter_has_some() {
+        assert_eq!(multicast(LinkLayer::Ethernet, 8192), Ok(()));
+        for (link_layer, groups_max, why) in
+            [(LinkLayer::Ethernet, 0, "no groups"), (LinkLayer::InfiniBand, 8192, "subnet manager")]
+        {
+            assert!(multicast(link_layer, groups_max).is_err_and(|reason| reason.contains(why)), "{link_layer:?}");
+        }
     }
 }

@@ -3,6 +3,8 @@
 //! A test is a [`Case`]: a name such as `c/ping-2`, what it needs first, and a body. What it needs
 //! (an installation, the peer libraries, mpi4py, programs of others) is made once, when the first test asks for it.
 
+mod adapter;
+mod blocks;
 mod cargo;
 mod debian;
 mod examples;

@@ -1,6 +1,7 @@
 //! The device against a real kernel driver. Where this machine has no adapter each test says so and passes;
 //! `cargo xtask test fabric/verbs` runs them in a virtual machine that has one.
 
+mod asked_for;
 mod killed;
 mod one_machine;
 mod side;

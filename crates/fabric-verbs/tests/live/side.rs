@@ -73,8 +73,13 @@ impl Side {
 }
 
 pub fn open() -> Option<Box<dyn Context>> {
+    Some(opened(best()?))
+}
+
+/// The best port of this machine, if it has one.
+pub fn best() -> Option<VerbsDevice> {
     match VerbsDevice::find(&Wanted::default()) {
-        Ok(device) => Some(Box::new(device).open().unwrap()),
+        Ok(device) => Some(device),
         Err(why) => {
             println!("skipped: no RDMA device: {why}");
             None
@@ -82,12 +87,20 @@ pub fn open() -> Option<Box<dyn Context>> {
     }
 }
 
+pub fn opened(device: VerbsDevice) -> Box<dyn Context> {
+    Box::new(device).open().unwrap()
+}
+
 pub fn connected(options: &ConnectOptions) -> Option<(Side, Side)> {
     let (mut a, mut b) = (Side::new(|_| {})?, Side::new(|_| {})?);
+    connect(&mut a, &mut b, options);
+    Some((a, b))
+}
+
+pub fn connect(a: &mut Side, b: &mut Side, options: &ConnectOptions) {
     let (at_a, at_b) = (a.endpoint(), b.endpoint());
     fabric::connect(&mut *a.context, a.qp, Some(at_b), options).unwrap();
     fabric::connect(&mut *b.context, b.qp, Some(at_a), options).unwrap();
-    Some((a, b))
 }
 
 pub fn pattern(memory: &mut [u8], seed: u8) {

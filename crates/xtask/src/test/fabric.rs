@@ -2,7 +2,7 @@
 //! Soft-RoCE in a virtual machine (`tools/rdma-vm.sh`), alone and with a second one on the same wire.
 
 use super::programs::OverAdapter;
-use super::{Case, Verdict, Workshop};
+use super::{Case, Verdict, Workshop, adapter};
 use crate::command::{Finished, Program};
 use crate::install::installed;
 use crate::paths;
@@ -78,6 +78,7 @@ pub fn cases() -> Vec<Case> {
         Case::that_may_skip("fabric/verbs-live", |workshop| one_machine(workshop, "live")),
         Case::that_may_skip("fabric/verbs-two-machines", two_machines),
         Case::that_may_skip("fabric/verbs-programs", programs),
+        Case::that_may_skip("fabric/verbs-settings", settings),
     ]
 }
 
@@ -134,6 +135,20 @@ fn programs(workshop: &Workshop) -> Result<Verdict> {
         Err(skipped) => return Ok(skipped),
     };
     chosen.check(&finished.stdout).map_err(|wrong| finished.complain(wrong))?;
+    Ok(Verdict::Passed)
+}
+
+/// What may be chosen of an adapter, and what is said of it; always in a virtual machine, where that is known.
+fn settings(workshop: &Workshop) -> Result<Verdict> {
+    let script = paths::target().join("programs/adapter-settings.sh");
+    let commands = adapter::script(workshop)?;
+    std::fs::write(&script, commands)?;
+    let program = match machines(workshop, 1, Program::new("sh").arg(&script))? {
+        Ok(program) => program,
+        Err(skipped) => return Ok(skipped),
+    };
+    let finished = workshop.fabric.run(program)?;
+    adapter::check(&finished.stdout).map_err(|wrong| finished.complain(wrong))?;
     Ok(Verdict::Passed)
 }
 

@@ -1,14 +1,13 @@
 //! The self-checking C programs of `tests/c`, run as `tests/c/list.txt` says.
 
 use super::mpi::Job;
-use super::{Case, Workshop, list};
+use super::{Case, Workshop, blocks, list};
 use crate::command::Program;
 use crate::install::installed;
 use crate::paths;
 use anyhow::{Result, bail};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -57,10 +56,6 @@ fn folder() -> PathBuf {
 const DEVICES: [&str; 2] = ["shm-verbs", "tcp"];
 /// The device that lines with `hosts` are run on, where two ranks at a time are treated as a host.
 const BETWEEN_HOSTS: (&str, &str) = ("shm+tcp", "2");
-
-/// Around what a program says that others run beside.
-const BEGIN: &str = "begin of program";
-const END: &str = "end of program, status";
 
 /// One case per line and rank count.
 pub fn cases() -> Result<Vec<Case>> {
@@ -131,35 +126,28 @@ impl OverAdapter {
         Ok(Self { entries: chosen.collect() })
     }
 
-    /// The commands, for `sh`: each between a line with its number and one with its exit status.
+    /// The commands, for `sh`, each in its block.
     pub fn script(&self, workshop: &Workshop) -> Result<String> {
-        let (mut script, mpiexec) = (String::new(), workshop.installation()?.join("bin/mpiexec"));
-        for (index, (entry, ranks)) in self.entries.iter().enumerate() {
+        let mpiexec = workshop.installation()?.join("bin/mpiexec");
+        let command = |(entry, ranks): &(list::Entry, String)| {
             let program = workshop.program(&entry.name)?;
             let own = variables(entry).into_iter().map(|(name, value)| format!("{name}={value}"));
             // Of two for one name the last counts.
             let settings: Vec<String> = ["FERROVIA_DEVICE=verbs".to_owned()].into_iter().chain(own).collect();
             let (settings, arguments) = (settings.join(" "), arguments(entry).join(" "));
-            let (mpiexec, program) = (mpiexec.display(), program.display());
-            writeln!(script, "echo '{BEGIN} {index}'")?;
-            writeln!(script, "env {settings} '{mpiexec}' -n {ranks} '{program}' {arguments} 2>&1")?;
-            writeln!(script, "printf '\\n{END} %d\\n' $?")?;
-        }
-        Ok(script)
+            Ok(format!("env {settings} '{}' -n {ranks} '{}' {arguments}", mpiexec.display(), program.display()))
+        };
+        Ok(blocks::script(self.entries.iter().map(command).collect::<Result<Vec<_>>>()?))
     }
 
     /// What is wrong with what the script has said, if anything is.
     pub fn check(&self, said: &str) -> Result<(), String> {
-        let mut blocks = said.split(BEGIN).skip(1);
         for (index, (entry, ranks)) in self.entries.iter().enumerate() {
             let title = format!("{} on {ranks} ranks", entry.name);
-            let block = blocks.next().ok_or_else(|| format!("{title} was not begun"))?;
-            let (output, end) = block.split_once(END).ok_or_else(|| format!("{title} did not end"))?;
-            let output = output.strip_prefix(&format!(" {index}\n")).ok_or_else(|| format!("{title} is missing"))?;
-            let code = end.split_whitespace().next().and_then(|status| status.parse().ok());
+            let block = blocks::block(said, index).map_err(|why| format!("{title} {why}"))?;
             Expected::from(entry)
-                .check(code, output)
-                .map_err(|wrong| format!("{title}: {wrong}; it said\n{output}"))?;
+                .check(block.code, block.output)
+                .map_err(|wrong| format!("{title}: {wrong}; it said\n{}", block.output))?;
         }
         Ok(())
     }
@@ -237,13 +225,17 @@ mod tests {
         let list = list::parse("hello 1 verbs=2\nerrors 3 exit=7 says=blame verbs=3\nping 1").unwrap();
         let entries = list.into_iter().filter_map(|entry| entry.last("verbs").map(str::to_owned).map(|n| (entry, n)));
         let over = OverAdapter { entries: entries.collect() };
-        let said = |first: &str, second: &str| format!("{BEGIN} 0\n{first}\n{BEGIN} 1\n{second}\n");
-        let (hello, errors) = (format!("No Errors\n{END} 0"), format!("blame\n{END} 7"));
-        assert_eq!(over.check(&said(&hello, &errors)), Ok(()));
-        for wrong in [format!("No Errors\n{END} 1"), format!("nothing\n{END} 0"), "No Errors".to_owned()] {
-            assert!(over.check(&said(&wrong, &errors)).is_err_and(|why| why.contains("hello on 2 ranks")), "{wrong}");
+        let said = |ends: &[(&str, i32)]| {
+            let commands = ends.iter().map(|(text, status)| format!("{{ echo '{text}'; (exit {status}); }}"));
+            Program::new("sh").arg("-c").arg(blocks::script(commands)).run().unwrap().stdout
+        };
+        let (hello, errors) = (("No Errors", 0), ("blame", 7));
+        assert_eq!(over.check(&said(&[hello, errors])), Ok(()));
+        for wrong in [("No Errors", 1), ("nothing", 0)] {
+            let found = over.check(&said(&[wrong, errors]));
+            assert!(found.is_err_and(|why| why.contains("hello on 2 ranks")), "{wrong:?}");
         }
-        assert!(over.check(&said(&hello, &format!("blame\n{END} 0"))).is_err());
-        assert!(over.check(&format!("{BEGIN} 0\n{hello}\n")).is_err());
+        assert!(over.check(&said(&[hello, ("blame", 0)])).is_err());
+        assert!(over.check(&said(&[hello])).is_err());
     }
 }
