@@ -248,6 +248,7 @@ fn conformance_page() -> Result<String> {
     );
     procedures(&mut page, names("implemented"), names("missing"))?;
     tests(&mut page)?;
+    adapters(&mut page)?;
     results(&mut page)?;
     Ok(page)
 }
@@ -332,6 +333,30 @@ fn tests(page: &mut String) -> Result<()> {
         writeln!(page, "- `{program}`: {}", why.join(" "))?;
     }
     page.push('\n');
+    Ok(())
+}
+
+/// What is known of adapters, and from what.
+fn adapters(page: &mut String) -> Result<()> {
+    page.push_str(
+        "## Adapters\n\n\
+         What `fabric` promises is checked on Soft-RoCE, Linux's RDMA in software, in virtual machines. It does some \
+         of it otherwise; these cases are left out there and checked on the other devices only:\n\n",
+    );
+    let path = paths::root().join("crates/fabric-verbs/tests/soft_roce.txt");
+    let text = fs::read_to_string(&path).with_context(|| paths::shown(&path))?;
+    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let (name, why) = line.split_once(' ').context("a line of soft_roce.txt is a name and why")?;
+        writeln!(page, "- `{name}`: {}", why.trim())?;
+    }
+    page.push_str(
+        "\nSome failures carry another status there than the specification's (`SOFT_ROCE_WORDS` in \
+         `crates/fabric-verbs/tests/conformance.rs`).\n\n\
+         XRC of an adapter's own has run on no device, neither hardware nor software: Soft-RoCE has none, and what is \
+         checked there are the connections that stand in for it. Datagrams to groups are offered over Ethernet only: \
+         on InfiniBand groups are joined at the subnet manager, which needs rdma_cm. `ferrovia info --fabric` says \
+         which of this an adapter has.\n\n",
+    );
     Ok(())
 }
 
