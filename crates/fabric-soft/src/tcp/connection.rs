@@ -484,6 +484,9 @@ fn before_last_word(left: u64) -> u64 {
 }
 
 #[cfg(test)]
+mod guards;
+
+#[cfg(test)]
 mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
@@ -509,7 +512,7 @@ mod tests {
     const AT: At = At { peer: 0, lane: 0 };
 
     /// The far end of a connection, the connection, and its peer.
-    fn live() -> (UnixStream, Connection, Peer) {
+    pub(super) fn live() -> (UnixStream, Connection, Peer) {
         let (far, near) = UnixStream::pair().expect("a pair");
         let connection = Connection::new(near.into(), Stage::Live(AT), Duration::ZERO);
         (far, connection, Peer::new([1; 16], Vec::new()))

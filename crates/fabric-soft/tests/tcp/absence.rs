@@ -15,7 +15,7 @@ use crate::side::{PATIENCE, Side, join, until};
 const OTHER: &str = "FABRIC_SOFT_TCP_OTHER";
 
 /// An endpoint like `endpoint`, whose process listens at `sockets` instead.
-fn elsewhere(endpoint: &Endpoint, sockets: &[SocketAddr]) -> Endpoint {
+pub fn elsewhere(endpoint: &Endpoint, sockets: &[SocketAddr]) -> Endpoint {
     let bytes = endpoint.to_bytes();
     let (head, address) = bytes.split_at(8);
     let mut moved = [head, &[address[0], sockets.len() as u8], &address[2..18]].concat();

@@ -4,6 +4,7 @@
 mod absence;
 mod aside;
 mod cuts;
+mod damage;
 mod lines;
 mod network;
 mod side;
