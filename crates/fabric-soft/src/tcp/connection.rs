@@ -161,6 +161,12 @@ impl Connection {
         self.say(&bytes[..len]);
     }
 
+    /// Bytes it keeps: what has come and is not used, and what is to be said.
+    #[cfg(test)]
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.inbox.unused().len() + self.control.capacity() + self.copied.capacity()
+    }
+
     /// Exactly `N` bytes, once they have come.
     pub(super) fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.inbox.take()

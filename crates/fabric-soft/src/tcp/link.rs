@@ -209,7 +209,8 @@ impl TcpLink {
 
     /// How often connections to peers became live.
     pub fn connections_made(&self) -> u64 {
-        self.peers.iter().flat_map(|peer| &peer.lanes).map(|lane| lane.epoch).sum()
+        // An epoch may be the peer's to say.
+        self.peers.iter().flat_map(|peer| &peer.lanes).map(|lane| lane.epoch).fold(0, u64::saturating_add)
     }
 
     /// System calls that wrote something on the connections there are.

@@ -29,6 +29,8 @@ mod address;
 mod connection;
 mod frame;
 mod greeting;
+#[cfg(test)]
+mod hostile;
 mod inbox;
 mod interfaces;
 mod link;
