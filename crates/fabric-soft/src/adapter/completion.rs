@@ -1,6 +1,6 @@
 //! Completion queues, and the descriptors that tell of them.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -109,6 +109,8 @@ pub(super) struct Notifier {
     all: OwnedFd,
     rung: OwnedFd,
     timer: OwnedFd,
+    /// The deadline that the timer is set to.
+    wakes_at: Cell<Option<Duration>>,
 }
 
 impl Notifier {
@@ -120,7 +122,7 @@ impl Notifier {
         for fd in [Some(rung.as_fd()), Some(timer.as_fd()), link].into_iter().flatten() {
             epoll::add(&all, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         }
-        Ok(Self { all, rung, timer })
+        Ok(Self { all, rung, timer, wakes_at: Cell::new(None) })
     }
 
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
@@ -132,8 +134,10 @@ impl Notifier {
         let _ = rustix::io::write(&self.rung, &1u64.to_ne_bytes());
     }
 
-    /// The descriptor becomes readable after `wait` at the latest; `None`: no deadline.
-    pub(super) fn wake_after(&self, wait: Option<Duration>) {
+    /// The descriptor becomes readable at `deadline` at the latest, when it is `now`; `None`: no deadline.
+    pub(super) fn wake_at(&self, deadline: Option<Duration>, now: Duration) {
+        self.wakes_at.set(deadline);
+        let wait = deadline.map(|deadline| deadline.saturating_sub(now));
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let value = wait.map_or(zero, |wait| {
             let wait = wait.max(Duration::from_nanos(1));
@@ -144,11 +148,17 @@ impl Notifier {
         let _ = rustix::time::timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &spec);
     }
 
+    /// True if the descriptor becomes readable before `deadline`, or then.
+    pub(super) fn wakes_by(&self, deadline: Duration) -> bool {
+        self.wakes_at.get().is_some_and(|at| at <= deadline)
+    }
+
     /// What rang has been seen. Nothing to read is nothing to forget.
     pub(super) fn acknowledge(&self) {
         let mut count = [0u8; 8];
         let _ = rustix::io::read(&self.rung, &mut count);
         let _ = rustix::io::read(&self.timer, &mut count);
+        self.wakes_at.set(None);
     }
 }
 

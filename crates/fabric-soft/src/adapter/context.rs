@@ -111,7 +111,12 @@ impl<L: Link> Context for SoftContext<L> {
         if self.core.completions.get(number).is_none_or(|queue| !queue.goes_first(self.rounds)) {
             self.progress();
         }
-        self.core.completions.get_mut(number).ok_or(NO_COMPLETION_QUEUE)?.poll(into, self.rounds)
+        let completions = self.core.completions.get_mut(number).ok_or(NO_COMPLETION_QUEUE)?;
+        let count = completions.poll(into, self.rounds)?;
+        if completions.is_armed() {
+            self.wake_in_time(number);
+        }
+        Ok(count)
     }
 
     fn poll_at_hand(&mut self, queue: CompletionQueue, into: &mut [WorkCompletion]) -> Result<usize, FabricError> {
@@ -124,7 +129,7 @@ impl<L: Link> Context for SoftContext<L> {
         self.send_held();
         let (now, deadline) = (self.link.now(), self.deadline());
         let notifier = self.completion_queue(queue)?.notifier(self.link.descriptor())?;
-        notifier.wake_after(deadline.map(|deadline| deadline.saturating_sub(now)));
+        notifier.wake_at(deadline, now);
         self.core.arm(queue, on);
         self.link.prepare_sleep()
     }

@@ -97,6 +97,16 @@ impl<L: Link> SoftContext<L> {
         [self.core.next_deadline(), self.link.deadline(), held].into_iter().flatten().min()
     }
 
+    /// Whoever has armed a queue polls once more and may sleep then: what that poll has begun is looked after in time.
+    #[cold]
+    fn wake_in_time(&self, queue: u32) {
+        let Some(deadline) = self.deadline() else { return };
+        let notifier = self.core.completions.get(queue).and_then(|queue| queue.notifier(self.link.descriptor()).ok());
+        if let Some(notifier) = notifier.filter(|notifier| !notifier.wakes_by(deadline)) {
+            notifier.wake_at(Some(deadline), self.link.now());
+        }
+    }
+
     /// Answers go that waited for a packet to ride with, and whatever the link holds back.
     fn send_held(&mut self) {
         self.core.send_answers(&mut self.link, Riders::GoAlone);

@@ -1,18 +1,13 @@
 //! Peers that are not there, or are and do not answer.
 
-use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fabric::{ConnectOptions, Context, Endpoint, Operation, WcStatus};
 use fabric_soft::link::LinkPeer;
-use fabric_soft::tcp::TcpOptions;
 
+use crate::process::{sleep_until_done, with_answering};
 use crate::side::{PATIENCE, Side, join, until};
-
-/// In the environment of a process that plays the peer: the other's endpoint.
-const OTHER: &str = "FABRIC_SOFT_TCP_OTHER";
 
 /// An endpoint like `endpoint`, whose process listens at `sockets` instead.
 pub fn elsewhere(endpoint: &Endpoint, sockets: &[SocketAddr]) -> Endpoint {
@@ -69,86 +64,6 @@ fn who_cannot_be_reached_is_lost_and_told_with_what_was_tried() {
     }
 }
 
-/// The other process: answers until it is stopped.
-#[test]
-fn an_answering_process() {
-    let Ok(other) = std::env::var(OTHER) else { return };
-    let mut side = Side::new(1, |_| {});
-    let endpoint = side.adapter.endpoint(side.qp).expect("an endpoint");
-    let other: Endpoint = other.parse().expect("an endpoint");
-    fabric::connect(&mut side.adapter, side.qp, Some(other), &ConnectOptions::default()).expect("connects");
-    // On a line of its own, behind what the test harness has begun.
-    println!("\npeer {endpoint} {} {}", side.region.address, side.region.rkey.0);
-    let start = Instant::now();
-    while start.elapsed() < PATIENCE {
-        side.poll();
-        std::thread::sleep(Duration::from_micros(100));
-    }
-}
-
-/// A process killed when it is dropped.
-pub struct Answering(Child);
-
-impl Drop for Answering {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// The adapter and another process that is its peer, with the address and key of the peer's memory.
-pub fn with_answering(change: impl FnOnce(&mut TcpOptions)) -> (Side, Answering, fabric::RemoteMemory) {
-    let mut side = Side::new(1, change);
-    let own = side.adapter.endpoint(side.qp).expect("an endpoint");
-    let mut child = Command::new(std::env::current_exe().expect("this program"))
-        .args(["absence::an_answering_process", "--exact", "--nocapture"])
-        .env(OTHER, own.to_string())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("a process");
-    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-    let told = lines.map_while(Result::ok).find(|line| line.starts_with("peer ")).expect("the peer speaks");
-    let words: Vec<&str> = told.split(' ').collect();
-    let endpoint = words[1].parse().expect("an endpoint");
-    let rkey = fabric::Rkey(words[3].parse().expect("a key"));
-    let far = fabric::RemoteMemory { address: words[2].parse().expect("an address"), rkey };
-    fabric::connect(&mut side.adapter, side.qp, Some(endpoint), &ConnectOptions::default()).expect("connects");
-    (side, Answering(child), far)
-}
-
-fn signal(process: &Answering, signal: rustix::process::Signal) {
-    let id = rustix::process::Pid::from_child(&process.0);
-    rustix::process::kill_process(id, signal).expect("it is ours");
-}
-
-/// Stops it; it does nothing any more when this returns.
-fn stop(process: &Answering) {
-    signal(process, rustix::process::Signal::STOP);
-    let id = rustix::process::WaitId::Pid(rustix::process::Pid::from_child(&process.0));
-    let options = rustix::process::WaitIdOptions::STOPPED | rustix::process::WaitIdOptions::NOWAIT;
-    rustix::process::waitid(id, options).expect("it is ours");
-}
-
-/// Sleeps on the completion descriptor until something is complete; returns how often that woke.
-fn sleep_until_done(side: &mut Side) -> u32 {
-    let mut wakes = 0;
-    while side.done.is_empty() {
-        side.adapter.arm(side.completions, fabric::NotifyOn::Any).expect("a whole queue");
-        side.poll();
-        if !side.done.is_empty() {
-            break;
-        }
-        let descriptor = side.adapter.descriptor(side.completions).expect("a descriptor");
-        let mut wanted = [rustix::event::PollFd::new(&descriptor, rustix::event::PollFlags::IN)];
-        let patience = rustix::event::Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
-        assert!(rustix::event::poll(&mut wanted, Some(&patience)).expect("polls") > 0, "nothing ends");
-        side.adapter.acknowledge(side.completions).expect("a whole queue");
-        wakes += 1;
-    }
-    wakes
-}
-
 #[test]
 fn a_stopped_peer_is_lost_after_the_deadline_and_sleeping_for_it_is_sleeping() {
     let silence = Some(Duration::from_millis(600));
@@ -156,7 +71,7 @@ fn a_stopped_peer_is_lost_after_the_deadline_and_sleeping_for_it_is_sleeping() {
     side.post(1, Operation::RdmaWrite(far), 0, 4096);
     sleep_until_done(&mut side);
     assert_eq!(side.done.remove(0).status, WcStatus::Success);
-    stop(&peer);
+    peer.stop();
     side.post(2, Operation::RdmaWrite(far), 0, 1 << 20);
     side.post(3, Operation::Send, 0, 8);
     let wakes = sleep_until_done(&mut side);
@@ -177,7 +92,7 @@ fn a_stopped_peer_that_owes_nothing_is_lost_to_who_waits_for_it() {
     sleep_until_done(&mut side);
     assert_eq!(side.done.remove(0).status, WcStatus::Success);
     side.receive(2, 0, 8);
-    stop(&peer);
+    peer.stop();
     let wakes = sleep_until_done(&mut side);
     assert_eq!((side.done[0].id, side.done[0].status), (2, WcStatus::WorkRequestFlushed));
     assert!(wakes < 100, "{wakes} wakes: it does not spin");
@@ -212,7 +127,7 @@ fn a_peer_that_is_busy_for_longer_than_the_patience_is_not_lost() {
     let (mut side, peer, far) = with_answering(|options| options.patience = Duration::from_millis(100));
     side.post(1, Operation::RdmaWrite(far), 0, 4096);
     sleep_until_done(&mut side);
-    stop(&peer);
+    peer.stop();
     // More than the kernel keeps for a process that does not read, so that its window closes.
     for id in 2..10 {
         side.post(id, Operation::RdmaWrite(far), 0, 1 << 20);
@@ -229,7 +144,7 @@ fn a_peer_that_is_busy_for_longer_than_the_patience_is_not_lost() {
         side.poll();
         std::thread::sleep(Duration::from_millis(1));
     }
-    signal(&peer, rustix::process::Signal::CONT);
+    peer.signal(rustix::process::Signal::CONT);
     let start = Instant::now();
     while side.done.len() < 9 {
         side.poll();
@@ -253,4 +168,37 @@ fn a_peer_that_greets_late_is_waited_for() {
     assert!(sides[0].done.is_empty());
     until(&mut sides, "the write", |sides| !sides[0].done.is_empty());
     assert_eq!(sides[0].done[0].status, WcStatus::Success);
+}
+
+/// Whoever has armed a queue polls once more before it sleeps; what that poll finds may have to be looked after soon.
+#[test]
+fn what_is_found_between_arming_and_sleeping_is_looked_after() {
+    let mut sides = [(); 2].map(|()| Side::new(1, |_| {}));
+    join(&mut sides);
+    let [mut here, mut there] = sides;
+    here.post(1, Operation::RdmaWrite(there.region.remote(0)), 0, 8);
+    let start = Instant::now();
+    while here.done.is_empty() {
+        assert!(start.elapsed() < PATIENCE, "the write does not end");
+        here.poll();
+        there.poll();
+    }
+    here.done.clear();
+    here.receive(2, 0, 8);
+    here.adapter.arm(here.completions, fabric::NotifyOn::Any).expect("a whole queue");
+    // It goes without a word, and nobody listens there any more.
+    there.adapter.link().cut_connections();
+    drop(there);
+    let wakes = |side: &mut Side| {
+        let descriptor = side.adapter.descriptor(side.completions).expect("a descriptor");
+        let patience = rustix::event::Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+        let mut wanted = [rustix::event::PollFd::new(&descriptor, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut wanted, Some(&patience)).expect("polls") > 0
+    };
+    assert!(wakes(&mut here), "the connection ends");
+    here.poll();
+    assert!(wakes(&mut here), "another is to be made, which is given up soon");
+    here.adapter.acknowledge(here.completions).expect("a whole queue");
+    sleep_until_done(&mut here);
+    assert_eq!((here.done[0].id, here.done[0].status), (2, WcStatus::WorkRequestFlushed));
 }

@@ -5,8 +5,10 @@ mod absence;
 mod aside;
 mod cuts;
 mod damage;
+mod deaths;
 mod lines;
 mod network;
+mod process;
 mod side;
 mod speed;
 mod strangers;
@@ -21,7 +23,7 @@ use fabric_soft::tcp::TcpOptions;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use absence::with_answering;
+use process::with_answering;
 use side::{MEMORY_BYTES, PATIENCE, Side, join, take, until};
 
 /// One message from 0 to 1.
