@@ -14,6 +14,8 @@ mod queue_pair;
 mod receive;
 mod regions;
 mod responder;
+#[cfg(test)]
+mod retries;
 mod riding;
 mod shown;
 
