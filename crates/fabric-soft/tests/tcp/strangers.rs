@@ -1,30 +1,64 @@
-//! Strangers beside a process that is short of descriptors. Limits are a process's, so each test has one of its own.
+//! Strangers: told of once, and beside a process that is short of descriptors. A log and limits are a process's, so each test
+//! has one of its own.
 
-use std::net::TcpStream;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsRawFd;
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use base::log::{Level, Log};
 use fabric::{Context, NotifyOn, Operation, WcStatus};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::side::{Side, join, take, until};
+use crate::side::{PATIENCE, Side, join, take, until};
 
-/// Strangers that say nothing, more than there are descriptors for.
+/// How many come, of those that say nothing more than there are descriptors for.
 const STRANGERS: usize = 40;
 
-/// Runs a test in a process of its own.
-fn alone(test: &str, body: impl FnOnce()) {
+/// Runs a test in a process of its own, whose output is returned when it has ended well; `None` there.
+fn alone(test: &str, body: impl FnOnce()) -> Option<Output> {
     const ALONE: &str = "FABRIC_SOFT_ALONE";
     if std::env::var_os(ALONE).is_some() {
-        return body();
+        body();
+        return None;
     }
-    let ended = std::process::Command::new(std::env::current_exe().expect("this program"))
+    let ended = Command::new(std::env::current_exe().expect("this program"))
         .args([&format!("strangers::{test}"), "--exact", "--nocapture"])
         .env(ALONE, "1")
-        .status()
+        .output()
         .expect("a process");
-    assert!(ended.success(), "{ended}");
+    let said = [&ended.stdout, &ended.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    assert!(ended.status.success(), "{}: {}", ended.status, said.concat());
+    Some(ended)
+}
+
+#[test]
+fn strangers_are_told_of_once_and_counted() {
+    let ended = alone("strangers_are_told_of_once_and_counted", || {
+        let mut side = Side::new(1, |options| options.log = Log::new(Level::Warn, None));
+        let socket = side.socket();
+        for count in 1..=STRANGERS as u64 {
+            let mut stranger = TcpStream::connect(socket).expect("it listens");
+            stranger.write_all(&[7; 100]).expect("there is room");
+            stranger.shutdown(Shutdown::Write).expect("it is open");
+            let start = Instant::now();
+            while side.adapter.link().refused_connections() < count {
+                assert!(start.elapsed() < PATIENCE, "stranger {count} is not refused");
+                side.poll();
+                std::thread::sleep(Duration::from_micros(50));
+            }
+            stranger.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+            // It may be hung up on with or without having been heard.
+            let _ = stranger.read_to_end(&mut Vec::new());
+        }
+    });
+    let Some(ended) = ended else { return };
+    let logged = String::from_utf8_lossy(&ended.stderr);
+    let told: Vec<&str> = logged.lines().filter(|line| line.starts_with("ferrovia")).collect();
+    let why = "a connection was refused: it does not greet as a process that means this one";
+    assert!(told.len() == 1 && told[0].contains(why), "{logged}");
 }
 
 /// This process may open `more` descriptors from now on.
@@ -51,7 +85,7 @@ fn write(sides: &mut [Side; 2], seed: u8) {
 
 #[test]
 fn strangers_give_way_where_descriptors_are_short() {
-    alone("strangers_give_way_where_descriptors_are_short", || {
+    let _ = alone("strangers_give_way_where_descriptors_are_short", || {
         let mut sides = [Side::new(1, |_| {}), Side::new(1, |_| {})];
         join(&mut sides);
         write(&mut sides, 1);
@@ -85,7 +119,7 @@ fn wakes_in(side: &mut Side, time: Duration) -> u32 {
 
 #[test]
 fn who_cannot_be_let_in_wakes_nobody_and_is_let_in_later() {
-    alone("who_cannot_be_let_in_wakes_nobody_and_is_let_in_later", || {
+    let _ = alone("who_cannot_be_let_in_wakes_nobody_and_is_let_in_later", || {
         let mut sides = [Side::new(1, |_| {}), Side::new(1, |_| {})];
         join(&mut sides);
         // The descriptors a sleeper needs are made.
