@@ -593,3 +593,6 @@ impl Drop for ShmLink {
         }
     }
 }
+
+#[cfg(test)]
+mod hostile;
