@@ -5,6 +5,7 @@ mod errors;
 mod independent;
 mod life;
 mod messages;
+mod overflow;
 mod queues;
 mod rdma;
 mod traffic;
@@ -13,7 +14,7 @@ use crate::side::Pair;
 use crate::{Case, Fixture, Outcome};
 
 pub(crate) fn all() -> Vec<Case> {
-    let queues = [queues::CASES, independent::CASES].concat();
+    let queues = [queues::CASES, overflow::CASES, independent::CASES].concat();
     [messages::CASES, rdma::CASES, errors::CASES, &queues, datagrams::CASES, life::CASES, traffic::CASES].concat()
 }
 

@@ -68,7 +68,7 @@ fn receive_queue_full(fixture: &mut dyn Fixture) -> Outcome {
 }
 
 /// Posts empty receives until there is no room.
-fn fill(mut post: impl FnMut(&ReceiveRequest<'_>) -> Result<usize, FabricError>) -> u64 {
+pub(super) fn fill(mut post: impl FnMut(&ReceiveRequest<'_>) -> Result<usize, FabricError>) -> u64 {
     for id in 0..1 << 16 {
         match post(&ReceiveRequest { id, list: &[] }) {
             Ok(1) => {}
@@ -110,13 +110,13 @@ fn completion_overrun(fixture: &mut dyn Fixture) -> Outcome {
     })
 }
 
-fn shared_queue(side: &mut Side, xrc: Option<(XrcDomain, CompletionQueue)>) -> SharedReceiveQueue {
+pub(super) fn shared_queue(side: &mut Side, xrc: Option<(XrcDomain, CompletionQueue)>) -> SharedReceiveQueue {
     let protection_domain = side.domain;
     let attributes = SharedReceiveQueueAttributes { protection_domain, depth: 8, entries_max: 2, xrc };
     side.context.create_shared_receive_queue(&attributes).expect("a shared receive queue")
 }
 
-fn post_shared(side: &mut Side, queue: SharedReceiveQueue, id: u64, list: &[fabric::ScatterGather]) {
+pub(super) fn post_shared(side: &mut Side, queue: SharedReceiveQueue, id: u64, list: &[fabric::ScatterGather]) {
     assert_eq!(side.context.post_shared_receive(queue, &[ReceiveRequest { id, list }]), Ok(1));
 }
 
@@ -202,7 +202,7 @@ fn shared_queue_full(fixture: &mut dyn Fixture) -> Outcome {
 }
 
 /// An XRC connection from here to there, and the domain it reaches.
-fn connect_xrc(pair: &mut Pair) -> (QueuePair, XrcDomain) {
+pub(super) fn connect_xrc(pair: &mut Pair) -> (QueuePair, XrcDomain) {
     let domain = pair.there.context.open_xrc_domain().expect("an XRC domain");
     let (mut ours, mut theirs) = (pair.here.attributes(), pair.there.attributes());
     (ours.transport, ours.receive_depth) = (Transport::XrcInitiator, 0);
@@ -211,7 +211,7 @@ fn connect_xrc(pair: &mut Pair) -> (QueuePair, XrcDomain) {
     (connection.here, domain)
 }
 
-fn xrc_send(pair: &mut Pair, qp: QueuePair, id: u64, to: SrqNumber, text: &[u8]) {
+pub(super) fn xrc_send(pair: &mut Pair, qp: QueuePair, id: u64, to: SrqNumber, text: &[u8]) {
     let mut request = SendRequest::new(id, Operation::Send, Payload::Inline(text));
     request.destination = Destination::SharedReceiveQueue(to);
     pair.here.post(qp, &request);
