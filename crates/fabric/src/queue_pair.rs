@@ -19,7 +19,11 @@ pub enum Transport {
     XrcInitiator,
     /// XRC, receiving half: takes what its peer sends into the shared receive queues of a domain.
     XrcTarget(XrcDomain),
-    /// UD: datagrams to anybody, which may be lost.
+    /// UD: datagrams to anybody, which may be lost. One that is too long for the receive it meets, with the place in front
+    /// of it, is not cut off: an adapter drops it, or ends that receive with [`WcStatus::LocalLengthError`] and the
+    /// receiving queue pair with it, as the software adapter does. Its sender learns of neither.
+    ///
+    /// [`WcStatus::LocalLengthError`]: crate::WcStatus::LocalLengthError
     UnreliableDatagram,
 }
 
