@@ -38,7 +38,7 @@ const POLLS: usize = 80;
 /// What a system may take to bring what was written to the other socket.
 const ON_ITS_WAY: Duration = Duration::from_micros(100);
 
-fn link() -> SoftContext<TcpLink> {
+pub(super) fn link() -> SoftContext<TcpLink> {
     let listen = vec!["127.0.0.1:0".parse().expect("an address")];
     SoftContext::new(TcpLink::new(TcpOptions::new(SECRET, listen, Log::new(Level::Error, None))).expect("a link"))
 }

@@ -24,9 +24,13 @@ const DESCRIPTORS_PER_STRANGER: u64 = 16;
 /// For how long nobody is let in when there was no descriptor for it.
 const REST: Duration = Duration::from_millis(100);
 
-/// Connections that have proved nothing, at most, in a process with these limits.
+/// Connections that have proved nothing, at most, in this process.
 pub(super) fn limit() -> usize {
-    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    limit_among(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))
+}
+
+/// The same where so many descriptors may be open.
+fn limit_among(descriptors: u64) -> usize {
     usize::try_from(descriptors / DESCRIPTORS_PER_STRANGER).unwrap_or(STRANGERS_MAX).clamp(STRANGERS_FEW, STRANGERS_MAX)
 }
 
@@ -101,3 +105,6 @@ impl TcpLink {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
