@@ -96,12 +96,12 @@ impl Heard {
     }
 
     /// The connection ends over this, and the adapter is told nothing.
-    fn is_wrong(mut self, kind: Kind<'_>, received: u64) {
+    fn refuses(mut self, kind: Kind<'_>, received: u64) {
         assert_eq!(self.hear_head(kind, received), Err(Ending::PeerWrong), "{kind:?}, received {received}");
         assert_eq!((&self.adapter.begun[..], self.adapter.finished), (&[][..], 0), "{kind:?}");
     }
 
-    fn is_right(mut self, kind: Kind<'_>, received: u64) -> Self {
+    fn takes(mut self, kind: Kind<'_>, received: u64) -> Self {
         assert_eq!(self.hear_head(kind, received), Ok(()), "{kind:?}, received {received}");
         self
     }
@@ -124,42 +124,42 @@ fn a_packet_out_of_its_turn_is_wrong() {
     };
     for payload_bytes in [0, 100] {
         for sequence in [4, 6, u64::MAX] {
-            after_five().is_wrong(packet(sequence, payload_bytes, 1), 0);
+            after_five().refuses(packet(sequence, payload_bytes, 1), 0);
         }
-        let next = after_five().is_right(packet(5, payload_bytes, 1), 0);
+        let next = after_five().takes(packet(5, payload_bytes, 1), 0);
         assert_eq!(next.adapter.begun, [payload_bytes]);
     }
-    Heard::on_lane(1).is_wrong(packet(0, 0, 1), 0);
+    Heard::on_lane(1).refuses(packet(0, 0, 1), 0);
 }
 
 #[test]
 fn a_packet_longer_than_any_message_is_wrong() {
     for payload_bytes in [MESSAGE_MAX_BYTES + 1, u64::MAX] {
-        Heard::on_lane(0).is_wrong(packet(0, payload_bytes, 1), 0);
-        Heard::on_lane(0).is_wrong(packet(0, payload_bytes, 16), 0);
+        Heard::on_lane(0).refuses(packet(0, payload_bytes, 1), 0);
+        Heard::on_lane(0).refuses(packet(0, payload_bytes, 16), 0);
     }
-    let longest = Heard::on_lane(0).is_right(packet(0, MESSAGE_MAX_BYTES, 1), 0);
+    let longest = Heard::on_lane(0).takes(packet(0, MESSAGE_MAX_BYTES, 1), 0);
     assert_eq!(longest.adapter.begun, [MESSAGE_MAX_BYTES]);
 }
 
 #[test]
 fn a_part_that_is_longer_or_shorter_than_it_must_be_is_wrong() {
     for payload_bytes in [0, 4095, 4097, u64::MAX] {
-        Heard::on_lane(1).with_packet_of_two_parts(0b11).is_wrong(part(0, payload_bytes), 0);
+        Heard::on_lane(1).with_packet_of_two_parts(0b11).refuses(part(0, payload_bytes), 0);
     }
-    Heard::on_lane(1).with_packet_of_two_parts(0b11).is_right(part(0, 4096), 0);
+    Heard::on_lane(1).with_packet_of_two_parts(0b11).takes(part(0, 4096), 0);
 }
 
 #[test]
 fn a_part_that_nobody_waits_for_is_wrong() {
-    Heard::on_lane(0).with_packet_of_two_parts(0b11).is_wrong(part(0, 8192), 0);
-    Heard::on_lane(1).with_packet_of_two_parts(0b01).is_wrong(part(0, 4096), 0);
-    Heard::on_lane(2).with_packet_of_two_parts(0b11).is_wrong(part(0, 0), 0);
+    Heard::on_lane(0).with_packet_of_two_parts(0b11).refuses(part(0, 8192), 0);
+    Heard::on_lane(1).with_packet_of_two_parts(0b01).refuses(part(0, 4096), 0);
+    Heard::on_lane(2).with_packet_of_two_parts(0b11).refuses(part(0, 0), 0);
     let mut after_one = Heard::on_lane(1).with_packet_of_two_parts(0b11);
     after_one.peer.lanes[0].received = 1;
-    after_one.is_wrong(part(0, 4096), 0);
+    after_one.refuses(part(0, 4096), 0);
     // The other lane may be behind.
-    let early = Heard::on_lane(1).is_right(part(0, 4096), 0);
+    let early = Heard::on_lane(1).takes(part(0, 4096), 0);
     assert!(early.peer.lanes[1].arriving.is_none(), "it is left where it is");
 }
 
@@ -175,10 +175,10 @@ fn an_acknowledgement_of_what_was_not_sent_is_wrong() {
             heard
         };
         for received in [2, 3, u64::MAX] {
-            after_one_of_two().is_wrong(Kind::Acknowledge, received);
-            after_one_of_two().is_wrong(Kind::Ask, received);
+            after_one_of_two().refuses(Kind::Acknowledge, received);
+            after_one_of_two().refuses(Kind::Ask, received);
         }
-        let heard = after_one_of_two().is_right(Kind::Acknowledge, 1);
+        let heard = after_one_of_two().takes(Kind::Acknowledge, 1);
         assert_eq!(heard.peer.lanes[usize::from(lane)].outbox.acknowledged_count(), 1);
     }
 }
@@ -186,27 +186,27 @@ fn an_acknowledgement_of_what_was_not_sent_is_wrong() {
 #[test]
 fn another_packet_than_the_one_begun_before_is_wrong() {
     let begun_before = || {
-        let mut heard = Heard::on_lane(0).is_right(packet(0, 12 << 10, 2), 0);
+        let mut heard = Heard::on_lane(0).takes(packet(0, 12 << 10, 2), 0);
         heard.reconnect();
         heard.adapter.begun.clear();
         heard
     };
-    begun_before().is_wrong(packet(0, (12 << 10) + 1, 2), 0);
-    begun_before().is_wrong(packet(0, 12 << 10, 1), 0);
-    begun_before().is_wrong(packet(0, 12 << 10, 3), 0);
-    begun_before().is_wrong(packet(0, 0, 1), 0);
-    let same = begun_before().is_right(packet(0, 12 << 10, 2), 0);
+    begun_before().refuses(packet(0, (12 << 10) + 1, 2), 0);
+    begun_before().refuses(packet(0, 12 << 10, 1), 0);
+    begun_before().refuses(packet(0, 12 << 10, 3), 0);
+    begun_before().refuses(packet(0, 0, 1), 0);
+    let same = begun_before().takes(packet(0, 12 << 10, 2), 0);
     assert!(same.adapter.begun.is_empty(), "it is filled anew, not begun");
 }
 
 #[test]
 fn a_connection_is_agreed_on_once_and_before_anything_else() {
     let resume = Kind::Resume { epoch: 1, is_asynchronous: false };
-    Heard::on_lane(0).is_wrong(resume, 0);
+    Heard::on_lane(0).refuses(resume, 0);
     for kind in [packet(0, 0, 1), part(0, 0), Kind::Acknowledge, Kind::Ask, Kind::Goodbye] {
         let mut proven = Heard::on_lane(0);
         proven.connection.stage = Stage::Proven(proven.at);
-        proven.is_wrong(kind, 0);
+        proven.refuses(kind, 0);
     }
 }
 
