@@ -8,7 +8,7 @@ use smallvec::smallvec;
 
 use crate::construct::check_dimensions;
 use crate::contents::{ArrayOrder, Construction, DISTRIBUTE_DEFAULT_ARGUMENT, Distribution};
-use crate::datatype::Datatype;
+use crate::datatype::{Datatype, Parent};
 use crate::error::{Argument, TypeError, check_length, check_range};
 use crate::shape::{Block, Shape};
 
@@ -60,7 +60,7 @@ impl Datatype {
         }
         let construction =
             Construction::Subarray { sizes: sizes.into(), subsizes: subsizes.into(), starts: starts.into(), order };
-        Datatype::build(nest.finish()?, construction, smallvec![Arc::clone(old)])
+        Datatype::build(nest.finish()?, construction, smallvec![Parent::of(old)])
     }
 
     /// One process's part of a global array dealt out over a grid, with the extent of the whole array.
@@ -88,7 +88,7 @@ impl Datatype {
             nest.widen(global)?;
         }
         let construction = Construction::Darray(Box::new(array.clone()));
-        Datatype::build(nest.finish()?, construction, smallvec![Arc::clone(old)])
+        Datatype::build(nest.finish()?, construction, smallvec![Parent::of(old)])
     }
 }
 

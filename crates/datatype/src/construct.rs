@@ -8,9 +8,9 @@ use smallvec::smallvec;
 
 use crate::basic::Basic;
 use crate::contents::Construction;
-use crate::datatype::{Datatype, Parents};
+use crate::datatype::{Datatype, Parent, Parents};
 use crate::error::{Argument, TypeError, check_count, check_length, check_range};
-use crate::shape::{Block, Shape};
+use crate::shape::{Block, Loop, Shape};
 
 impl Datatype {
     /// `count` elements, one after the other.
@@ -32,12 +32,12 @@ impl Datatype {
     ///
     /// MPI: §5.1.2, `MPI_Type_vector`
     pub fn vector(count: i64, blocklength: i64, stride: i64, old: &Arc<Datatype>) -> Result<Arc<Datatype>, TypeError> {
-        let shape = match in_bytes(stride, old) {
-            Ok(stride_bytes) => blocks_at_stride(count, blocklength, stride_bytes, old)?,
+        let stride_bytes = match in_bytes(stride, old) {
             // One block has no stride to overflow.
-            Err(_) if count <= 1 => blocks_at_stride(count, blocklength, 0, old)?,
-            Err(error) => return Err(error),
+            Err(_) if count <= 1 => 0,
+            stride_bytes => stride_bytes?,
         };
+        let shape = blocks_at_stride(count, blocklength, stride_bytes, old)?;
         derived(shape, Construction::Vector { count, blocklength, stride }, old)
     }
 
@@ -144,7 +144,7 @@ impl Datatype {
         }))?;
         let construction =
             Construction::Struct { blocklengths: blocklengths.into(), displacements: displacements_bytes.into() };
-        Datatype::build(shape, construction, types.into())
+        Datatype::build(shape, construction, types.iter().map(Parent::of).collect())
     }
 
     /// The same data with another lower bound and extent.
@@ -239,14 +239,17 @@ fn fortran_real(precision: Option<i64>, range: Option<i64>) -> Result<Basic, Typ
     found.filter(|_| asked).map(|(_, _, basic)| basic).ok_or(TypeError::NoSuchPrecision { precision, range })
 }
 
+#[inline(always)]
 fn derived(shape: Shape, construction: Construction, old: &Arc<Datatype>) -> Result<Arc<Datatype>, TypeError> {
-    Datatype::build(shape, construction, smallvec![Arc::clone(old)])
+    Datatype::build(shape, construction, smallvec![Parent::of(old)])
 }
 
+#[inline(always)]
 fn blocks_at_stride(count: i64, blocklength: i64, stride_bytes: i64, old: &Datatype) -> Result<Shape, TypeError> {
     let count = check_count(Argument::one("count"), count)?;
     let blocklength = check_count(Argument::one("blocklength"), blocklength)?;
-    old.shape().repeated(0, blocklength, old.extent())?.repeated(0, count, stride_bytes)
+    let one = |count, stride_bytes| Loop { displacement: 0, count, stride_bytes };
+    old.shape().looped([one(blocklength, old.extent()), one(count, stride_bytes)])
 }
 
 fn blocks_at(blocklengths: &[i64], displacements_bytes: &[i64], old: &Arc<Datatype>) -> Result<Shape, TypeError> {

@@ -82,6 +82,7 @@ pub(crate) trait Visitor {
 pub(crate) fn walk<V: Visitor>(tree: &Tree<Bytes>, user: *mut u8, skip: u64, visitor: &mut V) {
     match tree {
         Tree::Leaf(leaf) => walk_leaf(leaf.0, user, skip, visitor),
+        Tree::Comb(comb) => walk_strided(&Tree::Leaf(comb.leaf), comb.count, comb.stride_bytes, user, skip, visitor),
         Tree::Strided(node) => walk_strided(&node.child, node.count, node.stride_bytes, user, skip, visitor),
         Tree::Blocks(node) => walk_blocks(node, user, skip, visitor),
         Tree::Pieces(node) => walk_pieces(&node.pieces, user, skip, visitor),
@@ -138,7 +139,7 @@ pub(crate) fn walk_strided<V: Visitor>(
 
 /// True for a loop over so many runs that it is best done as it stands.
 fn is_long_loop(tree: &Tree<Bytes>) -> bool {
-    matches!(tree, Tree::Strided(node) if matches!(node.child, Tree::Leaf(_)) && node.count >= 8)
+    matches!(tree, Tree::Comb(comb) if comb.count >= 8)
 }
 
 /// Lists the runs of `tree` behind the `used` that are listed already; how many there are then, or `None` if that is more
@@ -149,6 +150,12 @@ fn list_runs(tree: &Tree<Bytes>, displacement: i64, runs: &mut [Stretch; PATTERN
             let offset = used.checked_sub(1).map_or(0, |last| runs[last].offset + runs[last].bytes);
             *runs.get_mut(used)? = Stretch { displacement, offset, bytes: *bytes };
             Some(used + 1)
+        }
+        Tree::Comb(comb) if comb.count > PATTERN_MAX as u64 => None,
+        Tree::Comb(comb) => {
+            let leaf = Tree::Leaf(comb.leaf);
+            let at = |turn| displacement + turn * comb.stride_bytes;
+            (0..comb.count as i64).try_fold(used, |used, turn| list_runs(&leaf, at(turn), runs, used))
         }
         Tree::Strided(node) if node.count > PATTERN_MAX as u64 => None,
         Tree::Strided(node) => (0..node.count as i64)

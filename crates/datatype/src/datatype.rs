@@ -12,7 +12,29 @@ use crate::layout::{Bytes, Run, Tree};
 use crate::shape::{Shape, Signature, elements_in};
 
 /// What a datatype was made of: of most, one.
-pub(crate) type Parents = SmallVec<[Arc<Datatype>; 1]>;
+pub(crate) type Parents = SmallVec<[Parent; 1]>;
+
+/// A datatype that another one was made of.
+#[derive(Clone, Debug)]
+pub(crate) enum Parent {
+    /// A predefined one: its object need not be counted, since any other of the same name does for who asks.
+    Named(Basic),
+    Derived(Arc<Datatype>),
+}
+
+impl Parent {
+    #[inline]
+    pub fn of(old: &Arc<Datatype>) -> Parent {
+        old.as_basic().map_or_else(|| Parent::Derived(Arc::clone(old)), Parent::Named)
+    }
+
+    fn datatype(&self) -> Arc<Datatype> {
+        match self {
+            Parent::Named(basic) => Datatype::predefined(*basic),
+            Parent::Derived(datatype) => Arc::clone(datatype),
+        }
+    }
+}
 
 /// A datatype of the standard; immutable but for its name, its commit flag and the face's cookie.
 ///
@@ -68,12 +90,12 @@ impl Datatype {
     /// The displacement of the first byte of data in memory order.
     #[inline]
     pub fn true_lb(&self) -> i64 {
-        self.shape.data.as_ref().map_or(0, |data| data.true_lb)
+        self.shape.data.as_ref().map_or(0, |data| data.span.true_lb)
     }
 
     /// The bytes from the first to the last byte of data in memory order.
     pub fn true_extent(&self) -> i64 {
-        self.shape.data.as_ref().map_or(0, |data| data.true_ub - data.true_lb)
+        self.shape.data.as_ref().map_or(0, |data| data.span.true_ub - data.span.true_lb)
     }
 
     /// Blocks of consecutive bytes that the data of one element is cut into.
@@ -148,12 +170,12 @@ impl Datatype {
         }
     }
 
-    /// The arguments of the call that made the type; all empty for a named type.
+    /// The arguments of the call that made the type; all empty for a named type. Named types among them are new objects.
     ///
     /// MPI: §5.1.13
     pub fn contents(&self) -> Contents {
         let arguments = self.construction.arguments(self.large.load(Ordering::Relaxed));
-        Contents { datatypes: self.parents.to_vec(), ..arguments }
+        Contents { datatypes: self.parents.iter().map(Parent::datatype).collect(), ..arguments }
     }
 
     /// The type's name; a derived type has an empty one until [`Datatype::set_name`].
@@ -211,13 +233,14 @@ impl Datatype {
     }
 
     /// Completes a type from its shape, where it is to stay.
+    #[inline(always)]
     pub(crate) fn build(
         shape: Shape,
         construction: Construction,
         parents: Parents,
     ) -> Result<Arc<Datatype>, TypeError> {
         let (lb, extent) = shape.lb_and_extent()?;
-        let size = shape.data.as_ref().map_or(0, |data| data.size);
+        let size = shape.data.as_ref().map_or(0, |data| data.span.size);
         let contiguous = match &shape.data {
             None => true,
             Some(data) => {
@@ -270,10 +293,11 @@ impl Datatype {
 impl Drop for Datatype {
     /// Frees a long chain of types made one from the other without recursing once for each.
     fn drop(&mut self) {
-        let mut parents = std::mem::take(&mut self.parents);
-        while let Some(parent) = parents.pop() {
-            if let Some(mut last) = Arc::into_inner(parent) {
-                parents.append(&mut last.parents);
+        while let Some(parent) = self.parents.pop() {
+            if let Parent::Derived(parent) = parent
+                && let Some(mut last) = Arc::into_inner(parent)
+            {
+                self.parents.append(&mut last.parents);
             }
         }
     }

@@ -132,10 +132,8 @@ fn for_each_run(
 fn visit(tree: &Tree<Run>, each: &mut impl FnMut(Run) -> Result<(), TypeError>) -> Result<(), TypeError> {
     match tree {
         Tree::Leaf(run) => batches(*run, each),
-        Tree::Strided(node) => match node.child {
-            Tree::Leaf(run) => batches(Run { count: run.count * node.count, ..run }, each),
-            _ => (0..node.count).try_for_each(|_| visit(&node.child, each)),
-        },
+        Tree::Comb(comb) => batches(Run { count: comb.leaf.count * comb.count, ..comb.leaf }, each),
+        Tree::Strided(node) => (0..node.count).try_for_each(|_| visit(&node.child, each)),
         Tree::Blocks(node) => {
             batches(Run { count: node.leaf.count * node.displacements.len() as u64, ..node.leaf }, each)
         }
@@ -158,6 +156,7 @@ fn external_bytes(tree: &Tree<Run>) -> u64 {
     let of_run = |run: &Run| run.count * atoms_of(run.basic).map(|atom| atom.external_bytes as u64).sum::<u64>();
     match tree {
         Tree::Leaf(run) => of_run(run),
+        Tree::Comb(comb) => comb.count * of_run(&comb.leaf),
         Tree::Strided(node) => node.count * external_bytes(&node.child),
         Tree::Blocks(node) => of_run(&node.leaf) * node.displacements.len() as u64,
         Tree::Pieces(node) => node.pieces.iter().map(|piece| of_run(&piece.leaf)).sum(),

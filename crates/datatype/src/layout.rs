@@ -96,7 +96,9 @@ fn greatest_divisor(a: u64, b: u64) -> u64 {
 pub(crate) enum Tree<L> {
     /// One leaf.
     Leaf(L),
-    /// The same child again and again.
+    /// The same leaf again and again: most of what programs make, so it is held in place.
+    Comb(Comb<L>),
+    /// The same child, which is no leaf, again and again.
     Strided(Arc<Strided<L>>),
     /// The same leaf at irregular displacements.
     Blocks(Arc<Blocks<L>>),
@@ -104,6 +106,14 @@ pub(crate) enum Tree<L> {
     Pieces(Arc<Pieces<L>>),
     /// Different children.
     Parts(Arc<Parts<L>>),
+}
+
+/// See [`Tree::Comb`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Comb<L> {
+    pub count: u64,
+    pub stride_bytes: i64,
+    pub leaf: L,
 }
 
 /// See [`Tree::Strided`].
@@ -167,6 +177,7 @@ impl Tree<Bytes> {
     pub fn block_count(&self) -> u64 {
         match self {
             Tree::Leaf(_) => 1,
+            Tree::Comb(comb) => comb.count,
             // A loop of n turns holds at least n bytes, so that no number of blocks exceeds the size, which fits.
             Tree::Strided(node) => node.count * node.child.block_count(),
             Tree::Blocks(node) => node.displacements.len() as u64,
@@ -182,6 +193,7 @@ impl<L: Leaf> Tree<L> {
     pub fn packed_bytes(&self) -> u64 {
         match self {
             Tree::Leaf(leaf) => leaf.packed_bytes(),
+            Tree::Comb(comb) => comb.leaf.packed_bytes() * comb.count,
             Tree::Strided(node) => node.packed_bytes,
             Tree::Blocks(node) => node.packed_bytes,
             Tree::Pieces(node) => node.pieces.last().map_or(0, |piece| piece.end_bytes),
@@ -193,7 +205,7 @@ impl<L: Leaf> Tree<L> {
         match self {
             Tree::Leaf(_) => 0,
             Tree::Strided(node) => node.depth,
-            Tree::Blocks(_) | Tree::Pieces(_) => 1,
+            Tree::Comb(_) | Tree::Blocks(_) | Tree::Pieces(_) => 1,
             Tree::Parts(node) => node.depth,
         }
     }
@@ -202,6 +214,7 @@ impl<L: Leaf> Tree<L> {
     fn same(&self, other: &Self) -> bool {
         match (self, other) {
             (Tree::Leaf(a), Tree::Leaf(b)) => a == b,
+            (Tree::Comb(a), Tree::Comb(b)) => a == b,
             (Tree::Strided(a), Tree::Strided(b)) => {
                 Arc::ptr_eq(a, b) || (a.count == b.count && a.stride_bytes == b.stride_bytes && a.child.same(&b.child))
             }
@@ -216,6 +229,9 @@ impl<L: Leaf> Tree<L> {
     pub fn map<M: Leaf>(&self, convert: &impl Fn(L) -> M) -> Tree<M> {
         match self {
             Tree::Leaf(leaf) => Tree::Leaf(convert(*leaf)),
+            Tree::Comb(comb) => {
+                Tree::Comb(Comb { count: comb.count, stride_bytes: comb.stride_bytes, leaf: convert(comb.leaf) })
+            }
             Tree::Strided(node) => Tree::Strided(Arc::new(Strided {
                 count: node.count,
                 stride_bytes: node.stride_bytes,
@@ -265,20 +281,35 @@ impl<L: Leaf> Placed<L> {
     /// # Errors
     /// [`TypeError::TooDeep`]
     pub fn repeated(&self, count: u64, stride_bytes: i64) -> Result<Self, TypeError> {
-        let displacement = self.displacement;
+        let mut placed = self.clone();
+        placed.repeat(0, count, stride_bytes)?;
+        Ok(placed)
+    }
+
+    /// Becomes [`Placed::repeated`], further on by `displacement` bytes.
+    ///
+    /// # Errors
+    /// [`TypeError::TooDeep`]
+    #[inline]
+    pub fn repeat(&mut self, displacement: i64, count: u64, stride_bytes: i64) -> Result<(), TypeError> {
+        self.displacement += displacement;
         if count == 1 {
-            return Ok(self.clone());
+            return Ok(());
         }
-        let tree = match &self.tree {
+        self.tree = match &self.tree {
             Tree::Leaf(leaf) if stride_bytes >= 0 && leaf.span_bytes() == stride_bytes as u64 => {
                 Tree::Leaf(leaf.times(count))
+            }
+            Tree::Leaf(leaf) => Tree::Comb(Comb { count, stride_bytes, leaf: *leaf }),
+            Tree::Comb(inner) if inner.stride_bytes.checked_mul(inner.count as i64) == Some(stride_bytes) => {
+                Tree::Comb(Comb { count: inner.count * count, ..*inner })
             }
             Tree::Strided(inner) if inner.stride_bytes.checked_mul(inner.count as i64) == Some(stride_bytes) => {
                 strided(inner.count * count, inner.stride_bytes, inner.child.clone())?
             }
             tree => strided(count, stride_bytes, tree.clone())?,
         };
-        Ok(Placed { displacement, tree })
+        Ok(())
     }
 }
 
@@ -310,6 +341,9 @@ impl<L: Leaf> Parts<L> {
 /// # Errors
 /// [`TypeError::TooDeep`]
 pub(crate) fn strided<L: Leaf>(count: u64, stride_bytes: i64, child: Tree<L>) -> Result<Tree<L>, TypeError> {
+    if let Tree::Leaf(leaf) = child {
+        return Ok(Tree::Comb(Comb { count, stride_bytes, leaf }));
+    }
     let depth = deeper(child.depth())?;
     let packed_bytes = child.packed_bytes() * count;
     Ok(Tree::Strided(Arc::new(Strided { count, stride_bytes, child, packed_bytes, depth })))

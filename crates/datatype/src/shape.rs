@@ -21,6 +21,16 @@ pub(crate) struct Shape {
 /// The part of a type map that holds data.
 #[derive(Clone, Debug)]
 pub(crate) struct Data {
+    pub span: Span,
+    pub bytes: Placed<Bytes>,
+    pub signature: Signature,
+    /// The one predefined type of all leaves, if there is but one.
+    pub uniform: Option<Basic>,
+}
+
+/// How much data there is, and where it begins and ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
     pub size: u64,
     /// A power of two.
     pub alignment: u64,
@@ -28,10 +38,6 @@ pub(crate) struct Data {
     pub true_ub: i64,
     /// Where the data ends, and the padding of parts at places that break their alignment.
     pub end: i64,
-    pub bytes: Placed<Bytes>,
-    pub signature: Signature,
-    /// The one predefined type of all leaves, if there is but one.
-    pub uniform: Option<Basic>,
 }
 
 /// The predefined types of the leaves, in type-map order.
@@ -41,6 +47,14 @@ pub(crate) enum Signature {
     Uniform(Basic),
     /// Anything else.
     Mixed(Placed<Run>),
+}
+
+/// `count` copies, the first at `displacement`, each `stride_bytes` after the one before.
+#[derive(Clone, Copy)]
+pub(crate) struct Loop {
+    pub displacement: i64,
+    pub count: u64,
+    pub stride_bytes: i64,
 }
 
 /// `count` copies of `shape`, each at its extent, the first at `displacement`.
@@ -69,8 +83,8 @@ impl Shape {
         let signature = if basic.extent() as u64 == size { Signature::Uniform(basic) } else { signature };
         let alignment = basic.alignment();
         debug_assert!(alignment.is_power_of_two());
-        let data = Data { size, alignment, true_lb: 0, true_ub, end: true_ub, bytes, signature, uniform: Some(basic) };
-        Shape { data: Some(data), marks: None }
+        let span = Span { size, alignment, true_lb: 0, true_ub, end: true_ub };
+        Shape { data: Some(Data { span, bytes, signature, uniform: Some(basic) }), marks: None }
     }
 
     /// True if the type map has no entry at all.
@@ -86,7 +100,7 @@ impl Shape {
         match (self.marks, &self.data) {
             (Some(marks), _) => Ok(marks),
             (None, None) => Ok((0, 0)),
-            (None, Some(data)) => Ok((data.true_lb, data.padded_end()?)),
+            (None, Some(data)) => Ok((data.span.true_lb, data.span.padded_end()?)),
         }
     }
 
@@ -116,32 +130,47 @@ impl Shape {
         Ok(Shape { data: self.data.clone(), marks: Some((lb, ub)) })
     }
 
-    /// `count` copies, the first at `displacement`, each `stride_bytes` after the one before.
+    /// As [`Shape::looped`], of one loop.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn repeated(&self, displacement: i64, count: u64, stride_bytes: i64) -> Result<Shape, TypeError> {
+        self.looped([Loop { displacement, count, stride_bytes }])
+    }
+
+    /// This in loops, the innermost first. It becomes what it is in one go: a shape is long, and moving one takes longer than
+    /// computing it.
     ///
     /// # Errors
     /// [`TypeError::Overflow`], [`TypeError::TooDeep`]
-    pub fn repeated(&self, displacement: i64, count: u64, stride_bytes: i64) -> Result<Shape, TypeError> {
-        if count == 0 || self.is_empty() {
-            return Ok(Shape::default());
+    #[inline(always)]
+    pub fn looped<const N: usize>(&self, loops: [Loop; N]) -> Result<Shape, TypeError> {
+        let mut marks = self.marks;
+        let Some(data) = &self.data else {
+            for one in loops {
+                if marks.is_none() || one.count == 0 {
+                    return Ok(Shape::default());
+                }
+                marks = one.marks(one.turns()?, marks)?;
+            }
+            return Ok(Shape { data: None, marks });
+        };
+        let mut span = data.span;
+        let mut bytes = data.bytes.clone();
+        let mut signature = data.signature.clone();
+        for one in loops {
+            if one.count == 0 {
+                return Ok(Shape::default());
+            }
+            let turns = one.turns()?;
+            marks = one.marks(turns, marks)?;
+            span = span.repeated(one, turns)?;
+            bytes.repeat(one.displacement, one.count, one.stride_bytes)?;
+            if let Signature::Mixed(runs) = &mut signature {
+                runs.repeat(one.displacement, one.count, one.stride_bytes)?;
+            }
         }
-        let (low, high) = turns(displacement, count, stride_bytes)?;
-        let marks = match self.marks {
-            Some((lb, ub)) => Some((add(low, lb, "lower bound")?, add(high, ub, "upper bound")?)),
-            None => None,
-        };
-        let Some(data) = &self.data else { return Ok(Shape { data: None, marks }) };
-        let size = packed(data.size, count)?;
-        let true_lb = add(low, data.true_lb, "true lower bound")?;
-        let true_ub = add(high, data.true_ub, "true upper bound")?;
-        let end = data.end_of_turns(displacement, count, stride_bytes)?;
-        sub(end, true_lb, "true extent")?;
-        let bytes = data.bytes.repeated(count, stride_bytes)?.shifted(displacement);
-        let signature = match &data.signature {
-            Signature::Uniform(basic) => Signature::Uniform(*basic),
-            Signature::Mixed(runs) => Signature::Mixed(runs.repeated(count, stride_bytes)?.shifted(displacement)),
-        };
-        let data = Data { size, true_lb, true_ub, end, bytes, signature, ..*data };
-        Ok(Shape { data: Some(data), marks })
+        Ok(Shape { data: Some(Data { span, bytes, signature, uniform: data.uniform }), marks })
     }
 
     /// The blocks one after the other.
@@ -154,18 +183,14 @@ impl Shape {
         let mut sum: Option<Sum> = None;
         for block in blocks.clone() {
             let extent = block.shape.extent()?;
-            let (low, high) = turns(block.displacement, block.count, extent)?;
-            if let Some((lb, ub)) = block.shape.marks {
-                let (lb, ub) = (add(low, lb, "lower bound")?, add(high, ub, "upper bound")?);
+            let one = Loop { displacement: block.displacement, count: block.count, stride_bytes: extent };
+            let turns = one.turns()?;
+            if let Some((lb, ub)) = one.marks(turns, block.shape.marks)? {
                 marks = Some(marks.map_or((lb, ub), |(l, u)| (l.min(lb), u.max(ub))));
             }
             if let Some(data) = &block.shape.data {
                 let next = Sum {
-                    size: packed(data.size, block.count)?,
-                    alignment: data.alignment,
-                    true_lb: add(low, data.true_lb, "true lower bound")?,
-                    true_ub: add(high, data.true_ub, "true upper bound")?,
-                    end: data.end_of_turns(block.displacement, block.count, extent)?,
+                    span: data.span.turned(one, turns)?,
                     uniform: data.uniform,
                     gapless: matches!(data.signature, Signature::Uniform(_)),
                 };
@@ -178,20 +203,63 @@ impl Shape {
         if let Some((lb, ub)) = marks {
             sub(ub, lb, "extent")?;
         }
-        let Some(sum) = sum else { return Ok(Shape { data: None, marks }) };
-        sub(sum.end, sum.true_lb, "true extent")?;
+        let Some(Sum { span, uniform, gapless }) = sum else { return Ok(Shape { data: None, marks }) };
+        span.check()?;
         let bytes = sequence_trees(blocks.clone(), |data| data.bytes.clone())?;
-        let signature = match sum.uniform {
-            Some(basic) if sum.gapless => Signature::Uniform(basic),
+        let signature = match uniform {
+            Some(basic) if gapless => Signature::Uniform(basic),
             _ => Signature::Mixed(sequence_trees(blocks, Data::runs)?),
         };
-        let Sum { size, alignment, true_lb, true_ub, end, uniform, .. } = sum;
-        let data = Data { size, alignment, true_lb, true_ub, end, bytes, signature, uniform };
-        Ok(Shape { data: Some(data), marks })
+        Ok(Shape { data: Some(Data { span, bytes, signature, uniform }), marks })
     }
 }
 
-impl Data {
+impl Loop {
+    /// The least and the greatest displacement of a turn.
+    #[inline]
+    fn turns(&self) -> Result<(i64, i64), TypeError> {
+        let what = "displacement";
+        let steps = i64::try_from(self.count - 1).map_err(|_| TypeError::Overflow { what })?;
+        let last = steps.checked_mul(self.stride_bytes).and_then(|way| way.checked_add(self.displacement));
+        let last = last.ok_or(TypeError::Overflow { what })?;
+        Ok((self.displacement.min(last), self.displacement.max(last)))
+    }
+
+    /// The explicit bounds of all turns.
+    #[inline]
+    fn marks(&self, (low, high): (i64, i64), marks: Option<(i64, i64)>) -> Result<Option<(i64, i64)>, TypeError> {
+        let Some((lb, ub)) = marks else { return Ok(None) };
+        Ok(Some((add(low, lb, "lower bound")?, add(high, ub, "upper bound")?)))
+    }
+}
+
+impl Span {
+    /// All turns of a loop, which are given, too.
+    #[inline]
+    fn repeated(&self, one: Loop, turns: (i64, i64)) -> Result<Span, TypeError> {
+        let all = self.turned(one, turns)?;
+        all.check()?;
+        Ok(all)
+    }
+
+    /// As [`Span::repeated`], without a look at what it comes to.
+    #[inline]
+    fn turned(&self, one: Loop, (low, high): (i64, i64)) -> Result<Span, TypeError> {
+        Ok(Span {
+            size: packed(self.size, one.count)?,
+            alignment: self.alignment,
+            true_lb: add(low, self.true_lb, "true lower bound")?,
+            true_ub: add(high, self.true_ub, "true upper bound")?,
+            end: self.end_of_turns(one, (low, high))?,
+        })
+    }
+
+    /// Refuses data that reaches further than a number of bytes says.
+    #[inline]
+    fn check(&self) -> Result<(), TypeError> {
+        sub(self.end, self.true_lb, "true extent").map(drop)
+    }
+
     /// Where an element ends in an array of this type.
     fn padded_end(&self) -> Result<i64, TypeError> {
         let extent = sub(self.end, self.true_lb, "extent")? as u64;
@@ -200,25 +268,41 @@ impl Data {
         add(self.true_lb, extent.ok_or(TypeError::Overflow { what: "extent" })?, "upper bound")
     }
 
-    /// The greatest end of `count` copies, of which those that break their alignment bring their padding.
-    fn end_of_turns(&self, displacement: i64, count: u64, stride_bytes: i64) -> Result<i64, TypeError> {
-        let (low, high) = turns(displacement, count, stride_bytes)?;
-        let mut greatest = add(high, self.end, "true upper bound")?;
-        let (alignment, step) = (self.alignment as i64, stride_bytes.unsigned_abs().max(1));
+    /// The greatest end of all turns, of which those that break their alignment bring their padding.
+    #[inline]
+    fn end_of_turns(&self, one: Loop, (low, high): (i64, i64)) -> Result<i64, TypeError> {
+        let greatest = add(high, self.end, "true upper bound")?;
         let padded = self.padded_end()?;
-        let is_aligned = |way: i64| way & (alignment - 1) == 0;
-        if is_aligned(displacement) && (count == 1 || is_aligned(stride_bytes)) {
+        if self.is_aligned(one.displacement) && (one.count == 1 || self.is_aligned(one.stride_bytes)) {
             return Ok(greatest);
         }
+        self.end_with_padding(greatest, padded, one, (low, high))
+    }
+
+    #[cold]
+    fn end_with_padding(
+        &self,
+        mut greatest: i64,
+        padded: i64,
+        one: Loop,
+        (low, high): (i64, i64),
+    ) -> Result<i64, TypeError> {
+        let (alignment, step) = (self.alignment as i64, one.stride_bytes.unsigned_abs().max(1));
         // A copy one alignment below the highest ends below it even with its padding.
         for way in (low..=high).rev().step_by(step as usize).take_while(|way| *way > high.saturating_sub(alignment)) {
-            if !is_aligned(way) {
+            if !self.is_aligned(way) {
                 greatest = greatest.max(add(way, padded, "upper bound")?);
             }
         }
         Ok(greatest)
     }
 
+    fn is_aligned(&self, way: i64) -> bool {
+        way & (self.alignment as i64 - 1) == 0
+    }
+}
+
+impl Data {
     /// The layout as runs of predefined types.
     pub fn runs(&self) -> Placed<Run> {
         match &self.signature {
@@ -233,24 +317,22 @@ impl Data {
 
 /// What the blocks of a sequence add up to.
 struct Sum {
-    size: u64,
-    alignment: u64,
-    true_lb: i64,
-    true_ub: i64,
-    end: i64,
+    span: Span,
     uniform: Option<Basic>,
     gapless: bool,
 }
 
 impl Sum {
     fn with(self, next: Sum) -> Result<Sum, TypeError> {
-        let size = self.size.checked_add(next.size).filter(|size| i64::try_from(*size).is_ok());
+        let size = self.span.size.checked_add(next.span.size).filter(|size| i64::try_from(*size).is_ok());
         Ok(Sum {
-            size: size.ok_or(TypeError::Overflow { what: "size" })?,
-            alignment: self.alignment.max(next.alignment),
-            true_lb: self.true_lb.min(next.true_lb),
-            true_ub: self.true_ub.max(next.true_ub),
-            end: self.end.max(next.end),
+            span: Span {
+                size: size.ok_or(TypeError::Overflow { what: "size" })?,
+                alignment: self.span.alignment.max(next.span.alignment),
+                true_lb: self.span.true_lb.min(next.span.true_lb),
+                true_ub: self.span.true_ub.max(next.span.true_ub),
+                end: self.span.end.max(next.span.end),
+            },
             uniform: self.uniform.filter(|_| self.uniform == next.uniform),
             gapless: self.gapless && next.gapless,
         })
@@ -277,15 +359,6 @@ fn sequence_trees<'a, L: crate::layout::Leaf>(
     Ok(whole.expect("only called when some block holds data"))
 }
 
-/// The least and the greatest displacement of `count` turns.
-fn turns(displacement: i64, count: u64, stride_bytes: i64) -> Result<(i64, i64), TypeError> {
-    let what = "displacement";
-    let steps = i64::try_from(count - 1).map_err(|_| TypeError::Overflow { what })?;
-    let last = steps.checked_mul(stride_bytes).and_then(|way| way.checked_add(displacement));
-    let last = last.ok_or(TypeError::Overflow { what })?;
-    Ok((displacement.min(last), displacement.max(last)))
-}
-
 fn packed(size: u64, count: u64) -> Result<u64, TypeError> {
     let size = size.checked_mul(count).filter(|size| i64::try_from(*size).is_ok());
     size.ok_or(TypeError::Overflow { what: "size" })
@@ -304,6 +377,9 @@ fn sub(a: i64, b: i64, what: &'static str) -> Result<i64, TypeError> {
 pub(crate) fn elements_in(tree: &Tree<Run>, bytes: u64) -> Option<u64> {
     match tree {
         Tree::Leaf(run) => elements_in_run(run, bytes),
+        Tree::Comb(comb) => {
+            elements_in_run(&Run { basic: comb.leaf.basic, count: comb.leaf.count * comb.count }, bytes)
+        }
         Tree::Strided(node) => {
             let each = node.child.packed_bytes();
             let whole = if bytes < each { 0 } else { elements_in(&node.child, each)? };

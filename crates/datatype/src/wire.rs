@@ -62,7 +62,7 @@ impl Layout {
     pub fn of(datatype: &Datatype) -> Option<Layout> {
         let data = datatype.shape().data.as_ref()?;
         let (extent, block_count) = (datatype.extent(), datatype.block_count());
-        Some(Layout { bytes: data.bytes.clone(), size: data.size, extent, block_count })
+        Some(Layout { bytes: data.bytes.clone(), size: data.span.size, extent, block_count })
     }
 
     /// Bytes of data in one element.
@@ -134,6 +134,7 @@ impl Layout {
 fn encode_tree(tree: &Tree<Bytes>, words: &mut Vec<u64>) {
     match tree {
         Tree::Leaf(Bytes(bytes)) => words.extend([LEAF, *bytes]),
+        Tree::Comb(comb) => words.extend([STRIDED, comb.count, comb.stride_bytes as u64, LEAF, comb.leaf.0]),
         Tree::Strided(node) => {
             words.extend([STRIDED, node.count, node.stride_bytes as u64]);
             encode_tree(&node.child, words);

@@ -139,6 +139,12 @@ fn what_does_not_fit_64_bits_is_refused() -> Result<(), TypeError> {
     let overflow = |made: Made| matches!(made, Err(TypeError::Overflow { .. }));
     assert!(overflow(Datatype::contiguous(i64::MAX, &int())));
     assert!(overflow(Datatype::vector(3, 1, i64::MAX, &int())));
+    assert!(
+        overflow(Datatype::vector(0, i64::MAX, 1, &int())),
+        "a block that does not fit, though there is none of it"
+    );
+    let nothing = Datatype::vector(i64::MAX, 0, i64::MAX / 4, &int());
+    assert!(nothing.is_ok_and(|nothing| nothing.size() == 0), "as many empty blocks as one likes");
     assert!(overflow(Datatype::hvector(3, 1, i64::MAX, &int())));
     assert!(overflow(Datatype::hindexed(&[1, 1], &[i64::MIN, i64::MAX - 4], &int())));
     assert!(overflow(Datatype::hindexed(&[1], &[i64::MAX], &int())));
@@ -218,6 +224,20 @@ fn large_count_calls_give_large_counts_back() -> Result<(), TypeError> {
     check(Datatype::hindexed(&[1, 2], &[8, 16], &int())?, &[], &[2, 1, 2, 8, 16]);
     check(Datatype::resized(-4, 8, &int())?, &[], &[-4, 8]);
     check(Datatype::subarray(&[5, 6], &[1, 2], &[3, 4], ArrayOrder::C, &int())?, &[2, 12], &[5, 6, 1, 2, 3, 4]);
+    Ok(())
+}
+
+#[test]
+fn what_a_type_was_made_of_is_told() -> Result<(), TypeError> {
+    let rows = Datatype::vector(2, 1, 3, &int())?;
+    let made = Datatype::create_struct(&[1, 2], &[0, 16], &[double(), rows.clone()])?;
+    let parts = made.contents().datatypes;
+    assert_eq!(parts.iter().map(|part| part.as_basic()).collect::<Vec<_>>(), [Some(Basic::Double), None]);
+    assert!(Arc::ptr_eq(&parts[1], &rows), "a derived type is the same object");
+    assert_eq!(rows.contents().datatypes[0].as_basic(), Some(Basic::Int));
+    let dup = Datatype::dup(&int())?;
+    let of_dup = Datatype::contiguous(2, &dup)?.contents();
+    assert!(Arc::ptr_eq(&of_dup.datatypes[0], &dup), "a duplicate of a named type is a derived one");
     Ok(())
 }
 
