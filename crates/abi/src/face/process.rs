@@ -2,7 +2,8 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use base::Gate;
@@ -70,6 +71,8 @@ mod phase {
 struct Shared {
     /// How far the process has come. Beside the process, so that a call finds out with one look.
     phase: AtomicU8,
+    /// The process while its phase is `RUNNING`, else null: most calls look at nothing else.
+    alone: AtomicPtr<Process>,
     process: OnceLock<Process>,
 }
 
@@ -79,7 +82,11 @@ unsafe impl Sync for Shared {}
 // SAFETY: nothing in it is bound to the thread that made it.
 unsafe impl Send for Shared {}
 
-static SHARED: Shared = Shared { phase: AtomicU8::new(phase::NOT_RUNNING), process: OnceLock::new() };
+static SHARED: Shared = Shared {
+    phase: AtomicU8::new(phase::NOT_RUNNING),
+    alone: AtomicPtr::new(ptr::null_mut()),
+    process: OnceLock::new(),
+};
 
 impl Process {
     /// This process.
@@ -92,13 +99,10 @@ impl Process {
     #[inline(always)]
     pub(super) fn alone() -> Option<(&'static Process, &'static World)> {
         // Acquire, with the release in `set_running`.
-        if SHARED.phase.load(Ordering::Acquire) != phase::RUNNING {
-            return None;
-        }
-        let process = SHARED.process.get();
-        // SAFETY: the phase was set by a method of the process, which is there since.
-        let process = unsafe { process.unwrap_unchecked() };
-        // SAFETY: `set_running` sets this phase once there is a world; worlds stay.
+        let process = SHARED.alone.load(Ordering::Acquire);
+        // SAFETY: null, or the process, which stays: it is stored there by a method of its own.
+        let process = unsafe { process.as_ref() }?;
+        // SAFETY: `set_running` stores it once there is a world; worlds stay.
         Some((process, unsafe { process.world.get().unwrap_unchecked() }))
     }
 
@@ -199,12 +203,15 @@ impl Process {
     }
 
     /// Lets the world, if there is one, take calls or no longer.
-    pub(super) fn set_running(&self, takes_calls: bool) {
+    pub(super) fn set_running(&'static self, takes_calls: bool) {
         let phase = match self.world.get() {
             Some(world) if takes_calls && world.thread_level() == ThreadLevel::Multiple => phase::RUNNING_WITH_THREADS,
             Some(_) if takes_calls => phase::RUNNING,
             _ => phase::NOT_RUNNING,
         };
+        let alone = if phase == phase::RUNNING { ptr::from_ref(self).cast_mut() } else { ptr::null_mut() };
+        // Release, with the acquire in `alone`.
+        SHARED.alone.store(alone, Ordering::Release);
         // Release, with the acquire in `running`.
         SHARED.phase.store(phase, Ordering::Release);
     }

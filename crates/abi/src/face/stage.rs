@@ -176,7 +176,7 @@ impl Process {
         Ok(())
     }
 
-    fn show_phase(&self) {
+    fn show_phase(&'static self) {
         self.set_running(self.stage.is_used());
     }
 }

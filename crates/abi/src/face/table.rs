@@ -18,6 +18,8 @@ const FIRST_CHUNK_SLOTS: usize = 1 << FIRST_CHUNK_BITS;
 const FIRST_CHUNK_BITS: u32 = 8;
 /// As many as fit below the greatest index of a slot: half of all are in the last one.
 const CHUNKS_MAX: usize = (SLOT_BITS - FIRST_CHUNK_BITS) as usize;
+/// No predefined value and none of ours.
+const NO_HANDLE: usize = 0;
 
 /// All objects of one kind.
 pub(crate) struct Table<T: 'static> {
@@ -25,14 +27,21 @@ pub(crate) struct Table<T: 'static> {
     /// Handle of the first predefined object.
     first_predefined: usize,
     predefined: &'static [Slot<T>],
+    /// The first chunk, or nothing while there is none: most programs need no other, and no look-up has to compute which.
+    first_chunk: Cell<&'static [Slot<T>]>,
     /// Those that exist come first.
     chunks: [OnceCell<&'static [Slot<T>]>; CHUNKS_MAX],
     first_free: Cell<Option<&'static Slot<T>>>,
 }
 
+/// Begins with a cache line, so that what a look-up reads lies in one, and an index becomes a place by a shift.
+#[repr(align(64))]
 pub(crate) struct Slot<T: 'static> {
     /// The handle of its object or, while it is free, of the next one.
     handle: Cell<usize>,
+    /// The same while it leads to the object, else [`NO_HANDLE`]: the one thing that look-ups compare. While a handle
+    /// stands here there is an object.
+    live: Cell<usize>,
     /// How many handles were given out for the object; 0 once it is released.
     references: Cell<u32>,
     /// How many calls are looking at the object.
@@ -48,12 +57,21 @@ impl<T> Slot<T> {
     fn empty(handle: usize) -> Self {
         Slot {
             handle: Cell::new(handle),
+            live: Cell::new(NO_HANDLE),
             references: Cell::new(0),
             holders: Cell::new(0),
             dormant: Cell::new(false),
             value: RefCell::new(None),
             next_free: Cell::new(None),
         }
+    }
+
+    /// So many handles lead to the object from now on; while there are any, it stays.
+    #[inline(always)]
+    fn refer(&self, count: u32) {
+        debug_assert!(count == 0 || self.value.try_borrow().is_ok_and(|value| value.is_some()), "a handle of nothing");
+        self.references.set(count);
+        self.live.set(if count == 0 { NO_HANDLE } else { self.handle.get() });
     }
 }
 
@@ -75,10 +93,12 @@ pub(crate) enum Lookup {
 impl<T: 'static> Table<T> {
     /// A table without objects, with room for `predefined_count` predefined ones.
     pub fn new(kind: Kind, first_predefined: usize, predefined_count: usize) -> Self {
+        assert!(first_predefined > NO_HANDLE, "look-ups take it for the handle of nothing");
         Table {
             kind,
             first_predefined,
             predefined: Box::leak((0..predefined_count).map(|at| Slot::empty(first_predefined + at)).collect()),
+            first_chunk: Cell::new(&[]),
             chunks: [const { OnceCell::new() }; CHUNKS_MAX],
             first_free: Cell::new(None),
         }
@@ -87,13 +107,13 @@ impl<T: 'static> Table<T> {
     /// Gives a predefined handle its object.
     pub fn set_predefined(&self, handle: usize, value: T) {
         let slot = &self.predefined[handle - self.first_predefined];
-        slot.references.set(1);
         slot.value.replace(Some(value));
+        slot.refer(1);
     }
 
     /// A predefined handle stands for nothing any more. Calls that hold the object keep it.
     pub fn unset_predefined(&self, handle: usize) {
-        self.predefined[handle - self.first_predefined].references.set(0);
+        self.predefined[handle - self.first_predefined].refer(0);
     }
 
     /// Keeps an object and returns its handle, or `None` if there are too many. `tell` is told the
@@ -111,8 +131,8 @@ impl<T: 'static> Table<T> {
         };
         self.first_free.set(slot.next_free.get());
         let handle = slot.handle.get();
-        slot.references.set(1);
         tell(slot.value.borrow_mut().get_or_insert_with(make), handle);
+        slot.refer(1);
         Some(handle)
     }
 
@@ -120,7 +140,7 @@ impl<T: 'static> Table<T> {
     pub fn insert_dormant(&self, value: T, tell: impl FnOnce(&T, usize)) -> Option<usize> {
         let handle = self.insert(value, tell)?;
         if let Ok(slot) = self.slot(handle) {
-            slot.references.set(0);
+            slot.refer(0);
             slot.dormant.set(true);
         }
         Some(handle)
@@ -133,7 +153,7 @@ impl<T: 'static> Table<T> {
         let is_ready = slot.value.borrow().as_ref().is_some_and(is_ready);
         if is_ready {
             slot.dormant.set(false);
-            slot.references.set(1);
+            slot.refer(1);
         }
         is_ready
     }
@@ -156,7 +176,7 @@ impl<T: 'static> Table<T> {
         match self.slot(handle) {
             Ok(slot) => {
                 if handle > PREDEFINED_MAX {
-                    slot.references.set(slot.references.get() + 1);
+                    slot.refer(slot.references.get() + 1);
                 }
                 true
             }
@@ -180,7 +200,10 @@ impl<T: 'static> Table<T> {
     pub unsafe fn peek(&'static self, handle: usize) -> Option<&'static T> {
         let value = self.find(handle)?.value.as_ptr();
         // SAFETY: promised by the caller.
-        unsafe { &*value }.as_ref()
+        let value = unsafe { &*value }.as_ref();
+        // SAFETY: the slot was found, so it is live, and `Slot::refer` makes it so only once there is an object; whoever
+        // takes that out makes the slot dead first.
+        Some(unsafe { value.unwrap_unchecked() })
     }
 
     /// True if the handle leads to an object.
@@ -209,8 +232,8 @@ impl<T: 'static> Table<T> {
         let mut value = slot.value.borrow_mut();
         let (result, is_over) = look(value.as_mut().ok_or(Lookup::Freed)?);
         if is_over {
+            slot.refer(0);
             std::mem::forget(value.take());
-            slot.references.set(0);
             self.recycle(slot, handle);
         }
         Ok((result, is_over))
@@ -219,8 +242,8 @@ impl<T: 'static> Table<T> {
     /// Takes the object out and makes its handles stale. Only for kinds that are never held.
     pub fn take(&self, handle: usize) -> Result<T, Lookup> {
         let slot = self.slot(handle)?;
+        slot.refer(0);
         let value = slot.value.take().ok_or(Lookup::Freed)?;
-        slot.references.set(0);
         self.recycle(slot, handle);
         Ok(value)
     }
@@ -228,7 +251,7 @@ impl<T: 'static> Table<T> {
     /// The user lets go of a handle. The object goes when all of its handles and holders have.
     pub fn release(&self, handle: usize) -> Result<(), Lookup> {
         let slot = self.slot(handle)?;
-        slot.references.set(slot.references.get() - 1);
+        slot.refer(slot.references.get() - 1);
         if slot.references.get() == 0 && slot.holders.get() == 0 {
             let value = slot.value.take();
             self.recycle(slot, handle);
@@ -260,9 +283,9 @@ impl<T: 'static> Table<T> {
         let slot = if handle <= PREDEFINED_MAX {
             self.predefined.get(handle.wrapping_sub(self.first_predefined))
         } else {
-            self.slot_at(handle).filter(|slot| slot.handle.get() == handle)
+            self.slot_at(handle)
         };
-        slot.filter(|slot| slot.references.get() > 0)
+        slot.filter(|slot| slot.live.get() == handle)
     }
 
     #[inline(always)]
@@ -289,7 +312,14 @@ impl<T: 'static> Table<T> {
     /// The slot of which a handle speaks, whatever else it says.
     #[inline(always)]
     fn slot_at(&self, handle: usize) -> Option<&'static Slot<T>> {
-        let place = Parts::slot_of(handle) + FIRST_CHUNK_SLOTS;
+        let slot = Parts::slot_of(handle);
+        self.first_chunk.get().get(slot).or_else(|| self.slot_further_on(slot))
+    }
+
+    /// The slot of a number, in whichever chunk.
+    #[inline(always)]
+    fn slot_further_on(&self, slot: usize) -> Option<&'static Slot<T>> {
+        let place = slot + FIRST_CHUNK_SLOTS;
         let chunk = (place.ilog2() - FIRST_CHUNK_BITS) as usize;
         self.chunks.get(chunk)?.get()?.get(place - (FIRST_CHUNK_SLOTS << chunk))
     }
@@ -306,6 +336,9 @@ impl<T: 'static> Table<T> {
             slot.next_free.set(Some(next));
         }
         self.chunks[chunk].set(slots).ok()?;
+        if chunk == 0 {
+            self.first_chunk.set(slots);
+        }
         slots.first()
     }
 
@@ -412,6 +445,38 @@ mod tests {
     }
 
     #[test]
+    fn only_live_handles_lead_to_what_is_not_held() {
+        let table = table();
+        // SAFETY: nothing is released while the results are looked at.
+        let found = |handle| unsafe { table.peek(handle) }.map(|object| **object);
+        assert_eq!(found(NO_HANDLE), None);
+        assert_eq!(found(Parts { kind: Kind::Comm as u8, slot: 0, generation: 0 }.encode()), None, "no slot yet");
+        assert_eq!(found(257), None);
+        table.set_predefined(257, Rc::new(7));
+        assert_eq!(found(257), Some(7));
+        table.unset_predefined(257);
+        assert_eq!(found(257), None);
+        let dormant = table.insert_dormant(Rc::new(8), |_, _| ()).unwrap();
+        assert_eq!(found(dormant), None);
+        assert!(table.wake(dormant, |_| true));
+        assert_eq!(found(dormant), Some(8));
+        let taken = table.insert(Rc::new(9), |_, _| ()).unwrap();
+        assert_eq!(found(taken), Some(9));
+        assert_eq!(table.take(taken).as_deref(), Ok(&9));
+        assert_eq!(found(taken), None);
+        let forgotten = table.insert(Rc::new(10), |_, _| ()).unwrap();
+        let look = |value: &mut Rc<u32>| (Rc::clone(value), true);
+        let (last, _) = table.with_and_forget(forgotten, look).unwrap();
+        assert_eq!((found(forgotten), table.hold(forgotten).err()), (None, Some(Lookup::Freed)));
+        // One was forgotten with the value, as the function is for.
+        assert_eq!(Rc::strong_count(&last), 2);
+        let held_handle = table.insert(Rc::new(11), |_, _| ()).unwrap();
+        let held = table.hold(held_handle).unwrap();
+        table.release(held_handle).unwrap();
+        assert_eq!((**held, found(held_handle)), (11, None), "released, and held by a call all the same");
+    }
+
+    #[test]
     fn an_object_outlives_its_handle_while_held() {
         let table = table();
         let object = Rc::new(8);
@@ -470,6 +535,8 @@ mod tests {
         let handles: Vec<_> = (0..1000).map(|n| table.insert(Rc::new(n), |_, _| ()).unwrap()).collect();
         for (n, handle) in handles.iter().enumerate() {
             assert_eq!(**table.hold(*handle).unwrap(), n as u32);
+            // SAFETY: nothing is released while the result is looked at.
+            assert_eq!(unsafe { table.peek(*handle) }.map(|object| **object), Some(n as u32));
         }
         assert_eq!(table.take(handles[500]).map(|object| *object), Ok(500));
         assert_eq!(table.live_count(), 999);
