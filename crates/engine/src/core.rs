@@ -455,6 +455,7 @@ impl Engine {
     }
 
     /// The earliest message that could be received so.
+    #[inline]
     pub fn probe(&mut self, from: Source, context: ContextId, tag: TagPattern) -> Option<Envelope> {
         let found = self.core.unexpected.peek(Pattern::new(context, from, tag)).map(|message| message.envelope);
         if found.is_none() {

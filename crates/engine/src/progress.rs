@@ -59,6 +59,30 @@ impl Engine {
     pub fn progress(&mut self) -> bool {
         let mut moved = self.inbound.take_in(&mut self.core);
         let has_tuples = self.core.tuples.are_in_use();
+        if has_tuples || self.inbox.is_some() {
+            moved = self.take_in_further(has_tuples, moved);
+        }
+        if self.core.has_errands() {
+            moved |= self.core.run_errands();
+        }
+        if self.core.unexpected_bytes > self.core.unexpected_max_bytes / 2 || self.core.holding_back {
+            self.hold_back_senders();
+        }
+        if let Some(peer) = self.core.readying {
+            self.core.ready_channel(peer, !moved);
+        }
+        self.core.is_patient = self.core.thresholds.is_crowded;
+        self.turns_left -= 1;
+        if self.turns_left == 0 {
+            self.look_around();
+        }
+        moved
+    }
+
+    /// Takes in what comes neither through channels nor through the mailbox. A function of its own, as is what follows: most
+    /// polls do none of it, and would only make room for it.
+    #[inline(never)]
+    fn take_in_further(&mut self, has_tuples: bool, mut moved: bool) -> bool {
         if has_tuples {
             moved |= self.core.poll_tuples_on(Side::Near);
         }
@@ -73,23 +97,6 @@ impl Engine {
             if has_tuples {
                 moved |= self.core.poll_tuples_on(Side::Far);
             }
-        }
-        if self.core.has_errands() {
-            moved |= self.core.flush_crowded();
-            moved |= self.core.push_streams();
-            let copies = self.core.advance_copying();
-            moved |= copies | self.core.help_copying(copies);
-        }
-        if self.core.unexpected_bytes > self.core.unexpected_max_bytes / 2 || self.core.holding_back {
-            self.hold_back_senders();
-        }
-        if let Some(peer) = self.core.readying {
-            self.core.ready_channel(peer, !moved);
-        }
-        self.core.is_patient = self.core.thresholds.is_crowded;
-        self.turns_left -= 1;
-        if self.turns_left == 0 {
-            self.look_around();
         }
         moved
     }
@@ -111,6 +118,7 @@ impl Engine {
     }
 
     /// Asks senders to keep their data while the store of unexpected messages is full, and takes that back.
+    #[inline(never)]
     fn hold_back_senders(&mut self) {
         let core = &mut self.core;
         let full = core.unexpected_bytes > core.unexpected_max_bytes;
@@ -136,6 +144,15 @@ impl Core {
     #[inline]
     fn has_errands(&self) -> bool {
         !(self.crowded.is_empty() && self.streams.is_empty() && self.helping.is_empty() && self.copying.is_empty())
+    }
+
+    /// Sends and copies what can be now; true if anything moved.
+    #[inline(never)]
+    fn run_errands(&mut self) -> bool {
+        let mut moved = self.flush_crowded();
+        moved |= self.push_streams();
+        let copies = self.advance_copying();
+        moved | copies | self.help_copying(copies)
     }
 
     /// Readies the channel to `peer` a little further.
