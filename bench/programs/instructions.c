@@ -117,6 +117,7 @@ enum { WINDOW = 16, ROUNDS = 5, DONE_TAG = 9 };
 #define WARM_UP 32
 
 static MPI_Request requests[WINDOW];
+static MPI_Datatype vector;
 
 static void nothing(void) {
 }
@@ -163,6 +164,64 @@ static void receive_all(void) {
 static void test_one(void) {
     int is_complete;
     MPI_Test(&requests[0], &is_complete, MPI_STATUS_IGNORE);
+}
+
+static void test_null(void) {
+    MPI_Request none = MPI_REQUEST_NULL;
+    int is_complete;
+    MPI_Test(&none, &is_complete, MPI_STATUS_IGNORE);
+}
+
+static void wait_for_none(void) {
+    for (int w = 0; w < WINDOW; w++) requests[w] = MPI_REQUEST_NULL;
+    wait_for_all();
+}
+
+static void probe_in_vain(void) {
+    int is_there;
+    for (int w = 0; w < WINDOW; w++)
+        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &is_there, MPI_STATUS_IGNORE);
+}
+
+static void ask_rank(void) {
+    int rank;
+    for (int w = 0; w < WINDOW; w++) MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+}
+
+static void ask_size(void) {
+    int size;
+    for (int w = 0; w < WINDOW; w++) MPI_Type_size(MPI_INT, &size);
+}
+
+static void ask_extent(void) {
+    MPI_Aint lower, extent;
+    for (int w = 0; w < WINDOW; w++) MPI_Type_get_extent(vector, &lower, &extent);
+}
+
+static void ask_count(void) {
+    static MPI_Status status;
+    int count;
+    for (int w = 0; w < WINDOW; w++) MPI_Get_count(&status, MPI_INT, &count);
+}
+
+static void make_vector(void) {
+    MPI_Type_vector(4, 2, 3, MPI_INT, &vector);
+    MPI_Type_commit(&vector);
+}
+
+static void free_vector(void) {
+    MPI_Type_free(&vector);
+}
+
+static void make_and_free_vectors(void) {
+    for (int w = 0; w < WINDOW; w++) {
+        make_vector();
+        free_vector();
+    }
+}
+
+static void barrier_alone(void) {
+    MPI_Barrier(MPI_COMM_SELF);
 }
 
 static void barrier(void) {
@@ -248,6 +307,16 @@ static const struct call {
     {"waitall", OTHERS, start_receives, wait_for_all, nothing, send_all, nothing, WINDOW},
     {"irecv_waitall", OTHERS, nothing, receive_all, nothing, send_all, nothing, WINDOW},
     {"test", OTHERS, start_receives, test_one, wait_for_all, nothing, send_all, 0},
+    /* What needs no other process. */
+    {"comm_rank", NONE, nothing, ask_rank, nothing, nothing, nothing, WINDOW},
+    {"type_size", NONE, nothing, ask_size, nothing, nothing, nothing, WINDOW},
+    {"type_get_extent", NONE, make_vector, ask_extent, free_vector, nothing, nothing, WINDOW},
+    {"get_count", NONE, nothing, ask_count, nothing, nothing, nothing, WINDOW},
+    {"type_vector", NONE, nothing, make_and_free_vectors, nothing, nothing, nothing, WINDOW},
+    {"iprobe", NONE, nothing, probe_in_vain, nothing, nothing, nothing, WINDOW},
+    {"test_null", NONE, nothing, test_null, nothing, nothing, nothing, 0},
+    {"waitall_null", NONE, nothing, wait_for_none, nothing, nothing, nothing, WINDOW},
+    {"barrier_alone", NONE, nothing, barrier_alone, nothing, nothing, nothing, 0},
     {"barrier", NONE, nothing, barrier, nothing, barrier, nothing, 0},
     {"bcast", OTHERS, nothing, broadcast, nothing, broadcast, nothing, 0},
     {"reduce", COMBINED, nothing, reduce, nothing, reduce, nothing, 0},
