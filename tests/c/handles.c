@@ -129,6 +129,31 @@ static void made_of(void)
     OK(MPI_Type_free(&again));
 }
 
+static int deletions;
+
+static int free_again(MPI_Datatype type, int key, void *attribute, void *state)
+{
+    (void)key, (void)attribute, (void)state;
+    if (deletions++ == 0)
+        OK(MPI_Type_free(&type));
+    return MPI_SUCCESS;
+}
+
+/* The call that frees a type runs code of the user, which frees it before. */
+static void freed_while_freed(void)
+{
+    MPI_Datatype type, copy;
+    int key;
+    OK(MPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, free_again, &key, NULL));
+    OK(MPI_Type_contiguous(2, MPI_INT, &type));
+    OK(MPI_Type_set_attr(type, key, NULL));
+    copy = type;
+    CHECK(class_of(MPI_Type_free(&type)) == MPI_ERR_TYPE);
+    CHECK(type == copy && deletions == 2);
+    refuse(type);
+    OK(MPI_Type_free_keyval(&key));
+}
+
 static int is_empty(const MPI_Status *status)
 {
     int count = -1, is_cancelled = -1;
@@ -195,6 +220,7 @@ int main(int argc, char **argv)
     many_at_a_time();
     any_value();
     made_of();
+    freed_while_freed();
     null_requests();
     if (has_threads) {
         pthread_t started[threads];

@@ -365,15 +365,17 @@ impl<K: Object> InOutHandle<K> {
     ///
     /// # Errors
     /// The kind's class if the object is predefined; error handlers and the empty group may be
-    /// released all the same, because calls hand them out.
+    /// released all the same, because calls hand them out. As for any freed handle, if the call has run code of the user
+    /// that freed it.
     pub fn release(self, face: &Face) -> Result<()> {
         if self.is_predefined() && !matches!(K::KIND, Kind::Errhandler | Kind::Group) {
             let name = check::handle_name(self.held.handle());
             return K::CLASS.fail(format!("{name} is predefined and cannot be freed"));
         }
         if !self.is_predefined() {
-            let released = K::table(face.process()).release(self.held.handle());
-            released.expect("a held handle was live when the call began");
+            let handle = self.held.handle();
+            let released = K::table(face.process()).release(handle);
+            released.map_err(|why| check::bad_object::<K>(handle, why))?;
         }
         // SAFETY: valid for writing by the contract of `new`.
         unsafe { self.at.write(Handle::new(K::NULL)) };
