@@ -28,7 +28,20 @@ mod side;
 
 use std::fmt;
 
-use fabric::{Context, WcStatus};
+use fabric::{Context, Operation, RemoteMemory, WcStatus};
+
+/// One operation of each kind, those that reach memory at `remote`: atomics, of 8 bytes, are the last two.
+pub const fn operations_of_every_kind(remote: RemoteMemory) -> [Operation; 7] {
+    [
+        Operation::Send,
+        Operation::SendWithImmediate(1),
+        Operation::RdmaWrite(remote),
+        Operation::RdmaWriteWithImmediate(remote, 1),
+        Operation::RdmaRead(remote),
+        Operation::FetchAdd { remote, add: 1 },
+        Operation::CompareSwap { remote, compare: 0, swap: 0 },
+    ]
+}
 
 /// Opens devices for the cases.
 pub trait Fixture {

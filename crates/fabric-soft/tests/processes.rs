@@ -12,6 +12,7 @@ use fabric::{
     Operation, Payload, PeerIndex, ProtectionDomain, QueuePair, QueuePairAttributes, QueuePairState, ReceiveRequest,
     Rkey, SendRequest, SharedMemory, SharedReceiveQueueAttributes, SrqNumber, Transport, WcStatus, WorkCompletion,
 };
+use fabric_conformance::operations_of_every_kind;
 use fabric_soft::SoftContext;
 use fabric_soft::link::LinkPeer;
 use fabric_soft::shm::{Segment, SegmentServer, Shape, ShmLink, StopPolicy, join, probe_cross_memory};
@@ -396,17 +397,8 @@ const KINDS: usize = 7;
 
 /// Operation number `id` of a kind; short and long ones in turn.
 fn operation(kind: usize, target: MemoryRegion, id: u64) -> (Operation, u32) {
-    let remote = target.remote(0);
     let len = if id.is_multiple_of(2) { BYTES as u32 } else { 8 };
-    let operation = [
-        Operation::Send,
-        Operation::SendWithImmediate(1),
-        Operation::RdmaWrite(remote),
-        Operation::RdmaWriteWithImmediate(remote, 1),
-        Operation::RdmaRead(remote),
-        Operation::FetchAdd { remote, add: 1 },
-        Operation::CompareSwap { remote, compare: 0, swap: 0 },
-    ][kind];
+    let operation = operations_of_every_kind(target.remote(0))[kind];
     (operation, if kind >= 5 { 8 } else { len })
 }
 

@@ -9,7 +9,7 @@ use fabric::{
 
 use super::{with_ability, with_pair};
 use crate::side::{Connection, Memory, Pair, break_down};
-use crate::{Case, Fixture, Outcome};
+use crate::{Case, Fixture, Outcome, operations_of_every_kind};
 
 pub(super) const CASES: &[Case] = &[
     Case { name: "keys_bounds_and_rights_are_checked_at_the_target", run: remote_access },
@@ -399,23 +399,15 @@ fn waits_for_ever(fixture: &mut dyn Fixture) -> Outcome {
 }
 
 fn peer_gone(fixture: &mut dyn Fixture) -> Outcome {
-    for kind in 0..6 {
+    for kind in 0..7 {
         let Ok(mut pair) = Pair::open(fixture) else { return Outcome::Skipped("no device".into()) };
         let options = ConnectOptions { retry_count: 1, timeout: Duration::from_millis(4), ..ConnectOptions::default() };
         let qp = pair.connect_with(&options, |_| {});
         let near = pair.here.memory(64, Access::LOCAL);
         let far = pair.there.memory(64, Access::REMOTE_ALL);
         pair.check_alive(qp);
-        let remote = far.remote(0);
-        let operation = [
-            Operation::Send,
-            Operation::SendWithImmediate(1),
-            Operation::RdmaWrite(remote),
-            Operation::RdmaWriteWithImmediate(remote, 1),
-            Operation::RdmaRead(remote),
-            Operation::FetchAdd { remote, add: 1 },
-        ][kind];
-        if kind == 5 && !pair.here.context.capabilities().atomics {
+        let operation = operations_of_every_kind(far.remote(0))[kind];
+        if kind >= 5 && !pair.here.context.capabilities().atomics {
             continue;
         }
         pair.here.receive(qp.here, 9, &[near.part(0, 8)]);

@@ -5,7 +5,7 @@ use fabric::{
     SendRequest, WcStatus, WorkCompletion,
 };
 
-use super::queues::{connect_xrc, fill, post_shared, shared_queue, xrc_send};
+use super::queues::{connect_to_domain, connect_xrc, fill, post_shared, xrc_queue, xrc_queues, xrc_send};
 use super::{with_ability, with_pair};
 use crate::{Case, Fixture, Outcome};
 
@@ -52,9 +52,7 @@ fn xrc_queue_full(fixture: &mut dyn Fixture) -> Outcome {
         |has| has.xrc,
         |pair| {
             let (qp, domain) = connect_xrc(pair);
-            let completions = pair.there.completions;
-            let queue = shared_queue(&mut pair.there, Some((domain, completions)));
-            let number = pair.there.context.shared_receive_queue_number(queue).expect("a number");
+            let (queue, number) = xrc_queue(&mut pair.there, domain);
             // A second time when all places were used once.
             for _ in 0..2 {
                 let taken = fill(|request| pair.there.context.post_shared_receive(queue, &[*request]));
@@ -76,10 +74,8 @@ fn several_of_which_one_is_full(fixture: &mut dyn Fixture) -> Outcome {
         |has| has.multi_queue_receives,
         |pair| {
             let (qp, domain) = connect_xrc(pair);
-            let completions = pair.there.completions;
-            let queues = [(), ()].map(|()| shared_queue(&mut pair.there, Some((domain, completions))));
+            let (queues, [number, _]) = xrc_queues(pair, domain);
             let [full, other] = queues;
-            let number = pair.there.context.shared_receive_queue_number(full).expect("a number");
             let taken = fill(|request| pair.there.context.post_shared_receive(full, &[*request]));
             let in_both = ReceiveRequest { id: 1000, list: &[] };
             for _ in 0..100 {
@@ -105,9 +101,7 @@ fn xrc_truncation(fixture: &mut dyn Fixture) -> Outcome {
         |has| has.xrc,
         |pair| {
             let (qp, domain) = connect_xrc(pair);
-            let completions = pair.there.completions;
-            let queue = shared_queue(&mut pair.there, Some((domain, completions)));
-            let number = pair.there.context.shared_receive_queue_number(queue).expect("a number");
+            let (queue, number) = xrc_queue(&mut pair.there, domain);
             let target = pair.there.memory(32, Access::LOCAL);
             target.fill(7);
             post_shared(&mut pair.there, queue, 1, &[target.part(8, 8)]);
@@ -122,12 +116,8 @@ fn xrc_truncation(fixture: &mut dyn Fixture) -> Outcome {
             assert_eq!(pair.here.state(qp), QueuePairState::Error);
             assert_eq!(target.all(), [&[7; 8][..], b"too long", &[7; 16]].concat(), "nothing of it is written");
             // The queue is not its queue pair's, and serves others.
-            let mut theirs = pair.there.attributes();
-            let mut ours = pair.here.attributes();
-            (ours.transport, ours.receive_depth) = (fabric::Transport::XrcInitiator, 0);
-            (theirs.transport, theirs.send_depth, theirs.receive_depth) = (fabric::Transport::XrcTarget(domain), 0, 0);
-            let another = pair.connect_as(&ConnectOptions::default(), &ours, &theirs);
-            xrc_send(pair, another.here, 6, number, b"another");
+            let another = connect_to_domain(pair, domain);
+            xrc_send(pair, another, 6, number, b"another");
             pair.expect_there(4, WcStatus::Success, "the next receive");
             pair.expect_here(6, WcStatus::Success, "its send");
             assert_eq!(target.read(0, 7), b"another");

@@ -204,11 +204,31 @@ fn shared_queue_full(fixture: &mut dyn Fixture) -> Outcome {
 /// An XRC connection from here to there, and the domain it reaches.
 pub(super) fn connect_xrc(pair: &mut Pair) -> (QueuePair, XrcDomain) {
     let domain = pair.there.context.open_xrc_domain().expect("an XRC domain");
+    (connect_to_domain(pair, domain), domain)
+}
+
+/// A connection through which sends reach the queues of a domain.
+pub(super) fn connect_to_domain(pair: &mut Pair, domain: XrcDomain) -> QueuePair {
     let (mut ours, mut theirs) = (pair.here.attributes(), pair.there.attributes());
     (ours.transport, ours.receive_depth) = (Transport::XrcInitiator, 0);
     (theirs.transport, theirs.send_depth, theirs.receive_depth) = (Transport::XrcTarget(domain), 0, 0);
-    let connection = pair.connect_as(&ConnectOptions::default(), &ours, &theirs);
-    (connection.here, domain)
+    pair.connect_as(&ConnectOptions::default(), &ours, &theirs).here
+}
+
+/// Shared receive queues in a domain, and the numbers by which sends name them.
+pub(super) fn xrc_queues<const N: usize>(
+    pair: &mut Pair,
+    domain: XrcDomain,
+) -> ([SharedReceiveQueue; N], [SrqNumber; N]) {
+    let both = [(); N].map(|()| xrc_queue(&mut pair.there, domain));
+    (both.map(|(queue, _)| queue), both.map(|(_, number)| number))
+}
+
+/// One of them.
+pub(super) fn xrc_queue(side: &mut Side, domain: XrcDomain) -> (SharedReceiveQueue, SrqNumber) {
+    let completions = side.completions;
+    let queue = shared_queue(side, Some((domain, completions)));
+    (queue, side.context.shared_receive_queue_number(queue).expect("an XRC queue has a number"))
 }
 
 pub(super) fn xrc_send(pair: &mut Pair, qp: QueuePair, id: u64, to: SrqNumber, text: &[u8]) {
@@ -224,10 +244,7 @@ fn xrc(fixture: &mut dyn Fixture) -> Outcome {
         |has| has.xrc,
         |pair| {
             let (qp, domain) = connect_xrc(pair);
-            let completions = pair.there.completions;
-            let queues = [(), (), ()].map(|()| shared_queue(&mut pair.there, Some((domain, completions))));
-            let numbers = queues
-                .map(|queue| pair.there.context.shared_receive_queue_number(queue).expect("an XRC queue has a number"));
+            let (queues, numbers) = xrc_queues::<3>(pair, domain);
             let target = pair.there.memory(64, Access::LOCAL);
             for (index, queue) in queues.into_iter().enumerate() {
                 for turn in 0..2u64 {
@@ -265,16 +282,14 @@ fn xrc_wrong_number(fixture: &mut dyn Fixture) -> Outcome {
         "XRC",
         |has| has.xrc,
         |pair| {
-            let completions = pair.there.completions;
             let (first, _) = connect_xrc(pair);
             xrc_send(pair, first, 1, SrqNumber(0x00ab_cdef), b"nowhere");
             pair.expect_here(1, WcStatus::RemoteInvalidRequest, "no such queue");
             // A queue of another domain is as good as none.
             let (second, _) = connect_xrc(pair);
             let other = pair.there.context.open_xrc_domain().expect("another domain");
-            let queue = shared_queue(&mut pair.there, Some((other, completions)));
+            let (queue, number) = xrc_queue(&mut pair.there, other);
             post_shared(&mut pair.there, queue, 9, &[]);
-            let number = pair.there.context.shared_receive_queue_number(queue).expect("a number");
             xrc_send(pair, second, 2, number, b"");
             pair.expect_here(2, WcStatus::RemoteInvalidRequest, "a queue of another domain");
             assert!(pair.there.done.is_empty(), "its receive is untouched");
@@ -289,10 +304,7 @@ fn xrc_waits(fixture: &mut dyn Fixture) -> Outcome {
         |has| has.xrc,
         |pair| {
             let (qp, domain) = connect_xrc(pair);
-            let completions = pair.there.completions;
-            let [full, empty] = [(), ()].map(|()| shared_queue(&mut pair.there, Some((domain, completions))));
-            let [to_full, to_empty] =
-                [full, empty].map(|queue| pair.there.context.shared_receive_queue_number(queue).expect("a number"));
+            let ([full, empty], [to_full, to_empty]) = xrc_queues(pair, domain);
             post_shared(&mut pair.there, full, 1, &[]);
             xrc_send(pair, qp, 10, to_empty, b"");
             xrc_send(pair, qp, 11, to_full, b"");
@@ -317,9 +329,7 @@ fn multi_queue(fixture: &mut dyn Fixture) -> Outcome {
         |has| has.multi_queue_receives,
         |pair| {
             let (qp, domain) = connect_xrc(pair);
-            let completions = pair.there.completions;
-            let queues = [(), ()].map(|()| shared_queue(&mut pair.there, Some((domain, completions))));
-            let numbers = queues.map(|queue| pair.there.context.shared_receive_queue_number(queue).expect("a number"));
+            let (queues, numbers) = xrc_queues::<2>(pair, domain);
             let target = pair.there.memory(64, Access::LOCAL);
             for round in 0..40u64 {
                 let named = round as usize % 2;
@@ -349,9 +359,7 @@ fn withdrawal(fixture: &mut dyn Fixture) -> Outcome {
         |has| has.multi_queue_receives,
         |pair| {
             let (qp, domain) = connect_xrc(pair);
-            let completions = pair.there.completions;
-            let queues = [(), ()].map(|()| shared_queue(&mut pair.there, Some((domain, completions))));
-            let number = pair.there.context.shared_receive_queue_number(queues[0]).expect("a number");
+            let (queues, [number, _]) = xrc_queues(pair, domain);
             // Taken back as often as the queue is deep and more: no place is lost.
             for id in 0..100 {
                 let request = ReceiveRequest { id, list: &[] };

@@ -141,6 +141,7 @@ fn receive(there: &mut End, _: &End) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of polls of safe code")]
 fn a_receiver_that_is_not_ready_is_tried_as_often_as_was_asked_for() {
     for count in [0, 1, 3, 6] {
         let options = with_count(count);
@@ -158,6 +159,7 @@ fn a_receiver_that_is_not_ready_is_tried_as_often_as_was_asked_for() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of polls of safe code")]
 fn a_peer_that_is_not_connected_is_tried_as_often_as_was_asked_for() {
     // The field has three bits.
     for (count, most) in [(0, 0), (1, 1), (3, 3), (7, 7), (200, 7)] {

@@ -189,15 +189,9 @@ fn what_is_found_between_arming_and_sleeping_is_looked_after() {
     // It goes without a word, and nobody listens there any more.
     there.adapter.link().cut_connections();
     drop(there);
-    let wakes = |side: &mut Side| {
-        let descriptor = side.adapter.descriptor(side.completions).expect("a descriptor");
-        let patience = rustix::event::Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
-        let mut wanted = [rustix::event::PollFd::new(&descriptor, rustix::event::PollFlags::IN)];
-        rustix::event::poll(&mut wanted, Some(&patience)).expect("polls") > 0
-    };
-    assert!(wakes(&mut here), "the connection ends");
+    assert!(here.wakes_within(PATIENCE), "the connection ends");
     here.poll();
-    assert!(wakes(&mut here), "another is to be made, which is given up soon");
+    assert!(here.wakes_within(PATIENCE), "another is to be made, which is given up soon");
     here.adapter.acknowledge(here.completions).expect("a whole queue");
     sleep_until_done(&mut here);
     assert_eq!((here.done[0].id, here.done[0].status), (2, WcStatus::WorkRequestFlushed));

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use fabric::{Context, Operation, QueuePairState, RemoteMemory, WcStatus, WorkCompletion};
+use fabric_conformance::operations_of_every_kind;
 
 use crate::process::{Role, sleep_until_done, with_process};
 use crate::side::{PATIENCE, Side};
@@ -18,15 +19,7 @@ const RECEIVES: u64 = 16;
 /// Operation number `id` of a kind; short and long ones in turn.
 fn operation(kind: usize, remote: RemoteMemory, id: u64) -> (Operation, usize) {
     let len = if id.is_multiple_of(2) { LONG_BYTES } else { 8 };
-    let operation = [
-        Operation::Send,
-        Operation::SendWithImmediate(1),
-        Operation::RdmaWrite(remote),
-        Operation::RdmaWriteWithImmediate(remote, 1),
-        Operation::RdmaRead(remote),
-        Operation::FetchAdd { remote, add: 1 },
-        Operation::CompareSwap { remote, compare: 0, swap: 0 },
-    ][kind];
+    let operation = operations_of_every_kind(remote)[kind];
     (operation, if kind >= 5 { 8 } else { len })
 }
 

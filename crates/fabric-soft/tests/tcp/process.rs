@@ -4,9 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fabric::{ConnectOptions, Context, Endpoint, NotifyOn, RemoteMemory, Rkey};
+use fabric::{ConnectOptions, Context, Endpoint, RemoteMemory, Rkey};
 use fabric_soft::tcp::TcpOptions;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::deaths;
@@ -123,17 +122,9 @@ pub fn with_answering(change: impl FnOnce(&mut TcpOptions)) -> (Side, Process, R
 pub fn sleep_until_done(side: &mut Side) -> u32 {
     let mut wakes = 0;
     while side.done.is_empty() {
-        side.adapter.arm(side.completions, NotifyOn::Any).expect("a whole queue");
-        side.poll();
-        if !side.done.is_empty() {
-            break;
-        }
-        let descriptor = side.adapter.descriptor(side.completions).expect("a descriptor");
-        let mut wanted = [PollFd::new(&descriptor, PollFlags::IN)];
-        let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
-        assert!(poll(&mut wanted, Some(&patience)).expect("polls") > 0, "nothing ends");
-        side.adapter.acknowledge(side.completions).expect("a whole queue");
-        wakes += 1;
+        let woke = side.sleep(PATIENCE);
+        assert!(woke || !side.done.is_empty(), "nothing ends");
+        wakes += u32::from(woke);
     }
     wakes
 }

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use base::log::{Level, Log};
 use base::memory::WriteRange;
 use fabric::{
-    Access, CompletionQueue, ConnectOptions, Context, LocalMemory, MemoryRegion, Operation, Payload, ProtectionDomain,
-    QueuePair, QueuePairAttributes, ReceiveRequest, SendRequest, WorkCompletion,
+    Access, CompletionQueue, ConnectOptions, Context, LocalMemory, MemoryRegion, NotifyOn, Operation, Payload,
+    ProtectionDomain, QueuePair, QueuePairAttributes, ReceiveRequest, SendRequest, WorkCompletion,
 };
 use fabric_soft::SoftContext;
 use fabric_soft::tcp::{JobSecret, TcpLink, TcpOptions};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Longer than anything but a hang takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -73,6 +74,26 @@ impl Side {
     pub fn poll(&mut self) {
         let count = self.adapter.poll(self.completions, &mut self.into[..]).expect("the queue is whole");
         self.done.extend_from_slice(&self.into[..count]);
+    }
+
+    /// Sleeps on the completion descriptor for so long, unless something is complete; true if that woke.
+    pub fn sleep(&mut self, patience: Duration) -> bool {
+        self.adapter.arm(self.completions, NotifyOn::Any).expect("a whole queue");
+        self.poll();
+        if !self.done.is_empty() {
+            return false;
+        }
+        let woke = self.wakes_within(patience);
+        self.adapter.acknowledge(self.completions).expect("a whole queue");
+        woke
+    }
+
+    /// Whether the completion descriptor becomes readable in so long.
+    pub fn wakes_within(&mut self, patience: Duration) -> bool {
+        let descriptor = self.adapter.descriptor(self.completions).expect("a descriptor");
+        let mut wanted = [PollFd::new(&descriptor, PollFlags::IN)];
+        let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: patience.subsec_nanos().into() };
+        poll(&mut wanted, Some(&patience)).expect("polls") > 0
     }
 
     pub fn fill(&self, offset: usize, len: usize, seed: u8) {

@@ -8,8 +8,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use base::log::{Level, Log};
-use fabric::{Context, NotifyOn, Operation, WcStatus};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use fabric::{Context, Operation, WcStatus};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::side::{PATIENCE, Side, join, take, until};
@@ -106,13 +105,7 @@ fn wakes_in(side: &mut Side, time: Duration) -> u32 {
     let start = Instant::now();
     let mut wakes = 0;
     while let Some(left) = time.checked_sub(start.elapsed()) {
-        side.adapter.arm(side.completions, NotifyOn::Any).expect("a whole queue");
-        side.poll();
-        let descriptor = side.adapter.descriptor(side.completions).expect("a descriptor");
-        let mut wanted = [PollFd::new(&descriptor, PollFlags::IN)];
-        let patience = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-        wakes += poll(&mut wanted, Some(&patience)).expect("polls") as u32;
-        side.adapter.acknowledge(side.completions).expect("a whole queue");
+        wakes += u32::from(side.sleep(left));
     }
     wakes
 }
