@@ -207,6 +207,15 @@ pub fn figure(unit: &str, amount: f64, sample: f64) -> f64 {
     }
 }
 
+/// What a figure in unit `from` is to be multiplied by to be one in unit `to`; `None` if they measure different things.
+pub fn conversion(from: &str, to: &str) -> Option<f64> {
+    let time = |unit: &str| ["ns", "us", "ms"].iter().position(|known| *known == unit);
+    match (time(from), time(to)) {
+        (Some(from), Some(to)) => Some(1000f64.powi(from as i32 - to as i32)),
+        _ => (from == to).then_some(1.0),
+    }
+}
+
 /// What a process tells of one row, before it is judged.
 pub struct Measured {
     /// What was measured.

@@ -96,6 +96,7 @@ pub(crate) fn sequence_number() -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn address() -> Address {
         Address {
@@ -126,6 +127,21 @@ mod tests {
                 if let Ok(read) = Address::parse(&damaged) {
                     assert_eq!(read.to_bytes(), damaged);
                 }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_refused_or_stand_for_themselves(
+            // Mostly zeros, which reserved bytes must be.
+            mut bytes in prop::array::uniform32(prop_oneof![3 => Just(0u8), 1 => any::<u8>()]),
+            layer in 0..4u8,
+            mtu in 0..8u8,
+        ) {
+            (bytes[0], bytes[1], bytes[2]) = (VERSION, layer, mtu);
+            if let Ok(read) = Address::parse(&bytes) {
+                prop_assert_eq!(read.to_bytes(), bytes);
             }
         }
     }

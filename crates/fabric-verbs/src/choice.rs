@@ -369,6 +369,7 @@ pub(crate) fn gid_kind(number: u32) -> Option<GidKind> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn gid(index: u32, kind: GidKind, bytes: &[u8]) -> Gid {
         let mut whole = [0; 16];
@@ -533,6 +534,18 @@ mod tests {
                 if let Some(read) = table_from_bytes(&damaged) {
                     assert_eq!(table_to_bytes(&read), damaged);
                 }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_no_table_or_stand_for_themselves(mut bytes in prop::collection::vec(0..6u8, 0..200)) {
+            // What most would be refused for.
+            bytes.chunks_exact_mut(OFFER_BYTES).for_each(|offer| offer[10..12].fill(0));
+            bytes.truncate(bytes.len() / OFFER_BYTES * OFFER_BYTES + bytes.len() % 2);
+            if let Some(read) = table_from_bytes(&bytes) {
+                prop_assert_eq!(table_to_bytes(&read), bytes);
             }
         }
     }

@@ -108,9 +108,9 @@ fn limits(attributes: &IbvDeviceAttr, message_max_bytes: u64, offer: &PortOffer,
         multi_queue_max: 0,
         // Our own notes of it and of two queues of 64 requests. What the provider maps and the kernel keeps depends on the
         // adapter; `ferrovia bench fabric memory` counts what is mapped here.
-        queue_pair_bytes: (size_of::<PairEntry>() + 64 * (size_of::<SendEntry>() + size_of::<u64>())) as u64,
+        queue_pair_full_bytes: (size_of::<PairEntry>() + 64 * (size_of::<SendEntry>() + size_of::<u64>())) as u64,
         // Peers have nothing besides their queue pairs.
-        peer_bytes: 0,
+        peer_full_bytes: 0,
     }
 }
 

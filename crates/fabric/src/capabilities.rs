@@ -97,11 +97,11 @@ pub struct Limits {
     pub reads_in_flight_max: u32,
     /// Queues one receive may be posted to.
     pub multi_queue_max: u32,
-    /// Memory of this process that a queue pair with queues of depth 64 takes, in bytes, without what an adapter and the
-    /// kernel have of it.
-    pub queue_pair_bytes: u64,
-    /// Memory it takes for a peer, in bytes.
-    pub peer_bytes: u64,
+    /// Memory of this process that a queue pair takes while its queues hold 64 requests each, in bytes, without what an
+    /// adapter and the kernel have of it.
+    pub queue_pair_full_bytes: u64,
+    /// Memory it takes for a peer once all buffers kept for it have been used, in bytes.
+    pub peer_full_bytes: u64,
 }
 
 /// One line of `ferrovia info --fabric`: a limit and its value.
@@ -128,8 +128,8 @@ impl Limits {
             ("memory_region_max_bytes", self.memory_region_max_bytes),
             ("reads_in_flight_max", self.reads_in_flight_max.into()),
             ("multi_queue_max", self.multi_queue_max.into()),
-            ("queue_pair_bytes", self.queue_pair_bytes),
-            ("peer_bytes", self.peer_bytes),
+            ("queue_pair_full_bytes", self.queue_pair_full_bytes),
+            ("peer_full_bytes", self.peer_full_bytes),
         ]
     }
 }

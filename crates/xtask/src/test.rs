@@ -53,6 +53,8 @@ pub struct Options {
 pub enum Verdict {
     /// As it should.
     Passed,
+    /// As it should, but for what it names, which could not be tried here.
+    PassedInPart(Vec<String>),
     /// It could not be tried here; says why.
     Skipped(String),
 }
@@ -157,7 +159,7 @@ pub fn run(options: &Options) -> Result<()> {
         bail!("no test has a name like {:?}; `cargo xtask test --list` shows them all", options.filters);
     }
     let workshop = Workshop { no_build: options.no_build, ..Workshop::default() };
-    let (mut passed, mut failed, mut skipped) = (0, Vec::new(), Vec::new());
+    let (mut passed, mut failed, mut skipped, mut left_out) = (0, Vec::new(), Vec::new(), Vec::new());
     let mut record = record::Record::read();
     let began = Instant::now();
     for (index, case) in chosen.iter().enumerate() {
@@ -165,8 +167,11 @@ pub fn run(options: &Options) -> Result<()> {
         let result = (case.body)(&workshop);
         let place = format!("[{}/{}]", index + 1, chosen.len());
         let took = format!("{:.1} s", start.elapsed().as_secs_f64());
+        if let Ok(Verdict::PassedInPart(parts)) = &result {
+            left_out.extend(parts.iter().map(|part| format!("{}: {part}", case.name)));
+        }
         match result {
-            Ok(Verdict::Passed) => {
+            Ok(Verdict::Passed | Verdict::PassedInPart(_)) => {
                 passed += 1;
                 record.note(&case.name, record::State::Passed);
                 println!("{place} ok       {} ({took})", case.name);
@@ -188,6 +193,10 @@ pub fn run(options: &Options) -> Result<()> {
     }
     record.write()?;
     println!();
+    left_out.iter().for_each(|line| println!("left out: {line}"));
+    if !left_out.is_empty() {
+        println!("{} parts of tests that passed were left out", left_out.len());
+    }
     skipped.iter().for_each(|line| println!("skipped: {line}"));
     // Again, for those who are shown the end of a long log alone.
     failed.iter().for_each(|(name, why)| println!("failed: {name}\n{why:#}\n"));

@@ -318,6 +318,11 @@ impl Found {
         vec![Self { suffix: "", parameters: BTreeMap::new(), unit: "us", amount: 0.0, taken }]
     }
 
+    /// What takes no microsecond.
+    fn short_time(taken: sampling::Taken) -> Vec<Self> {
+        Self::time(taken).into_iter().map(|found| Self { unit: "ns", ..found }).collect()
+    }
+
     fn rate(taken: sampling::Taken, amount: f64) -> Vec<Self> {
         vec![Self { suffix: "", parameters: BTreeMap::new(), unit: "MB/s", amount, taken }]
     }

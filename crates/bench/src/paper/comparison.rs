@@ -3,7 +3,7 @@
 use super::data::{CurvePoint, Entry};
 use super::request;
 use crate::library::PEERS;
-use crate::record::{Records, Row, Summary};
+use crate::record::{self, Records, Row, Summary};
 use crate::suite::{Level, Suite};
 use crate::table;
 use serde::Serialize;
@@ -74,7 +74,11 @@ type Rows = [(Row, BTreeMap<String, Summary>)];
 
 fn compared(entry: &Entry, library: &str, entries: &[Entry], rows: &Rows) -> Compared {
     let find = |entry: &Entry| rows.iter().find(|(row, _)| entry.is(row));
-    let range = |entry: &Entry, library: &str| find(entry)?.1.get(library).map(Range::of);
+    let range = |entry: &Entry, library: &str| {
+        let (row, by_library) = find(entry)?;
+        let in_its_unit = record::conversion(&row.unit, &entry.measurement.unit)?;
+        by_library.get(library).map(|summary| Range::of(summary).times(in_its_unit))
+    };
     let here = range(entry, library);
     let named = |what: &String| entries.iter().find(|other| other.what == *what);
     let range_of = |other: &Entry| {
@@ -140,6 +144,10 @@ struct Range {
 impl Range {
     fn of(summary: &Summary) -> Self {
         Self { low: summary.interval.low, middle: summary.median, high: summary.interval.high }
+    }
+
+    fn times(self, factor: f64) -> Self {
+        Self { low: self.low * factor, middle: self.middle * factor, high: self.high * factor }
     }
 
     /// By nothing cannot be divided.
@@ -223,6 +231,20 @@ mod tests {
         assert_eq!((all[1].paper_ratio, all[1].here_ratio, all[1].agrees), (Some(1.5), Some(5.0), yes));
         assert_eq!((all[2].here, all[2].agrees), (Some(1.05), yes), "no difference in either");
         assert_eq!((all[3].here_ratio.map(|x| x < 1.0), all[3].agrees), (Some(true), Some(Agreement::No)));
+    }
+
+    #[test]
+    fn figures_are_shown_in_the_papers_unit() {
+        let text = "title = \"T\"\n[[row]]\nwhat = \"a\"\nsource = \"S\"\nlevel = \"fabric\"\ntest = \"poll\"\nranks = 2\n\
+                    bytes = 8\nunit = \"us\"\npaper = 1.08\n";
+        let entries = Paper::parse(text).unwrap().entries();
+        let here = |unit: &str| {
+            let mut records = Records::default();
+            let row = Row { test: "fabric/poll".into(), unit: unit.into(), ..row(8) };
+            records.add(Record::Point(point("shm", row, 0, &[250.0])));
+            compare(&entries, &records, &["shm".to_owned()])[0].here
+        };
+        assert_eq!((here("ns"), here("us"), here("ms"), here("count")), (Some(0.25), Some(0.25), Some(0.25), None));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Papers as data: `bench/papers/NAME.toml`, as it is written and as the rows it stands for.
 
 use crate::library::Variant;
-use crate::record::Row;
+use crate::record::{self, Row};
 use crate::suite::{FABRIC, Level};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -358,7 +358,7 @@ impl Entry {
         row.test == name
             && row.ranks == of.ranks
             && row.bytes == self.bytes
-            && row.unit == of.unit
+            && record::conversion(&row.unit, &of.unit).is_some()
             && counter
             && of.parameters.iter().all(|(name, value)| row.parameters.get(name) == Some(value))
     }

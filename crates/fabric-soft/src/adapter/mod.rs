@@ -221,10 +221,10 @@ fn capabilities(over: &impl Link) -> Capabilities {
             reads_in_flight_max: READS_MAX,
             multi_queue_max: MULTI_QUEUE_MAX as u32,
             // The object and, while they are full, two queues of 64 entries.
-            queue_pair_bytes: (size_of::<QueuePairObject>()
+            queue_pair_full_bytes: (size_of::<QueuePairObject>()
                 + 64 * (size_of::<queue_pair::Send>() + size_of::<receive::Posted>()))
                 as u64,
-            peer_bytes: size_of::<self::core::PeerState>() as u64 + link.peer_bytes,
+            peer_full_bytes: size_of::<self::core::PeerState>() as u64 + link.peer_bytes,
         },
     }
 }

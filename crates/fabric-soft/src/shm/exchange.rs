@@ -121,12 +121,14 @@ fn fetch(socket: &OwnedFd, count_max: usize) -> Result<Vec<OwnedFd>, FabricError
         let message =
             rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut end)], &mut control, RecvFlags::CMSG_CLOEXEC);
         let received = message.map_err(|error| system(JOIN, error))?.bytes;
+        let before = all.len();
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(fds) = message {
                 all.extend(fds);
             }
         }
-        if received == 0 || all.len() > count_max {
+        // Each message brings some, so that a row ends.
+        if received == 0 || all.len() == before || all.len() > count_max {
             return Err(refused("the answer makes no sense"));
         }
         if end[0] != MORE {
@@ -161,5 +163,50 @@ fn wait_readable(fd: &impl AsFd, deadline: Instant, operation: &'static str) -> 
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(system(operation, error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A socket on which so many descriptors and a byte have come, again and again.
+    fn told(messages: &[(usize, u8)]) -> OwnedFd {
+        let kind = (AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC);
+        let (reader, writer) = rustix::net::socketpair(kind.0, kind.1, kind.2, None).unwrap();
+        for (count, end) in messages {
+            let null = std::fs::File::open("/dev/null").unwrap();
+            let fds = vec![null.as_fd(); *count];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            if !fds.is_empty() {
+                assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+            }
+            rustix::net::sendmsg(&writer, &[IoSlice::new(&[*end])], &mut control, SendFlags::NOSIGNAL).unwrap();
+        }
+        reader
+    }
+
+    proptest! {
+        #[test]
+        fn a_row_of_messages_is_taken_up_to_its_end_or_refused(
+            mut messages in prop::collection::vec((0..4usize, prop::sample::select(vec![MORE, LAST, 0])), 0..6),
+            count_max in 0..8usize,
+        ) {
+            let found = fetch(&told(&messages), count_max).map(|fds| fds.len());
+            let is_last = |message: &(usize, u8)| message.1 != MORE;
+            let row = messages.iter().position(is_last).map(|last| { messages.truncate(last + 1); &messages });
+            let count = row.map(|row| row.iter().map(|(count, _)| count).sum::<usize>());
+            let expected = count.filter(|count| *count <= count_max && messages.iter().all(|(count, _)| *count > 0));
+            prop_assert_eq!(found.ok(), expected);
+        }
+    }
+
+    #[test]
+    fn who_never_comes_to_an_end_is_refused() {
+        assert!(fetch(&told(&[(0, MORE); 100]), 8).is_err());
+        let error = fetch(&told(&[(1, MORE), (0, MORE)]), 8).unwrap_err();
+        assert!(error.to_string().contains("makes no sense"), "{error}");
     }
 }

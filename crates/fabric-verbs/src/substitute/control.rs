@@ -83,6 +83,7 @@ impl Message {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const END: LaneEnd = LaneEnd { number: 0x12_3456, sequence_number: 0xab_cdef };
 
@@ -115,6 +116,20 @@ mod tests {
                         assert_eq!(read.to_bytes(), damaged);
                     }
                 }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_refused_or_stand_for_themselves(
+            // Mostly zeros, which reserved bytes must be.
+            mut bytes in prop::array::uniform32(prop_oneof![9 => Just(0u8), 1 => any::<u8>()]),
+            kind in 0..5u8,
+        ) {
+            (bytes[0], bytes[1]) = (VERSION, kind);
+            if let Some(read) = Message::parse(&bytes) {
+                prop_assert_eq!(read.to_bytes(), bytes);
             }
         }
     }
