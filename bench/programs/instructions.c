@@ -285,6 +285,30 @@ static void allreduce_in_background(void) {
     wait_for_one();
 }
 
+static void gather_in_background(void) {
+    MPI_Igather(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, 0, MPI_COMM_WORLD, &requests[0]);
+    wait_for_one();
+}
+
+static void scatter_in_background(void) {
+    MPI_Iscatter(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, 1, MPI_COMM_WORLD, &requests[0]);
+    wait_for_one();
+}
+
+static void allgather_in_background(void) {
+    MPI_Iallgather(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, MPI_COMM_WORLD, &requests[0]);
+    wait_for_one();
+}
+
+static void start_alltoall(void) {
+    MPI_Ialltoall(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, MPI_COMM_WORLD, &requests[0]);
+}
+
+static void alltoall_in_background(void) {
+    start_alltoall();
+    wait_for_one();
+}
+
 /* What `in` holds on rank 0 when all is over: the other rank's data, both ranks' behind one another, or combined. */
 enum result { NONE, OTHERS, BEHIND, COMBINED };
 
@@ -328,10 +352,16 @@ static const struct call {
     {"ibcast_wait_root", NONE, nothing, broadcast_own, nothing, nothing, broadcast_own, 0},
     {"ireduce_wait", COMBINED, nothing, reduce_in_background, nothing, reduce_in_background, nothing, 0},
     {"iallreduce_wait", COMBINED, nothing, allreduce_in_background, nothing, allreduce_in_background, nothing, 0},
+    {"igather_wait", BEHIND, nothing, gather_in_background, nothing, gather_in_background, nothing, 0},
+    {"iscatter_wait", OTHERS, nothing, scatter_in_background, nothing, scatter_in_background, nothing, 0},
+    {"iallgather_wait", BEHIND, nothing, allgather_in_background, nothing, allgather_in_background, nothing, 0},
+    {"ialltoall_wait", BEHIND, nothing, alltoall_in_background, nothing, alltoall_in_background, nothing, 0},
     /* Rank 0 is the first to begin: what it takes to start, and later to end it. */
     {"ibcast", OTHERS, nothing, start_broadcast, wait_for_one, nothing, broadcast_in_background, 0},
     {"ibcast_ended", OTHERS, start_broadcast, wait_for_one, nothing, broadcast_in_background, nothing, 0},
     {"iallreduce", COMBINED, nothing, start_allreduce, wait_for_one, nothing, allreduce_in_background, 0},
+    {"ialltoall", BEHIND, nothing, start_alltoall, wait_for_one, nothing, alltoall_in_background, 0},
+    {"ialltoall_ended", BEHIND, start_alltoall, wait_for_one, nothing, alltoall_in_background, nothing, 0},
     {"iallreduce_ended", COMBINED, start_allreduce, wait_for_one, nothing, allreduce_in_background, nothing, 0},
 };
 

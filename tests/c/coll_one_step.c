@@ -8,6 +8,49 @@ enum { many = 300, longer = 20000, calls = 40 };
 
 static MPI_Comm comm;
 
+enum kind { barrier, broadcast, reduction, reduction_to_all, scan, gather, scatter, gather_to_all, exchange, kinds };
+
+/* What a rank brings to an operation for another one, or for all. */
+static int brought(int at, int rank, int to, int i)
+{
+    return 1000 * at + 100000 * rank + 13 * to + i;
+}
+
+/* One of those that pass blocks of `n` elements: what this rank brings, in place where that may be, and its start. */
+static void start_blocks(enum kind kind, int at, int n, int root, int in_place, int *data, int *result,
+                         MPI_Request *request)
+{
+    int is_root = world_rank == root, has_many = kind == exchange || (kind == scatter && is_root);
+    int *from = in_place && kind != scatter ? result : data;
+    /* In place, what this rank has for all lies where its own comes. */
+    int *mine = in_place && !has_many ? from + world_rank * n : from;
+    in_place = in_place && (is_root || kind == gather_to_all || kind == exchange);
+    if (!in_place) mine = from = data;
+    for (int to = 0; to < (has_many ? world_size : 1); to++)
+        for (int i = 0; i < n; i++) mine[to * n + i] = brought(at, world_rank, has_many ? to : 0, i);
+    void *out = in_place && kind != scatter ? MPI_IN_PLACE : (void *)data;
+    void *into = in_place && kind == scatter ? MPI_IN_PLACE : (void *)result;
+    if (kind == gather) OK(MPI_Igather(out, n, MPI_INT, into, n, MPI_INT, root, comm, request));
+    if (kind == scatter) OK(MPI_Iscatter(out, n, MPI_INT, into, n, MPI_INT, root, comm, request));
+    if (kind == gather_to_all) OK(MPI_Iallgather(out, n, MPI_INT, into, n, MPI_INT, comm, request));
+    if (kind == exchange) OK(MPI_Ialltoall(out, n, MPI_INT, into, n, MPI_INT, comm, request));
+}
+
+/* How many elements are not what has to come. */
+static int wrong_blocks(enum kind kind, int at, int n, int root, int in_place, const int *result)
+{
+    int wrong = 0, is_root = world_rank == root;
+    if (kind == gather && !is_root) return result[0] != -1;
+    if (kind == scatter && in_place && is_root) return result[0] != -1;
+    for (int from = 0; from < (kind == scatter ? 1 : world_size); from++)
+        for (int i = 0; i < n; i++) {
+            int is_for_me = kind == scatter || kind == exchange;
+            int sender = kind == scatter ? root : from;
+            wrong += result[from * n + i] != brought(at, sender, is_for_me ? world_rank : 0, i);
+        }
+    return wrong;
+}
+
 /* Short ones of all kinds and longer ones behind each other, started by ranks that come at different times and
  * completed in an order of each rank's own, by all the calls that complete something. */
 static void in_any_order(uint64_t seed)
@@ -15,25 +58,31 @@ static void in_any_order(uint64_t seed)
     static int data[calls][longer], results[calls][longer];
     MPI_Request requests[calls];
     uint64_t shared = seed + 1, own = seed * 31 + (uint64_t)world_rank + 1;
-    int lengths[calls], kinds[calls], roots[calls], open = calls;
+    int lengths[calls], of_kind[calls], roots[calls], in_place[calls], open = calls;
     for (int at = 0; at < calls; at++) {
         uint32_t drawn = next_random(&shared);
         lengths[at] = drawn % 7 == 0 ? longer : drawn % 7 == 1 ? 0 : (int)(drawn % 50);
-        kinds[at] = (int)(next_random(&shared) % 5);
+        of_kind[at] = (int)(next_random(&shared) % kinds);
         roots[at] = (int)(next_random(&shared) % (unsigned)world_size);
+        in_place[at] = (int)(next_random(&shared) % 2);
+        results[at][0] = -1;
         for (int i = 0; i < lengths[at]; i++) {
-            data[at][i] = kinds[at] == 1 && world_rank != roots[at] ? -1 : world_rank + at + i;
+            data[at][i] = of_kind[at] == broadcast && world_rank != roots[at] ? -1 : world_rank + at + i;
             results[at][i] = -1;
         }
     }
     for (int at = 0; at < calls; at++) {
         int n = lengths[at], root = roots[at];
         if (next_random(&own) % 16 == 0) usleep(200);
-        if (kinds[at] == 0) OK(MPI_Ibarrier(comm, &requests[at]));
-        if (kinds[at] == 1) OK(MPI_Ibcast(data[at], n, MPI_INT, root, comm, &requests[at]));
-        if (kinds[at] == 2) OK(MPI_Ireduce(data[at], results[at], n, MPI_INT, MPI_SUM, root, comm, &requests[at]));
-        if (kinds[at] == 3) OK(MPI_Iallreduce(data[at], results[at], n, MPI_INT, MPI_SUM, comm, &requests[at]));
-        if (kinds[at] == 4) OK(MPI_Iscan(data[at], results[at], n, MPI_INT, MPI_SUM, comm, &requests[at]));
+        if (of_kind[at] == barrier) OK(MPI_Ibarrier(comm, &requests[at]));
+        if (of_kind[at] == broadcast) OK(MPI_Ibcast(data[at], n, MPI_INT, root, comm, &requests[at]));
+        if (of_kind[at] == reduction)
+            OK(MPI_Ireduce(data[at], results[at], n, MPI_INT, MPI_SUM, root, comm, &requests[at]));
+        if (of_kind[at] == reduction_to_all)
+            OK(MPI_Iallreduce(data[at], results[at], n, MPI_INT, MPI_SUM, comm, &requests[at]));
+        if (of_kind[at] >= gather)
+            start_blocks(of_kind[at], at, n / world_size, root, in_place[at], data[at], results[at], &requests[at]);
+        if (of_kind[at] == scan) OK(MPI_Iscan(data[at], results[at], n, MPI_INT, MPI_SUM, comm, &requests[at]));
         /* A blocking one comes between, at a place of each rank's own. */
         if (at == world_rank % calls) {
             int sum = 0;
@@ -75,12 +124,14 @@ static void in_any_order(uint64_t seed)
         CHECK(requests[at] == MPI_REQUEST_NULL);
         int all = world_size * (world_size - 1) / 2, below = world_rank * (world_rank + 1) / 2, wrong = 0;
         for (int i = 0; i < lengths[at]; i++) {
-            int has_result = kinds[at] == 3 || (kinds[at] == 2 && world_rank == roots[at]);
-            wrong += kinds[at] == 1 && data[at][i] != roots[at] + at + i;
+            int has_result = of_kind[at] == reduction_to_all || (of_kind[at] == reduction && world_rank == roots[at]);
+            wrong += of_kind[at] == broadcast && data[at][i] != roots[at] + at + i;
             wrong += has_result && results[at][i] != all + world_size * (at + i);
-            wrong += kinds[at] == 4 && results[at][i] != below + (world_rank + 1) * (at + i);
-            wrong += kinds[at] == 2 && !has_result && results[at][i] != -1;
+            wrong += of_kind[at] == scan && results[at][i] != below + (world_rank + 1) * (at + i);
+            wrong += of_kind[at] == reduction && !has_result && results[at][i] != -1;
         }
+        if (of_kind[at] >= gather)
+            wrong += wrong_blocks(of_kind[at], at, lengths[at] / world_size, roots[at], in_place[at], results[at]);
         CHECK(wrong == 0);
     }
 }
@@ -168,25 +219,31 @@ static void freed_under_way(void)
 }
 
 /* Who expects another length learns it from the call that completes the operation, not from the one that starts it;
- * those behind it come to their ends. */
-static void disagreement(int is_late)
+ * those behind it come to their ends. Of blocks by messages only who gets too long a one learns it. */
+static void disagreement(int is_late, int has_boards)
 {
     enum { behind = 5 };
     MPI_Request wrong, requests[behind];
-    int data[8] = {0}, result[8] = {0}, numbers[behind] = {0, 1, 2, 3, 4}, sums[behind];
+    int data[64] = {0}, result[64] = {0}, numbers[behind] = {0, 1, 2, 3, 4}, sums[behind];
     int root = world_size - 1;
     int count = world_rank == root ? 4 : 3;
-    for (int call = 0; call < 3; call++) {
+    CHECK(4 * world_size <= 64);
+    for (int call = 0; call < 7; call++) {
         if (is_late == (world_rank == root)) usleep(2000);
         if (call == 0) OK(MPI_Ibcast(data, count, MPI_INT, root, comm, &wrong));
         if (call == 1) OK(MPI_Ireduce(data, result, count, MPI_INT, MPI_SUM, root, comm, &wrong));
         if (call == 2) OK(MPI_Iallreduce(data, result, count, MPI_INT, MPI_SUM, comm, &wrong));
+        if (call == 3) OK(MPI_Iallgather(data, count, MPI_INT, result, count, MPI_INT, comm, &wrong));
+        if (call == 4) OK(MPI_Ialltoall(data, count, MPI_INT, result, count, MPI_INT, comm, &wrong));
+        if (call == 5) OK(MPI_Igather(data, count, MPI_INT, result, count, MPI_INT, root, comm, &wrong));
+        if (call == 6) OK(MPI_Iscatter(data, count, MPI_INT, result, count, MPI_INT, root, comm, &wrong));
         for (int at = 0; at < behind; at++)
             OK(MPI_Iallreduce(&numbers[at], &sums[at], 1, MPI_INT, MPI_SUM, comm, &requests[at]));
         OK(MPI_Waitall(behind, requests, MPI_STATUSES_IGNORE));
         for (int at = 0; at < behind; at++) CHECK(sums[at] == at * world_size);
         int learnt = class_of(MPI_Wait(&wrong, MPI_STATUS_IGNORE));
-        int reads = call == 2 || (call == 1) == (world_rank == root);
+        int is_for_all = call >= 2 && call <= 4, is_to_root = call == 1 || call == 5;
+        int reads = (is_for_all || is_to_root == (world_rank == root)) && (call < 3 || has_boards);
         CHECK(reads ? learnt == MPI_ERR_TRUNCATE : learnt == MPI_SUCCESS || learnt == MPI_ERR_TRUNCATE);
         CHECK(wrong == MPI_REQUEST_NULL);
         OK(MPI_Barrier(comm));
@@ -276,9 +333,10 @@ int main(int argc, char **argv)
         requests_as_others(root);
     }
     freed_under_way();
-    for (int is_late = 0; is_late < 2 && world_size > 1; is_late++) disagreement(is_late);
+    int has_boards = argc > 1 && strcmp(argv[1], "boards") == 0;
+    for (int is_late = 0; is_late < 2 && world_size > 1; is_late++) disagreement(is_late, has_boards);
     if (world_size > 1) handled_where_it_belongs();
-    if (argc > 1 && strcmp(argv[1], "boards") == 0) over_at_once();
+    if (has_boards) over_at_once();
     for (uint64_t seed = 8; seed < 16; seed++) in_any_order(seed);
     OK(MPI_Comm_free(&comm));
     return finish();

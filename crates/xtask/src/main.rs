@@ -48,7 +48,7 @@ enum Task {
     Test(test::Options),
     /// Compare Ferrovia with MPICH, Intel MPI and Open MPI in one run
     Bench(bench::Options),
-    /// Measure, and write docs/PERFORMANCE.md
+    /// Measure, and write docs/PERFORMANCE.md or docs/PAPERS.md
     Performance(performance::Options),
     /// Check what can be checked without running anything: floors, forms, lengths, words
     Tidy,

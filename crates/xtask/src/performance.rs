@@ -1,4 +1,5 @@
-//! `cargo xtask performance`: measures, and writes `docs/PERFORMANCE.md` and a page with pictures from the records.
+//! `cargo xtask performance`: measures, and writes `docs/PERFORMANCE.md` and a page with pictures from the records, or
+//! `docs/PAPERS.md`.
 
 use crate::bench::{RUN_LIMIT, commit_note};
 use crate::install::{self, installed};
@@ -43,6 +44,9 @@ pub struct Options {
     /// Every test and kernel, with more processes, for about two hours instead of a quarter of one
     #[arg(long)]
     long: bool,
+    /// The figures of the papers instead, in a quarter of an hour: docs/PAPERS.md
+    #[arg(long, conflicts_with_all = ["long", "no_run"])]
+    papers: bool,
     /// Write the documents from the records of the last run
     #[arg(long)]
     no_run: bool,
@@ -58,6 +62,11 @@ pub fn run(options: &Options) -> Result<()> {
     }
     if !options.no_run {
         install_peers()?;
+    }
+    if options.papers {
+        return papers();
+    }
+    if !options.no_run {
         measure(options)?;
     }
     let files: Vec<PathBuf> = ["mpi", "app", "fabric"].map(records).into_iter().filter(|file| file.is_file()).collect();
@@ -95,6 +104,17 @@ fn measure(options: &Options) -> Result<()> {
     bench("mpi", &TESTS.iter().chain(&short).copied().collect::<Vec<_>>())?;
     bench("app", &["all", "--seconds", "0.05", "--limit", "30", "--budget", "150"])?;
     bench("fabric", &["latency", "bandwidth", "costs", "--device", DEVICES, "--seconds", "0.02", "--budget", "60"])
+}
+
+fn papers() -> Result<()> {
+    let document = paths::root().join("docs/PAPERS.md");
+    let words = ["bench", "paper", "all", "-r", "2", "--seconds", "0.02", "--limit", "120", "--document"];
+    if document.is_file() {
+        std::fs::remove_file(&document)?;
+    }
+    let finished = installed("ferrovia").args(words).arg(&document).limit(RUN_LIMIT).run_openly();
+    // A row without a figure is a failure of the run; the document shows it as well.
+    if document.is_file() { Ok(()) } else { finished }
 }
 
 fn folder() -> PathBuf {

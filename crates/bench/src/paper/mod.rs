@@ -14,7 +14,7 @@ use crate::record::Records;
 use crate::rounds::{self, Effort};
 use crate::suite::Level;
 use crate::{fabric, measure};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -50,6 +50,9 @@ pub struct Options {
     /// Also append the records, as JSON lines, to this file
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Also write the comparison to this file, as a Markdown document that says where and when it was measured
+    #[arg(long, value_name = "FILE")]
+    document: Option<PathBuf>,
     /// The comparison as JSON lines
     #[arg(long, group = "form")]
     json: bool,
@@ -100,6 +103,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let present = fabric::devices(&[fabric::PRESENT.to_owned()])?;
     papers.iter_mut().for_each(|paper| paper.keep_devices(&present));
     let mut failed = false;
+    let (mut sections, mut all) = (String::new(), Records::default());
     for paper in papers.iter().take_while(|_| !rounds::is_interrupted()) {
         let records = measured(paper, &devices, options)?;
         let compared = comparison::compare(&paper.entries(), &records, &devices);
@@ -118,6 +122,13 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             }
         }
         failed |= !records.failures.is_empty() || compared.iter().any(|line| line.here.is_none());
+        sections.push('\n');
+        sections.push_str(&print::text(paper, &compared, &devices, true));
+        all.append(records);
+    }
+    if let Some(file) = &options.document {
+        let document = print::document(&all, &sections);
+        std::fs::write(file, document).with_context(|| format!("cannot write {}", file.display()))?;
     }
     if rounds::is_interrupted() {
         return Ok(rounds::interrupted_code());

@@ -2,6 +2,8 @@
 
 use super::comparison::{Agreement, Compared};
 use super::data::{FigureEntry, Paper};
+use crate::record::Records;
+use crate::report::circumstances;
 use crate::table::{new_table, shown};
 use anyhow::Result;
 use comfy_table::Table;
@@ -29,6 +31,19 @@ pub fn csv(compared: &[Compared]) -> Result<String> {
         writer.serialize(line)?;
     }
     Ok(String::from_utf8(writer.into_inner()?)?)
+}
+
+/// The sections of papers under one title, with what `records` say of machine and day.
+pub fn document(records: &Records, sections: &str) -> String {
+    let mut text =
+        "# Figures of papers\n\nWritten by `ferrovia bench paper`: what a paper measured, and the same on this \
+        machine. The papers' machines are twenty years\nolder; what can be reproduced are the ratios that a mechanism \
+        makes. Each row says whether they point the same way.\n\n"
+            .to_owned();
+    circumstances(&mut text, records);
+    text.push_str(sections);
+    // A document ends its lines without blanks.
+    text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 /// Title, tables, curves, and what is not reproduced.
@@ -203,7 +218,7 @@ mod tests {
     use super::*;
     use crate::paper::comparison::compare;
     use crate::record::tests::{point, row, run};
-    use crate::record::{Record, Records, Row};
+    use crate::record::{Record, Row};
 
     fn paper() -> Paper {
         Paper::parse(
@@ -274,5 +289,10 @@ mod tests {
         assert!(text.contains("The paper: V is faster.") && text.contains("- not reproduced: all else: no time"));
         assert_eq!(json(&compared).unwrap().lines().count(), compared.len());
         assert_eq!(csv(&compared).unwrap().lines().count(), compared.len() + 1);
+        let document = document(&records, &text);
+        let order =
+            ["# Figures", "- Machine: ", "- Date: 1970-01-01.", "## T", "### F"].map(|part| document.find(part));
+        assert!(order.is_sorted() && order[0] == Some(0), "{document}");
+        assert!(document.lines().all(|line| line == line.trim_end()));
     }
 }

@@ -40,7 +40,7 @@ pub fn document(title: &str, remarks: Option<&str>, records: &Records, suite: &S
 }
 
 /// Machine, day, commands and libraries of all runs; what is the same for several is said once.
-fn circumstances(text: &mut String, records: &Records) {
+pub fn circumstances(text: &mut String, records: &Records) {
     let mut said = BTreeSet::new();
     let mut say = |line: String| {
         if said.insert(line.clone()) {

@@ -5,6 +5,8 @@ mod markdown;
 mod page;
 mod plot;
 
+pub(crate) use markdown::circumstances;
+
 use crate::record::Records;
 use crate::suite::Suite;
 use anyhow::{Context, Result, bail};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datatype::{Datatype, Memory, Op, SendBuf, UserMemory, UserMemoryMut};
+use datatype::{Datatype, Memory, Op, RecvBuf, SendBuf, UserMemory, UserMemoryMut};
 
 /// `count` elements of one type: a whole buffer, or one block of a buffer of equal blocks.
 #[derive(Clone)]
@@ -39,6 +39,32 @@ pub struct Parts<M> {
     pub displacements_bytes: Vec<i64>,
     /// The type of each block.
     pub datatypes: Vec<Arc<Datatype>>,
+}
+
+impl<M> Buffer<M> {
+    /// Bytes of one block.
+    pub fn block_bytes(&self) -> u64 {
+        self.count * self.datatype.size()
+    }
+
+    /// Where a block begins, in bytes.
+    fn offset_of(&self, block: usize) -> i64 {
+        block as i64 * self.count as i64 * self.datatype.extent()
+    }
+}
+
+impl Buffer<UserMemory> {
+    /// One of several equal blocks.
+    pub fn block(&self, block: usize) -> SendBuf {
+        self.memory.send(self.offset_of(block), self.count, &self.datatype)
+    }
+}
+
+impl Buffer<UserMemoryMut> {
+    /// One of several equal blocks.
+    pub fn block(&self, block: usize) -> RecvBuf {
+        self.memory.recv(self.offset_of(block), self.count, &self.datatype)
+    }
 }
 
 impl<M: Memory> Buffer<M> {

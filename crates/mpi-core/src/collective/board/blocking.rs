@@ -11,6 +11,7 @@ use engine::{GroupBoard, Lent, LentPlace};
 use maybe_async::must_be_sync as flavoured;
 
 pub(super) use self::steps::Table;
+pub(super) use self::steps::blocks::{Brought, Shown, outgoing};
 use crate::collective::arguments::Arguments;
 use crate::communicator::Comm;
 use crate::error::Result;

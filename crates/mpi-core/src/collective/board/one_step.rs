@@ -12,13 +12,16 @@
 //! Who reads looks first whether what is shown is what it expects. If it is not, nothing has happened here yet, and the
 //! operation is left to the steps that may wait in the midst ([`OnBoards`](super::OnBoards)).
 
+use datatype::{SendBuf, UserMemory, UserMemoryMut};
 use engine::GroupBoard;
 
 use super::Plan;
-use super::blocking::{Caller, Table};
+use super::blocking::{Brought, Caller, Shown, Table, outgoing};
+use super::cuts::LENGTH_BYTES;
+use super::cuts::blocks::{Cut, LENGTHS, To};
 use super::cuts::broadcast::ONE_STEP_MAX_BYTES;
 use super::cuts::reductions::is_brief;
-use crate::collective::arguments::Arguments;
+use crate::collective::arguments::{Arguments, Buffer};
 use crate::communicator::Comm;
 use crate::error::Result;
 use crate::world::World;
@@ -73,6 +76,25 @@ impl OneStep {
                     Some(_) => Part::Show,
                 };
                 (Some(len_bytes).filter(|bytes| is_brief(comm, *bytes, root.is_some()))?, part)
+            }
+            Plan::Gather { root, send, recv } => {
+                let block_bytes = if root == me { recv?.block_bytes() } else { send?.block_bytes() };
+                let part = if root == me { Part::ReadAll { checked: 0 } } else { Part::Show };
+                (Cut::to_root(comm).takes_one_step(block_bytes).then_some(block_bytes)?, part)
+            }
+            Plan::Scatter { root, send, recv } => {
+                let block_bytes = if root == me { send?.block_bytes() } else { recv?.block_bytes() };
+                let part = if root == me { Part::Show } else { Part::Read(root) };
+                let is_one = Cut::from_root(comm).takes_one_step(block_bytes);
+                (is_one.then_some(block_bytes * u64::from(comm.size() - 1))?, part)
+            }
+            Plan::Allgather { send, recv } => {
+                let own_bytes = send.map_or(recv.block_bytes(), Buffer::block_bytes);
+                (all_at_once(comm, 1, own_bytes, recv.block_bytes())?, Part::ShowAndRead)
+            }
+            Plan::Alltoall { send, recv } => {
+                let own_bytes = send.map_or(recv.block_bytes(), Buffer::block_bytes);
+                (all_at_once(comm, comm.size() as usize - 1, own_bytes, recv.block_bytes())?, Part::ShowAndRead)
             }
             _ => return None,
         };
@@ -141,12 +163,30 @@ impl OneStep {
     }
 }
 
+/// Bytes that a member shows who brings so many blocks of `own_bytes` each and takes blocks of `block_bytes`, with what it tells of
+/// them; `None` if they take several steps.
+fn all_at_once(comm: &Comm, blocks: usize, own_bytes: u64, block_bytes: u64) -> Option<u64> {
+    let is_one = own_bytes == block_bytes && Cut::of(comm, blocks).takes_one_step(block_bytes);
+    is_one.then_some(block_bytes * blocks as u64 + (LENGTHS * LENGTH_BYTES) as u64)
+}
+
 impl Table<'_> {
     /// Shows what this member has for a step in which all show and all read; there is room for it.
     fn show_for_all(self, plan: Plan<'_>) -> Result<u64> {
         let step = self.group.next_step();
         match plan {
             Plan::Reduce { data, .. } => self.show(step, &[data.elements(0, data.count)], &[])?,
+            Plan::Allgather { send, recv } => {
+                let own = self.own_block(To::All, send, recv);
+                let told = brought(&own, recv).told().map(u64::to_ne_bytes);
+                self.show(step, &[own], told.as_flattened())?;
+            }
+            Plan::Alltoall { send, recv } => {
+                let own = self.own_block(To::Each, send, recv);
+                let contents: Shown = self.others().map(|rank| outgoing(send, recv, rank)).collect();
+                let told = brought(&own, recv).told().map(u64::to_ne_bytes);
+                self.show(step, &contents, told.as_flattened())?;
+            }
             _ => self.show(step, &[], &[])?,
         }
         Ok(step)
@@ -156,10 +196,43 @@ impl Table<'_> {
     fn read_of_all(self, plan: Plan<'_>, step: u64) -> Result<()> {
         match plan {
             Plan::Reduce { data, .. } => self.reduce_shown(step, data),
+            Plan::Allgather { send, recv } => self.take_blocks(To::All, send, recv, step),
+            Plan::Alltoall { send, recv } => self.take_blocks(To::Each, send, recv, step),
             _ => {
                 self.group.finish_common(step);
                 Ok(())
             }
         }
     }
+
+    /// Takes the blocks that all others show, if all mean the same lengths, and this member's own.
+    fn take_blocks(self, to: To, send: Outgoing<'_>, recv: &Buffer<UserMemoryMut>, step: u64) -> Result<()> {
+        let own = self.own_block(to, send, recv);
+        let block_bytes = recv.block_bytes();
+        let (is_agreed, mut outcome) = self.compare_all(&brought(&own, recv), step, |_| block_bytes)?;
+        if outcome.is_ok() {
+            outcome = self.take_pieces(recv, to, step, 0, block_bytes as usize);
+        }
+        self.finish_first(step, is_agreed);
+        if outcome.is_ok() && send.is_some() {
+            recv.block(self.me()).copy_from(&own);
+        }
+        outcome
+    }
+
+    /// The block of this member that it keeps.
+    fn own_block(self, to: To, send: Outgoing<'_>, recv: &Buffer<UserMemoryMut>) -> SendBuf {
+        match (to, send) {
+            (To::All, Some(send)) => send.block(0),
+            _ => outgoing(send, recv, self.me()),
+        }
+    }
+}
+
+/// What goes out; `None` in place.
+type Outgoing<'a> = Option<&'a Buffer<UserMemory>>;
+
+/// What a member passes that brings blocks as long as `own` and takes those of `recv`.
+fn brought(own: &SendBuf, recv: &Buffer<UserMemoryMut>) -> Brought {
+    Brought::new(None, own.len_bytes(), recv.block_bytes())
 }

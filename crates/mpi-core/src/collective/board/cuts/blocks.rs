@@ -54,6 +54,15 @@ fn read_min_of(ranks: u32, blocks: usize) -> u64 {
     }
 }
 
+/// Whom the blocks are for that a member shows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum To {
+    /// One block for all.
+    All,
+    /// One for each of the others.
+    Each,
+}
+
 /// What is known of all blocks of a call before their length.
 #[derive(Clone, Copy)]
 pub struct Cut {
@@ -93,6 +102,12 @@ impl Cut {
     /// Of elements of so many bytes.
     pub fn of_elements(comm: &Comm, blocks: usize, size: usize) -> Self {
         Self::in_units(comm, blocks, size, len_max_bytes(comm, blocks))
+    }
+
+    /// True if blocks of so many bytes take one step, and are too short for another way to be thought of.
+    pub fn takes_one_step(&self, block_bytes: u64) -> bool {
+        let is_short = block_bytes < READ_MIN_BYTES && block_bytes <= self.max_bytes;
+        is_short && Steps::of(block_bytes as usize, self).count == 1
     }
 
     /// The same of blocks of any length.

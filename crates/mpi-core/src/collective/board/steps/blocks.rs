@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::super::flavoured;
 use super::Table;
 use crate::collective::arguments::{Blocks, Buffer};
-use crate::collective::board::cuts::blocks::{Cut, LENGTHS, Steps};
+use crate::collective::board::cuts::blocks::{Cut, LENGTHS, Steps, To};
 use crate::collective::board::judgement::{Choice, Way};
 use crate::error::Result;
 
@@ -15,8 +15,17 @@ fn longest_bytes<M>(blocks: &Blocks<M>) -> u64 {
     blocks.counts.iter().copied().max().unwrap_or(0) * blocks.datatype.size()
 }
 
+/// The block of an exchange that goes to a rank; in place, what comes from there lies there first.
+pub(in crate::collective) fn outgoing(
+    send: Option<&Buffer<UserMemory>>,
+    recv: &Buffer<UserMemoryMut>,
+    rank: usize,
+) -> SendBuf {
+    send.map_or_else(|| recv.block(rank).reader(), |send| send.block(rank))
+}
+
 /// What members show of their blocks in a step.
-pub(super) type Shown = SmallVec<[SendBuf; 8]>;
+pub(in crate::collective) type Shown = SmallVec<[SendBuf; 8]>;
 
 #[flavoured]
 impl Table<'_> {
@@ -26,10 +35,8 @@ impl Table<'_> {
         send: Option<&Buffer<UserMemory>>,
         recv: &Buffer<UserMemoryMut>,
     ) -> Result<Option<()>> {
-        let Buffer { memory, count, datatype } = recv;
-        let block = |rank: usize| memory.recv(rank as i64 * *count as i64 * datatype.extent(), *count, datatype);
-        let block_bytes = count * datatype.size();
-        self.gather_to_all(send, block_bytes, |_| block_bytes, block).await
+        let block_bytes = recv.block_bytes();
+        self.gather_to_all(send, block_bytes, |_| block_bytes, |rank| recv.block(rank)).await
     }
 
     pub(super) async fn allgatherv(
@@ -51,7 +58,7 @@ impl Table<'_> {
     ) -> Result<Option<()>> {
         let me = self.me();
         let own = match send {
-            Some(send) => send.memory.send(0, send.count, &send.datatype),
+            Some(send) => send.block(0),
             None => block(me).reader(),
         };
         let choice = self.way(1, longest_bytes);
@@ -83,42 +90,46 @@ impl Table<'_> {
         send: Option<&Buffer<UserMemory>>,
         recv: &Buffer<UserMemoryMut>,
     ) -> Result<Option<()>> {
-        let Buffer { memory, count, datatype } = recv;
-        let block_bytes = count * datatype.size();
-        let block = |rank: usize| memory.recv(rank as i64 * *count as i64 * datatype.extent(), *count, datatype);
-        let out = |rank: usize| match send {
-            Some(Buffer { memory, count, datatype }) => {
-                memory.send(rank as i64 * *count as i64 * datatype.extent(), *count, datatype)
-            }
-            None => block(rank).reader(),
-        };
+        let block_bytes = recv.block_bytes();
+        let out = |rank| outgoing(send, recv, rank);
         let own = out(self.me());
         let choice = self.way(self.size() - 1, block_bytes);
         let brought = Brought::new(None, own.len_bytes(), block_bytes).judged(choice);
         let shown = |offset, len_bytes| self.others().map(|rank| out(rank).slice(offset, len_bytes)).collect();
         let cut = Cut::of(self.comm, self.size() - 1);
-        let take = |step, offset, len_bytes| {
-            self.others().try_for_each(|rank| {
-                self.read(rank, step, self.place_at(rank) * len_bytes, len_bytes, |bytes| {
-                    block(rank).unpack_at(offset, bytes);
-                })
-            })
-        };
+        let take = |step, offset, len_bytes| self.take_pieces(recv, To::Each, step, offset, len_bytes);
         let mut exchanged = None;
         if choice.is_straight() {
             // In place, what is to be read would be overwritten by what has been.
             let all = send.map(|send| send.memory.send(0, send.count * self.size() as u64, &send.datatype));
             let own = all.as_ref().and_then(SendBuf::range);
             let place = self.me() as u64 * block_bytes;
-            exchanged = self.read_straight(&brought, own, |_| block_bytes, |rank| (place, block(rank))).await?;
+            exchanged = self.read_straight(&brought, own, |_| block_bytes, |rank| (place, recv.block(rank))).await?;
         }
         if exchanged.is_none() {
             exchanged = self.in_steps(&brought, cut, |_| block_bytes, shown, take).await?;
         }
         if exchanged.is_some() && send.is_some() {
-            block(self.me()).copy_from(&own);
+            recv.block(self.me()).copy_from(&own);
         }
         Ok(exchanged)
+    }
+
+    /// Takes so many bytes, from an offset on, of each block that others show in a step.
+    pub fn take_pieces(
+        self,
+        recv: &Buffer<UserMemoryMut>,
+        to: To,
+        step: u64,
+        offset: u64,
+        len_bytes: usize,
+    ) -> Result<()> {
+        self.others().try_for_each(|rank| {
+            let before = if to == To::Each { self.place_at(rank) } else { 0 };
+            self.read(rank, step, before * len_bytes, len_bytes, |bytes| {
+                recv.block(rank).unpack_at(offset, bytes);
+            })
+        })
     }
 
     /// How many blocks another member shows before ours, if it shows one for each of the others, in order of rank.
@@ -217,7 +228,7 @@ impl Table<'_> {
 
     /// Waits for what all others tell in the first of several steps, which this member shows; returns whether all members
     /// count the same steps, and what is wrong.
-    pub(super) async fn compare_all(
+    pub async fn compare_all(
         self,
         brought: &Brought,
         step: u64,
@@ -265,7 +276,7 @@ impl Table<'_> {
     }
 
     /// This member is through with the first of several steps; who leaves after it may not have seen all show it.
-    pub(super) async fn finish_first(self, step: u64, is_agreed: bool) {
+    pub async fn finish_first(self, step: u64, is_agreed: bool) {
         if is_agreed {
             self.group.finish_common(step);
         } else {
@@ -310,7 +321,7 @@ impl Table<'_> {
 }
 
 /// What a member passes.
-pub(super) struct Brought {
+pub(in crate::collective) struct Brought {
     /// The member that all others send to, or receive from.
     pub root: Option<usize>,
     /// Bytes of a block that it brings, and of the longest one that it knows of.

@@ -3,7 +3,7 @@
 //! Read twice: for calls that wait where it says `await` ([`super::super::blocking`]), of which nothing is left there, and
 //! for those that go on when their process polls ([`super::super::background`]). What happens is the same, in the same order.
 
-mod blocks;
+pub(super) mod blocks;
 mod broadcast;
 mod chain;
 mod reduce;
@@ -197,12 +197,12 @@ impl Table<'_> {
     }
 
     /// The ranks of all other members.
-    fn others(self) -> impl Iterator<Item = usize> {
+    pub fn others(self) -> impl Iterator<Item = usize> {
         let me = self.me();
         (0..self.size()).filter(move |rank| *rank != me)
     }
 
-    fn me(self) -> usize {
+    pub fn me(self) -> usize {
         self.comm.rank() as usize
     }
 

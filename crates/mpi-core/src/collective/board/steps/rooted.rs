@@ -8,7 +8,7 @@ use super::super::flavoured;
 use super::Table;
 use super::blocks::Shown;
 use crate::collective::arguments::Buffer;
-use crate::collective::board::cuts::blocks::Cut;
+use crate::collective::board::cuts::blocks::{Cut, To};
 use crate::error::Result;
 
 #[flavoured]
@@ -22,32 +22,25 @@ impl Table<'_> {
         recv: Option<&Buffer<UserMemoryMut>>,
     ) -> Result<Option<()>> {
         let cut = Cut::to_root(self.comm);
-        let own = send.map(|send| send.memory.send(0, send.count, &send.datatype));
-        let Some(Buffer { memory, count, datatype }) = recv.filter(|_| root == self.me()) else {
+        let own = send.map(|send| send.block(0));
+        let Some(recv) = recv.filter(|_| root == self.me()) else {
             let own = own.unwrap_or_else(SendBuf::empty);
             let bytes = own.len_bytes();
             let brought = self.brought_rooted(Collective::Gather, root, bytes, bytes);
             let shown = |offset, len_bytes| SmallVec::from_iter([own.slice(offset, len_bytes)]);
             return self.in_steps(&brought, cut, |_| bytes, shown, |_, _, _| Ok(())).await;
         };
-        let block = |rank: usize| memory.recv(rank as i64 * *count as i64 * datatype.extent(), *count, datatype);
-        let block_bytes = count * datatype.size();
+        let block_bytes = recv.block_bytes();
         let own_bytes = own.as_ref().map_or(block_bytes, SendBuf::len_bytes);
         let brought = self.brought_rooted(Collective::Gather, root, own_bytes, block_bytes);
         let nothing = |_, _| Shown::new();
-        let take = |step, offset, len_bytes| {
-            self.others().try_for_each(|rank| {
-                self.read(rank, step, 0, len_bytes, |bytes| {
-                    block(rank).unpack_at(offset, bytes);
-                })
-            })
-        };
+        let take = |step, offset, len_bytes| self.take_pieces(recv, To::All, step, offset, len_bytes);
         let gathered = self.in_steps(&brought, cut, |_| block_bytes, nothing, take).await?;
         if let (Some(()), Some(own)) = (gathered, own) {
             if own_bytes != block_bytes {
                 return Err(self.shorter(root, own_bytes as usize));
             }
-            block(root).copy_from(&own);
+            recv.block(root).copy_from(&own);
         }
         Ok(gathered)
     }
@@ -61,8 +54,8 @@ impl Table<'_> {
         recv: Option<&Buffer<UserMemoryMut>>,
     ) -> Result<Option<()>> {
         let cut = Cut::from_root(self.comm);
-        let mut own = recv.map(|recv| recv.memory.recv(0, recv.count, &recv.datatype));
-        let Some(Buffer { memory, count, datatype }) = send.filter(|_| root == self.me()) else {
+        let mut own = recv.map(|recv| recv.block(0));
+        let Some(send) = send.filter(|_| root == self.me()) else {
             let bytes = own.as_ref().map_or(0, |own| own.len_bytes());
             let before = self.place_at(root);
             let brought = self.brought_rooted(Collective::Scatter, root, bytes, bytes);
@@ -76,16 +69,15 @@ impl Table<'_> {
             };
             return self.in_steps(&brought, cut, |_| bytes, nothing, take).await;
         };
-        let block = |rank: usize| memory.send(rank as i64 * *count as i64 * datatype.extent(), *count, datatype);
-        let block_bytes = count * datatype.size();
+        let block_bytes = send.block_bytes();
         let brought = self.brought_rooted(Collective::Scatter, root, block_bytes, block_bytes);
-        let shown = |offset, len_bytes| self.others().map(|rank| block(rank).slice(offset, len_bytes)).collect();
+        let shown = |offset, len_bytes| self.others().map(|rank| send.block(rank).slice(offset, len_bytes)).collect();
         let scattered = self.in_steps(&brought, cut, |_| block_bytes, shown, |_, _, _| Ok(())).await?;
         if let (Some(()), Some(mut own)) = (scattered, own) {
             if own.len_bytes() != block_bytes {
                 return Err(self.shorter(root, block_bytes as usize));
             }
-            own.copy_from(&block(root));
+            own.copy_from(&send.block(root));
         }
         Ok(scattered)
     }
