@@ -26,12 +26,13 @@
 #                 [${RDMA_VM_CACHE:-~/.cache/ferrovia-rdma-vm}]
 #   --log DIR     keep the guest's console and dmesg there
 #   --setup       only prepare (download, unpack, build the initramfs)
-#   --header      only fetch the header of libibverbs, and print the directory it is in
+#   --header      only fetch the headers of libibverbs and librdmacm, and print the
+#                 directory they are in
 #
 # The command sees: RDMA_VM_RANK (0..N-1), RDMA_VM_SIZE, RDMA_VM_IP (10.77.0.R+1),
 # RDMA_VM_PEER (the other VM's address; its own with --vms 1), RDMA_VM_DEV.
 #
-# Only Debian packages, through apt.  qemu, the kernel and the header are unpacked
+# Only Debian packages, through apt.  qemu, the kernel and the headers are unpacked
 # into the cache, not installed (apt would remove a backports qemu-utils for the
 # first, and run the initramfs hooks for the second).
 set -euo pipefail
@@ -137,16 +138,17 @@ get_kernel() {
   touch "$k/.done"
 }
 
-# The header of the library that this machine has, where apt offers that version.
-get_header() {
-  [ -e "$cache/header/.done" ] && return
-  echo "rdma-vm: fetching libibverbs-dev" >&2
+# The headers of the libraries that this machine has, where apt offers that version.
+get_headers() {
+  local p version
+  [ -e "$cache/header/usr/include/rdma/rdma_cma.h" ] && return # unpacked last
+  echo "rdma-vm: fetching libibverbs-dev and librdmacm-dev" >&2
   apt_update; rm -rf "$cache/header"
-  local same
-  same=libibverbs-dev=$(dpkg-query -W -f='${Version}' libibverbs1 2>/dev/null) || :
-  apt-cache show "$same" >/dev/null 2>&1 || same=libibverbs-dev
-  fetch_into "$cache/header" "$same"
-  touch "$cache/header/.done"
+  version=$(dpkg-query -W -f='${Version}' libibverbs1 2>/dev/null) || :
+  for p in libibverbs-dev librdmacm-dev; do
+    apt-cache show "$p=$version" >/dev/null 2>&1 && p=$p=$version
+    fetch_into "$cache/header" "$p"
+  done
 }
 
 # Debian does not enable siw: build it from the distribution's kernel source, with
@@ -240,7 +242,7 @@ EOF
 
 exec 9>"$cache/.lock"; flock 9
 if [ -n "$header" ]; then
-  get_header
+  get_headers
   echo "$cache/header/usr/include"
   exit 0
 fi

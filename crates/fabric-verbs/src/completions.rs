@@ -201,6 +201,7 @@ impl VerbsContext {
                 _ => {}
             }
         }
+        self.note_lost_groups();
     }
 
     /// Some completions of the queue are lost: whatever completes to it can not be trusted any more.

@@ -1,7 +1,7 @@
 //! The life of a queue pair: transitions, and the way to its peer.
 
 use crate::address::Address;
-use crate::choice::LinkLayer;
+use crate::choice::{LinkLayer, PortOffer};
 use crate::context::{PairEntry, VerbsContext};
 use crate::ffi::numbers::{QPS_ERR, QPS_INIT, QPS_RESET, QPS_RTR, QPS_RTS, QPS_SQD, qp_attr};
 use crate::ffi::{IbvAhAttr, IbvGidAligned, IbvGlobalRoute, IbvQpAttr};
@@ -149,21 +149,22 @@ impl VerbsContext {
         }
         let same_subnet = address.gid[..8] == self.offer.gid.bytes[..8];
         Ok(IbvAhAttr {
-            grh: self.global_route(address.gid),
+            grh: global_route(&self.offer, address.gid),
             dlid: address.lid,
             is_global: u8::from(self.offer.link_layer == LinkLayer::Ethernet || !same_subnet),
             port_num: self.offer.port,
             ..IbvAhAttr::default()
         })
     }
+}
 
-    pub(crate) fn global_route(&self, destination: [u8; 16]) -> IbvGlobalRoute {
-        IbvGlobalRoute {
-            dgid: IbvGidAligned(destination),
-            sgid_index: u8::try_from(self.offer.gid.index).expect("offers name the first 256 only"),
-            hop_limit: HOP_LIMIT,
-            ..IbvGlobalRoute::default()
-        }
+/// The part of a way from `port` that passes routers.
+pub(crate) fn global_route(port: &PortOffer, destination: [u8; 16]) -> IbvGlobalRoute {
+    IbvGlobalRoute {
+        dgid: IbvGidAligned(destination),
+        sgid_index: u8::try_from(port.gid.index).expect("offers name the first 256 only"),
+        hop_limit: HOP_LIMIT,
+        ..IbvGlobalRoute::default()
     }
 }
 

@@ -8,7 +8,7 @@ use crate::choice::PortOffer;
 use crate::ffi::numbers::{QPT_RC, QPT_UD, QPT_XRC_RECV, QPT_XRC_SEND, access};
 use crate::ffi::{IbvQpCap, IbvRecvWr, IbvSendWr, IbvSge, IbvWc};
 use crate::limits::has_own_xrc;
-use crate::multicast::Groups;
+use crate::multicast::{Groups, Membership, Way};
 use crate::objects::{Adapter, Completions, Domain, ExtendedDomain, Pair, PairParts, Region, Route, SharedQueue};
 use crate::queues::{QueueName, ReceiveQueue, Registry, SendQueue, WorkQueue};
 use crate::substitute::{Service, Signal, Substitute};
@@ -76,7 +76,8 @@ pub(crate) struct PairEntry {
     pub(crate) sequence_number: u32,
     /// Reads and atomics under way at once, as both sides allow.
     pub(crate) reads_in_flight: u8,
-    pub(crate) groups: Vec<MulticastGroup>,
+    /// Dropped after the pair, which is attached to them.
+    pub(crate) groups: Vec<(MulticastGroup, Arc<Membership>)>,
     /// Stands in for XRC that the adapter does not have; `pair` is its control connection then.
     pub(crate) substitute: Option<Box<Substitute>>,
 }
@@ -93,7 +94,8 @@ struct RegionEntry {
 /// The way to a datagram's receiver.
 pub(crate) struct RouteEntry {
     pub(crate) route: Route,
-    pub(crate) multicast: bool,
+    /// The group at its end, if it leads to one.
+    pub(crate) group: Option<Arc<Membership>>,
 }
 
 /// The arrays that a post or a poll hands to the library, kept to be filled again.
@@ -136,6 +138,7 @@ impl VerbsContext {
         adapter: Arc<Adapter>,
         offer: PortOffer,
         capabilities: Capabilities,
+        way_to_groups: Result<Way, &'static str>,
     ) -> Result<Self, FabricError> {
         adapter.do_not_block()?;
         Ok(Self {
@@ -148,7 +151,7 @@ impl VerbsContext {
             xrc_domains: Slab::new(),
             domains: Slab::new(),
             registry: Registry::default(),
-            groups: Groups::new(&offer),
+            groups: Groups::new(way_to_groups),
             scratch: Scratch::default(),
             events: VecDeque::new(),
             own_xrc: has_own_xrc(&adapter),
@@ -574,7 +577,6 @@ impl Context for VerbsContext {
     }
 
     fn destroy_queue_pair(&mut self, qp: QueuePair) -> Result<(), FabricError> {
-        self.leave_all_groups(qp);
         self.remove_lanes(qp.0);
         if let Some(service) = &mut self.service {
             service.users.retain(|user| *user != qp.0);
@@ -628,17 +630,20 @@ impl Context for VerbsContext {
         domain: ProtectionDomain,
         to: DatagramAddress<'_>,
     ) -> Result<AddressHandle, FabricError> {
-        let (attributes, multicast) = match to {
+        let domain = Arc::clone(self.domain(domain)?);
+        let (attributes, group) = match to {
             DatagramAddress::Endpoint(endpoint) => {
                 let address = Address::parse(endpoint.address_for(DeviceKind::Verbs)?)?;
-                (self.route_to(&address)?, false)
+                (self.route_to(&address)?, None)
             }
-            DatagramAddress::Multicast(group) => (self.route_to_group(group)?, true),
+            DatagramAddress::Multicast(group) => {
+                let membership = self.route_to_group(group)?;
+                (membership.route, Some(membership))
+            }
         };
         let max = self.capabilities.limits.address_handles_max;
-        let route = Route::new(self.domain(domain)?, &attributes)
-            .map_err(|error| self.refused(error, "address handles", max))?;
-        Ok(AddressHandle(self.routes.insert(RouteEntry { route, multicast })))
+        let route = Route::new(&domain, &attributes).map_err(|error| self.refused(error, "address handles", max))?;
+        Ok(AddressHandle(self.routes.insert(RouteEntry { route, group })))
     }
 
     fn destroy_address_handle(&mut self, address: AddressHandle) -> Result<(), FabricError> {

@@ -4,9 +4,9 @@ use crate::choice::{Gid, LinkLayer, Port, PortOffer, Rejection, Wanted, gid_kind
 use crate::context::VerbsContext;
 use crate::ffi::numbers::{LINK_LAYER_ETHERNET, LINK_LAYER_INFINIBAND, PORT_ACTIVE, TRANSPORT_IB};
 use crate::ffi::{IbvGidEntry, IbvPortAttr, LoadError, Verbs};
-use crate::objects::{Adapter, system};
+use crate::multicast::Way;
+use crate::objects::{Adapter, name_of, system};
 use fabric::{Capabilities, Context, Device, FabricError};
-use std::ffi::CStr;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -97,9 +97,10 @@ impl Survey {
     fn device_of(&self, offer: &PortOffer) -> Result<VerbsDevice, FabricError> {
         let (_, adapter) =
             self.adapters.iter().find(|(name, _)| *name == offer.adapter).expect("offers come from here");
-        let capabilities = crate::limits::capabilities(adapter, offer)?;
-        let notes = crate::limits::notes(adapter, offer)?;
-        Ok(VerbsDevice { adapter: Arc::clone(adapter), offer: offer.clone(), capabilities, notes })
+        let way_to_groups = Way::of(offer, adapter.attributes()?.max_mcast_grp);
+        let capabilities = crate::limits::capabilities(adapter, offer, way_to_groups.is_ok())?;
+        let notes = crate::limits::notes(adapter, way_to_groups);
+        Ok(VerbsDevice { adapter: Arc::clone(adapter), offer: offer.clone(), capabilities, notes, way_to_groups })
     }
 }
 
@@ -109,6 +110,7 @@ pub struct VerbsDevice {
     offer: PortOffer,
     capabilities: Capabilities,
     notes: Vec<String>,
+    way_to_groups: Result<Way, &'static str>,
 }
 
 impl VerbsDevice {
@@ -129,6 +131,13 @@ impl VerbsDevice {
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
+
+    /// The same, joining groups through rdma_cm as on InfiniBand: for tests, which have Ethernet.
+    #[doc(hidden)]
+    pub fn joining_by_rdma_cm(self) -> Self {
+        let way_to_groups = self.way_to_groups.map(|way| way.by_rdma_cm(&self.offer));
+        Self { way_to_groups, ..self }
+    }
 }
 
 impl Device for VerbsDevice {
@@ -137,7 +146,7 @@ impl Device for VerbsDevice {
     }
 
     fn open(self: Box<Self>) -> Result<Box<dyn Context>, FabricError> {
-        Ok(Box::new(VerbsContext::new(self.adapter, self.offer, self.capabilities)?))
+        Ok(Box::new(VerbsContext::new(self.adapter, self.offer, self.capabilities, self.way_to_groups)?))
     }
 }
 
@@ -163,18 +172,18 @@ fn open_all(verbs: &'static Verbs) -> Result<(Vec<(String, Arc<Adapter>)>, Vec<R
     let (mut adapters, mut rejections) = (Vec::new(), Vec::new());
     for place in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: the list has so many entries.
-        let device = unsafe { *list.add(place) };
-        // SAFETY: devices of the list live until it is freed, and their names end in zero.
-        let name = unsafe { CStr::from_ptr((*device).name.as_ptr()) }.to_string_lossy().into_owned();
+        let Some(device) = NonNull::new(unsafe { *list.add(place) }) else { continue };
+        // SAFETY: devices of the list live until it is freed.
+        let name = unsafe { name_of(device) };
         // SAFETY: as above.
-        let transport = unsafe { (*device).transport_type };
+        let transport = unsafe { device.as_ref() }.transport_type;
         if transport != TRANSPORT_IB {
             let reason = "neither InfiniBand nor RoCE (connections need rdma_cm)".to_owned();
             rejections.push(Rejection { adapter: name, port: None, reason });
             continue;
         }
         // SAFETY: as above; an open context outlives the list.
-        match NonNull::new(unsafe { (verbs.open_device)(device) }) {
+        match NonNull::new(unsafe { (verbs.open_device)(device.as_ptr()) }) {
             // SAFETY: just opened by this library.
             Some(raw) => adapters.push((name, Arc::new(unsafe { Adapter::from_raw(verbs, raw) }))),
             None => {

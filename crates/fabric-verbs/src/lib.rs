@@ -12,8 +12,9 @@
 //!   another request.
 //! - Where the adapter has no XRC, ordinary connections keep its semantics, order included.
 //!
-//! Deliberately absent: rdma_cm, and with it iWARP and InfiniBand's multicast groups; addresses are exchanged by whoever
-//! starts the job. On-demand paging, memory windows.
+//! Deliberately absent: connections through rdma_cm, and with it iWARP; addresses are exchanged by whoever starts the job.
+//! Only groups on InfiniBand are joined through it (`multicast`), by `librdmacm.so.1`, loaded for the first of them.
+//! On-demand paging, memory windows.
 //!
 //! ```
 //! use fabric::Device;

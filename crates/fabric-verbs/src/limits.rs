@@ -1,9 +1,11 @@
 //! What an adapter can do, asked of it.
 
-use crate::choice::{GidKind, LinkLayer, PortOffer};
+use crate::choice::{GidKind, PortOffer};
 use crate::context::PairEntry;
 use crate::ffi::numbers::{ATOMIC_NONE, QPT_RC};
+use crate::ffi::rdma_cm::RDMA_CM_LIBRARY;
 use crate::ffi::{IbvDeviceAttr, IbvQpCap};
+use crate::multicast::Way;
 use crate::objects::{Adapter, Completions, Domain, ExtendedDomain, Pair, PairParts};
 use crate::queues::SendEntry;
 use fabric::{Capabilities, DeviceKind, FabricError, Limits, Translation, WriteOrder};
@@ -28,7 +30,11 @@ pub(crate) fn has_own_xrc(adapter: &Arc<Adapter>) -> bool {
 }
 
 /// Asks the adapter, and tries what cannot be asked.
-pub(crate) fn capabilities(adapter: &Arc<Adapter>, offer: &PortOffer) -> Result<Capabilities, FabricError> {
+pub(crate) fn capabilities(
+    adapter: &Arc<Adapter>,
+    offer: &PortOffer,
+    multicast: bool,
+) -> Result<Capabilities, FabricError> {
     let attributes = adapter.attributes()?;
     let port = adapter.port(offer.port)?;
     let kind = match offer.gid.kind {
@@ -44,7 +50,7 @@ pub(crate) fn capabilities(adapter: &Arc<Adapter>, offer: &PortOffer) -> Result<
         reliable_connections: true,
         xrc: true,
         datagrams: true,
-        multicast: multicast(offer.link_layer, attributes.max_mcast_grp).is_ok(),
+        multicast,
         atomics: attributes.atomic_cap != ATOMIC_NONE,
         completion_descriptor: true,
         multi_queue_receives: false,
@@ -62,22 +68,19 @@ pub(crate) fn capabilities(adapter: &Arc<Adapter>, offer: &PortOffer) -> Result<
 }
 
 /// What stands behind its abilities and why it lacks some: one line each, for people.
-pub(crate) fn notes(adapter: &Arc<Adapter>, offer: &PortOffer) -> Result<Vec<String>, FabricError> {
+pub(crate) fn notes(adapter: &Arc<Adapter>, way_to_groups: Result<Way, &str>) -> Vec<String> {
     let xrc = match has_own_xrc(adapter) {
         true => "XRC is the adapter's own",
         false => "XRC: the adapter has none of its own, an ordinary connection for each queue stands in for it",
     };
-    let lacking = multicast(offer.link_layer, adapter.attributes()?.max_mcast_grp).err();
-    Ok(std::iter::once(xrc.to_owned()).chain(lacking.map(|why| format!("no multicast: {why}"))).collect())
-}
-
-/// Whether datagrams reach groups; the reason if not.
-fn multicast(link_layer: LinkLayer, groups_max: c_int) -> Result<(), &'static str> {
-    match link_layer {
-        LinkLayer::InfiniBand => Err("on InfiniBand groups are joined at the subnet manager, which needs rdma_cm"),
-        LinkLayer::Ethernet if groups_max <= 0 => Err("the adapter has no groups"),
-        LinkLayer::Ethernet => Ok(()),
-    }
+    let groups = match way_to_groups {
+        Ok(Way::Socket) => None,
+        Ok(Way::Subnet(_)) => {
+            Some(format!("multicast: groups are joined at the subnet manager through rdma_cm ({RDMA_CM_LIBRARY})"))
+        }
+        Err(why) => Some(format!("no multicast: {why}")),
+    };
+    std::iter::once(xrc.to_owned()).chain(groups).collect()
 }
 
 fn limits(attributes: &IbvDeviceAttr, message_max_bytes: u64, offer: &PortOffer, inline_max_bytes: u32) -> Limits {
@@ -142,20 +145,5 @@ fn shown(gid: &[u8; 16]) -> String {
     match address.to_ipv4_mapped() {
         Some(address) => address.to_string(),
         None => address.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn groups_are_reached_over_ethernet_where_the_adapter_has_some() {
-        assert_eq!(multicast(LinkLayer::Ethernet, 8192), Ok(()));
-        for (link_layer, groups_max, why) in
-            [(LinkLayer::Ethernet, 0, "no groups"), (LinkLayer::InfiniBand, 8192, "subnet manager")]
-        {
-            assert!(multicast(link_layer, groups_max).is_err_and(|reason| reason.contains(why)), "{link_layer:?}");
-        }
     }
 }

@@ -23,6 +23,7 @@ macro_rules! library_object {
         unsafe impl Sync for $name {}
     };
 }
+pub(crate) use library_object;
 
 /// What the system said about a call of the library, as our error.
 pub(crate) fn system(operation: &'static str, code: c_int) -> FabricError {
@@ -40,6 +41,17 @@ fn check(operation: &'static str, code: c_int) -> Result<(), FabricError> {
 
 fn made<T>(operation: &'static str, pointer: *mut T) -> Result<NonNull<T>, FabricError> {
     NonNull::new(pointer).ok_or_else(|| last_error(operation))
+}
+
+/// The name of an adapter.
+///
+/// # Safety
+/// The library made `device` and has not freed it.
+pub(crate) unsafe fn name_of(device: NonNull<IbvDevice>) -> String {
+    // SAFETY: the caller promises a device, whose name the library has written before it gave it away.
+    let name = unsafe { &(*device.as_ptr()).name };
+    let bytes: Vec<u8> = name.iter().map(|byte| byte.to_ne_bytes()[0]).take_while(|byte| *byte != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// An open adapter.
@@ -153,7 +165,7 @@ impl Drop for Adapter {
     }
 }
 
-fn do_not_block(descriptor: BorrowedFd<'_>) -> Result<(), FabricError> {
+pub(crate) fn do_not_block(descriptor: BorrowedFd<'_>) -> Result<(), FabricError> {
     let refused =
         |error: rustix::io::Errno| FabricError::System { operation: "fcntl(O_NONBLOCK)", reason: error.to_string() };
     let flags = rustix::fs::fcntl_getfl(descriptor).map_err(refused)?;
@@ -458,6 +470,8 @@ pub(crate) struct PairParts {
 pub(crate) struct Pair {
     parts: PairParts,
     raw: NonNull<IbvQp>,
+    /// Groups that it is attached to.
+    attached: Vec<(IbvGid, u16)>,
 }
 
 library_object!(Pair);
@@ -481,7 +495,7 @@ impl Pair {
             }
             Some(extended) => Self::extended_target(&parts, extended, qp_type)?,
         };
-        Ok(Self { raw: made("ibv_create_qp", raw)?, parts })
+        Ok(Self { raw: made("ibv_create_qp", raw)?, parts, attached: Vec::new() })
     }
 
     fn extended_target(
@@ -557,14 +571,29 @@ impl Pair {
         refused_at(chain, bad, code)
     }
 
-    pub(crate) fn attach(&self, group: &IbvGid, lid: u16) -> Result<(), FabricError> {
+    /// Takes what arrives for the group at the end of `route`.
+    pub(crate) fn attach(&mut self, route: &IbvAhAttr) -> Result<(), FabricError> {
+        let (group, lid) = (route.grh.dgid.0, route.dlid);
         // SAFETY: the pair exists and the group is 16 bytes.
         check("ibv_attach_mcast", unsafe {
-            (self.parts.domain.adapter.verbs.attach_mcast)(self.raw.as_ptr(), group, lid)
-        })
+            (self.parts.domain.adapter.verbs.attach_mcast)(self.raw.as_ptr(), &raw const group, lid)
+        })?;
+        self.attached.push((group, lid));
+        Ok(())
     }
 
-    pub(crate) fn detach(&self, group: &IbvGid, lid: u16) -> Result<(), FabricError> {
+    /// Takes it no longer, unless it was attached to the same by another name.
+    pub(crate) fn detach(&mut self, route: &IbvAhAttr) -> Result<(), FabricError> {
+        let (group, lid) = (route.grh.dgid.0, route.dlid);
+        let place = self.attached.iter().position(|attached| *attached == (group, lid));
+        self.attached.swap_remove(place.ok_or(FabricError::NoSuch("membership of the multicast group"))?);
+        if self.attached.contains(&(group, lid)) {
+            return Ok(());
+        }
+        self.detach_from(&group, lid)
+    }
+
+    fn detach_from(&self, group: &IbvGid, lid: u16) -> Result<(), FabricError> {
         // SAFETY: the pair exists and the group is 16 bytes.
         check("ibv_detach_mcast", unsafe {
             (self.parts.domain.adapter.verbs.detach_mcast)(self.raw.as_ptr(), group, lid)
@@ -578,6 +607,10 @@ impl Pair {
 
 impl Drop for Pair {
     fn drop(&mut self) {
+        // The kernel destroys none that is attached.
+        for (group, lid) in &self.attached {
+            let _ = self.detach_from(group, *lid);
+        }
         // SAFETY: made once, destroyed once; what it was made from is dropped after this.
         unsafe { (self.parts.domain.adapter.verbs.destroy_qp)(self.raw.as_ptr()) };
     }

@@ -178,7 +178,7 @@ pub(crate) fn check_send(
                 return Err(refuse("datagrams only send"));
             }
             let route = routes.get(address.0).ok_or(FabricError::NoSuch("address handle"))?;
-            let remote_qpn = if route.multicast { 0xff_ffff } else { qp.0 };
+            let remote_qpn = if route.group.is_some() { 0xff_ffff } else { qp.0 };
             return Ok(Target {
                 remote: IbvSendWrTarget {
                     ud: IbvSendWrDatagram { ah: route.route.raw(), remote_qpn, remote_qkey: qkey.0 },

@@ -1,6 +1,8 @@
-//! Our declarations against the header installed here: a C program prints what the compiler makes of it.
+//! Our declarations against the headers installed here: a C program prints what the compiler makes of it.
 
 use fabric_verbs::ffi::numbers::{self, access, event, qp_attr, qp_init, send, srq_init, wc, wc_status, wr, xrcd_init};
+use fabric_verbs::ffi::rdma_cm::{self, RdmaCmEvent, RdmaCmId, RdmaCmJoinMcAttrEx, RdmaEventChannel, RdmaRoute};
+use fabric_verbs::ffi::rdma_cm::{RdmaUdParam, cm_event, join};
 use fabric_verbs::ffi::*;
 use std::fmt::Write;
 use std::mem::{offset_of, size_of};
@@ -39,6 +41,7 @@ fn beliefs() -> Vec<Belief> {
     attributes(&mut beliefs);
     work(&mut beliefs);
     constants(&mut beliefs);
+    groups(&mut beliefs);
     beliefs
 }
 
@@ -229,10 +232,39 @@ fn constants(all: &mut Vec<Belief>) {
     unsigned.iter().for_each(|&(theirs, ours)| number(theirs, ours.into()));
 }
 
+/// What lies in `rdma/rdma_cma.h`.
+fn groups(all: &mut Vec<Belief>) {
+    offsets!(all, RdmaEventChannel, "struct rdma_event_channel", fd);
+    offsets!(all, RdmaCmId, "struct rdma_cm_id", verbs, channel, context, qp, route, ps, port_num);
+    offsets!(all, RdmaUdParam, "struct rdma_ud_param", private_data, private_data_len, ah_attr, qp_num, qkey);
+    offsets!(all, RdmaCmEvent, "struct rdma_cm_event", id, listen_id, event, status);
+    nested!(all, "struct rdma_cm_event, param.ud", RdmaCmEvent, ud);
+    nested!(all, "struct rdma_cm_event, param.ud.ah_attr", RdmaCmEvent, ud.ah_attr);
+    nested!(all, "struct rdma_cm_event, param.ud.qp_num", RdmaCmEvent, ud.qp_num);
+    nested!(all, "struct rdma_cm_event, param.ud.qkey", RdmaCmEvent, ud.qkey);
+    offsets!(all, RdmaCmJoinMcAttrEx, "struct rdma_cm_join_mc_attr_ex", comp_mask, join_flags, addr);
+    sizes!(all, RdmaRoute = "struct rdma_route", RdmaUdParam = "struct rdma_ud_param");
+    sizes!(all, RdmaCmEvent = "struct rdma_cm_event", RdmaCmJoinMcAttrEx = "struct rdma_cm_join_mc_attr_ex");
+    let constants = [
+        ("RDMA_PS_UDP", rdma_cm::PS_UDP),
+        ("RDMA_CM_EVENT_DEVICE_REMOVAL", cm_event::DEVICE_REMOVAL),
+        ("RDMA_CM_EVENT_MULTICAST_JOIN", cm_event::MULTICAST_JOIN),
+        ("RDMA_CM_EVENT_MULTICAST_ERROR", cm_event::MULTICAST_ERROR),
+        ("RDMA_CM_JOIN_MC_ATTR_ADDRESS", join::ADDRESS),
+        ("RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS", join::JOIN_FLAGS),
+        ("RDMA_MC_JOIN_FLAG_FULLMEMBER", join::FULL_MEMBER),
+        ("RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER", join::SEND_ONLY_FULL_MEMBER),
+    ];
+    all.extend(constants.iter().map(|&(theirs, ours)| (theirs.to_owned(), ours.into())));
+}
+
 /// What the C compiler says of each expression, or why it cannot be asked.
 fn asked(expressions: &[&str]) -> Result<Vec<i64>, String> {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut program = String::from("#include <stdio.h>\n#include <stddef.h>\n#include <infiniband/verbs.h>\n");
+    let mut program = String::new();
+    for header in ["stdio.h", "stddef.h", "infiniband/verbs.h", "rdma/rdma_cma.h"] {
+        writeln!(program, "#include <{header}>").expect("writing to a string");
+    }
     let probe = folder.path().join("probe.c");
     let compile = |text: &str| {
         std::fs::write(&probe, text).expect("the temporary folder can be written");
@@ -242,7 +274,8 @@ fn asked(expressions: &[&str]) -> Result<Vec<i64>, String> {
     let trial = compile(&format!("{program}int main(void) {{ return 0; }}\n"))
         .map_err(|error| format!("no C compiler: {error}"))?;
     if !trial.status.success() {
-        return Err("infiniband/verbs.h is not installed (package libibverbs-dev)".to_owned());
+        let missing = "infiniband/verbs.h or rdma/rdma_cma.h is not installed (packages libibverbs-dev, librdmacm-dev)";
+        return Err(missing.to_owned());
     }
     program.push_str("int main(void) {\n");
     for expression in expressions {
@@ -256,7 +289,7 @@ fn asked(expressions: &[&str]) -> Result<Vec<i64>, String> {
 }
 
 #[test]
-fn declarations_agree_with_the_installed_header() {
+fn declarations_agree_with_the_installed_headers() {
     let beliefs = beliefs();
     let expressions: Vec<&str> = beliefs.iter().map(|(expression, _)| expression.as_str()).collect();
     match asked(&expressions) {
@@ -264,7 +297,7 @@ fn declarations_agree_with_the_installed_header() {
         Ok(values) => {
             assert_eq!(values.len(), beliefs.len());
             let wrong: Vec<_> = beliefs.iter().zip(&values).filter(|((_, ours), theirs)| ours != *theirs).collect();
-            assert!(wrong.is_empty(), "(expression, ours), the header's: {wrong:#?}");
+            assert!(wrong.is_empty(), "(expression, ours), the headers': {wrong:#?}");
         }
     }
 }

@@ -31,6 +31,9 @@ pub enum AsynchronousEvent {
     CompletionQueueOverrun(CompletionQueue),
     /// Fewer receives are left than [`Context::set_receive_limit`] asked for; the limit is spent.
     ReceiveLimitReached(SharedReceiveQueue),
+    /// The port is no member of the group any more, because the network has forgotten it; whoever was attached to it, or
+    /// has an address handle to it, joins again by giving that back and asking anew.
+    GroupLost(MulticastGroup),
     /// The device failed.
     DeviceFatal,
 }
@@ -281,7 +284,7 @@ pub trait Context: Send {
     ///
     /// # Errors
     /// [`FabricError::NoSuch`], [`FabricError::BadEndpoint`], [`FabricError::Exhausted`],
-    /// [`FabricError::Unsupported`].
+    /// [`FabricError::Unsupported`]; [`FabricError::System`] when the network knows no way to a group.
     fn create_address_handle(
         &mut self,
         domain: ProtectionDomain,
@@ -294,10 +297,11 @@ pub trait Context: Send {
     /// [`FabricError::NoSuch`].
     fn destroy_address_handle(&mut self, address: AddressHandle) -> Result<(), FabricError>;
 
-    /// The queue pair takes what is sent to the group.
+    /// The queue pair takes what is sent to the group. Waits where the network has to be asked.
     ///
     /// # Errors
-    /// [`FabricError::NoSuch`]; [`FabricError::Unsupported`]; [`FabricError::InvalidRequest`] unless it is UD.
+    /// [`FabricError::NoSuch`]; [`FabricError::Unsupported`]; [`FabricError::InvalidRequest`] unless it is UD;
+    /// [`FabricError::System`] when the network refuses.
     fn attach_multicast(&mut self, qp: QueuePair, group: MulticastGroup) -> Result<(), FabricError>;
 
     /// And does not any more.

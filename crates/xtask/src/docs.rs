@@ -353,9 +353,10 @@ fn adapters(page: &mut String) -> Result<()> {
         "\nSome failures carry another status there than the specification's (`SOFT_ROCE_WORDS` in \
          `crates/fabric-verbs/tests/conformance.rs`).\n\n\
          XRC of an adapter's own has run on no device, neither hardware nor software: Soft-RoCE has none, and what is \
-         checked there are the connections that stand in for it. Datagrams to groups are offered over Ethernet only: \
-         on InfiniBand groups are joined at the subnet manager, which needs rdma_cm. `ferrovia info --fabric` says \
-         which of this an adapter has.\n\n",
+         checked there are the connections that stand in for it. Groups that datagrams \
+         are sent to are joined on InfiniBand at the subnet manager, through rdma_cm and an interface of IP over \
+         InfiniBand. That has met no subnet manager yet: it is checked on Soft-RoCE, where the kernel answers instead. \
+         `ferrovia info --fabric` says which of this an adapter has.\n\n",
     );
     Ok(())
 }

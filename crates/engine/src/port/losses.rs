@@ -69,7 +69,7 @@ impl Port {
                 }
                 AsynchronousEvent::CompletionQueueOverrun(_) => self.lose_all("the completion queue overran"),
                 AsynchronousEvent::DeviceFatal => self.lose_all("the device failed"),
-                AsynchronousEvent::ReceiveLimitReached(_) => {}
+                AsynchronousEvent::ReceiveLimitReached(_) | AsynchronousEvent::GroupLost(_) => {}
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The library's functions, found by name when first asked for.
+//! The functions of `libibverbs`, found by name when first asked for.
 
 use super::structures::*;
 use std::ffi::{c_int, c_uint, c_void};
@@ -7,16 +7,23 @@ use std::sync::OnceLock;
 /// Name under which every installation of rdma-core has it.
 pub const LIBRARY: &str = "libibverbs.so.1";
 
-/// Why there are no verbs here.
+/// Why a library of rdma-core cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
     /// The library is not installed, or does not load.
-    #[error("{LIBRARY} cannot be loaded: {0}")]
-    Library(String),
+    #[error("{library} cannot be loaded: {reason}")]
+    Library { library: &'static str, reason: String },
     /// The library lacks a function.
-    #[error("{LIBRARY} has no function {0}; it is older than rdma-core 32")]
-    Function(&'static str),
+    #[error("{library} has no function {function}; it is older than rdma-core 32")]
+    Function { library: &'static str, function: &'static str },
+}
+
+/// A library that was loaded and stays: what it leaves behind in the process would outlive it.
+#[derive(Clone, Copy)]
+pub(super) struct Loaded {
+    name: &'static str,
+    library: &'static libloading::Library,
 }
 
 /// Every function of `libibverbs` that we call; their contracts are the manual pages of the same names.
@@ -66,18 +73,8 @@ impl Verbs {
         LOADED.get_or_init(|| Self::from_library(LIBRARY)).as_ref().map_err(Clone::clone)
     }
 
-    fn from_library(name: &str) -> Result<Self, LoadError> {
-        // SAFETY: the initialisers of libibverbs and of what it depends on have no preconditions; a name without a
-        // slash is found by the system's own rules, so it is the library the system's owner installed.
-        let library =
-            unsafe { libloading::Library::new(name) }.map_err(|error| LoadError::Library(error.to_string()))?;
-        let functions = Self::find_all(&library)?;
-        // The functions point into it.
-        std::mem::forget(library);
-        Ok(functions)
-    }
-
-    fn find_all(library: &libloading::Library) -> Result<Self, LoadError> {
+    fn from_library(name: &'static str) -> Result<Self, LoadError> {
+        let library = open(name)?;
         // SAFETY: of every call in this list: the field's type is the prototype of that name in
         // `infiniband/verbs.h`, whose versioned symbols keep it for all libraries of this soname.
         unsafe {
@@ -119,14 +116,23 @@ impl Verbs {
     }
 }
 
+/// Loads a library of rdma-core for the rest of the process.
+pub(super) fn open(name: &'static str) -> Result<Loaded, LoadError> {
+    // SAFETY: the initialisers of rdma-core's libraries and of what they depend on have no preconditions; a name without
+    // a slash is found by the system's own rules, so it is the library the system's owner installed.
+    let library = unsafe { libloading::Library::new(name) }
+        .map_err(|error| LoadError::Library { library: name, reason: error.to_string() })?;
+    Ok(Loaded { name, library: Box::leak(Box::new(library)) })
+}
+
 /// The newest version of a function.
 ///
 /// # Safety
 /// `Function` is the function's own type.
-unsafe fn find<Function: Copy>(library: &libloading::Library, name: &'static str) -> Result<Function, LoadError> {
+pub(super) unsafe fn find<Function: Copy>(from: Loaded, function: &'static str) -> Result<Function, LoadError> {
     // SAFETY: the caller promises the type.
-    let symbol = unsafe { library.get::<Function>(name.as_bytes()) };
-    symbol.map(|symbol| *symbol).map_err(|_| LoadError::Function(name))
+    let symbol = unsafe { from.library.get::<Function>(function.as_bytes()) };
+    symbol.map(|symbol| *symbol).map_err(|_| LoadError::Function { library: from.name, function })
 }
 
 #[cfg(test)]
@@ -136,8 +142,8 @@ mod tests {
     #[test]
     fn a_missing_library_and_a_missing_function_are_told_apart() {
         let error = Verbs::from_library("libno-such-verbs.so.7").map(drop).unwrap_err();
-        assert!(matches!(&error, LoadError::Library(_)) && error.to_string().contains("no-such-verbs"), "{error}");
+        assert!(matches!(&error, LoadError::Library { library: "libno-such-verbs.so.7", .. }), "{error}");
         let error = Verbs::from_library("libc.so.6").map(drop).unwrap_err();
-        assert_eq!(error, LoadError::Function("ibv_get_device_list"));
+        assert_eq!(error, LoadError::Function { library: "libc.so.6", function: "ibv_get_device_list" });
     }
 }

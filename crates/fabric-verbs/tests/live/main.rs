@@ -2,6 +2,7 @@
 //! `cargo xtask test fabric/verbs` runs them in a virtual machine that has one.
 
 mod asked_for;
+mod groups;
 mod killed;
 mod one_machine;
 mod side;

@@ -1,13 +1,13 @@
 //! The same test on two machines at once, which find each other by `RDMA_VM_RANK`, `RDMA_VM_SIZE` and `RDMA_VM_PEER`.
 
-use crate::side::{BYTES, Side, pattern};
+use crate::side::{BYTES, Side, opened, pattern};
 use fabric::{
-    ConnectOptions, Context, DatagramAddress, Destination, Device, Endpoint, MulticastGroup, Operation, Payload, Qkey,
+    ConnectOptions, Context, DatagramAddress, Destination, Endpoint, MulticastGroup, Operation, Payload, Qkey,
     QpNumber, QueuePairAttributes, ReceiveRequest, RemoteMemory, Rkey, SendRequest, SharedReceiveQueueAttributes,
     SrqNumber, Transport, WcStatus,
 };
-use fabric_verbs::Survey;
 use fabric_verbs::choice::{Wanted, choose_together, table_from_bytes, table_to_bytes};
+use fabric_verbs::{Survey, VerbsDevice};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -60,16 +60,18 @@ fn two_machines_agree_on_a_network_and_talk() {
     }
     let rank: u32 = variable("RDMA_VM_RANK").parse().unwrap();
     let mut peer = Peer::meet(rank, &variable("RDMA_VM_PEER"));
-    let open = agreed(&mut peer, rank);
+    let device = agreed(&mut peer, rank);
+    let open = || opened(device());
     datagrams(&mut peer, open());
+    datagrams(&mut peer, opened(device().joining_by_rdma_cm()));
     xrc(&mut peer, rank, open());
     let (side, remote) = connected(&mut peer, open(), &ConnectOptions::default());
     connection(&mut peer, rank, side, remote);
     death(&mut peer, rank, open());
 }
 
-/// Opens the adapter both chose from each other's tables.
-fn agreed(peer: &mut Peer, rank: u32) -> impl Fn() -> Box<dyn Context> + use<> {
+/// The adapter both chose from each other's tables.
+fn agreed(peer: &mut Peer, rank: u32) -> impl Fn() -> VerbsDevice + use<> {
     let survey = Survey::new(&Wanted::default()).unwrap();
     let theirs = table_from_bytes(&peer.exchange(&table_to_bytes(survey.offers()))).unwrap();
     let mut tables = vec![survey.offers().to_vec(), theirs];
@@ -78,7 +80,7 @@ fn agreed(peer: &mut Peer, rank: u32) -> impl Fn() -> Box<dyn Context> + use<> {
     }
     let place = choose_together(&tables).expect("both are on one wire")[rank as usize];
     println!("rank {rank}: {:?}", survey.offers()[place]);
-    move || Box::new(survey.device(place).unwrap()).open().unwrap()
+    move || survey.device(place).unwrap()
 }
 
 /// A connection to the other machine, and all of its memory.
