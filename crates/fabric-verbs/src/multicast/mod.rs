@@ -16,6 +16,8 @@
 //! datagram carries is compared with the key of the queue pair that it meets, and by nobody else.
 
 mod ipoib;
+#[cfg(test)]
+mod scripted;
 mod sockets;
 mod subnet;
 

@@ -42,8 +42,7 @@ struct Channel {
 library_object!(Channel);
 
 impl Channel {
-    fn open() -> Result<Self, FabricError> {
-        let library = RdmaCm::load().map_err(|error| not_joined(error.to_string()))?;
+    fn open(library: &'static RdmaCm) -> Result<Self, FabricError> {
         // SAFETY: the call has no preconditions.
         let raw = NonNull::new(unsafe { (library.create_event_channel)() })
             .ok_or_else(|| not_joined(format!("{RDMA_CM_DEVICE} cannot be opened: {}", system_error())))?;
@@ -134,6 +133,7 @@ enum Answer {
 pub(super) struct Joined {
     id: NonNull<RdmaCmId>,
     channel: Channel,
+    patience: Duration,
 }
 
 library_object!(Joined);
@@ -146,31 +146,42 @@ impl Joined {
         group: IpAddr,
         role: Role,
     ) -> Result<(Self, IbvAhAttr), FabricError> {
-        let joined = Self::unbound()?;
-        joined.bind(address)?;
-        joined.on(port)?;
+        let library = RdmaCm::load().map_err(|error| not_joined(error.to_string()))?;
+        let unbound = Self::unbound(library, ANSWER_TIME_MAX)?;
+        unbound.join(port, address, group, role)
+    }
+
+    fn unbound(library: &'static RdmaCm, patience: Duration) -> Result<Self, FabricError> {
+        let channel = Channel::open(library)?;
+        let mut id = null_mut();
+        // SAFETY: the channel exists and is kept for longer than the identifier; `id` is a place for the result.
+        let code = unsafe { (library.create_id)(channel.raw.as_ptr(), &raw mut id, null_mut(), PS_UDP) };
+        check("rdma_create_id", code)?;
+        let id = NonNull::new(id).ok_or_else(|| not_joined("rdma_create_id gave nothing".to_owned()))?;
+        Ok(Self { id, channel, patience })
+    }
+
+    fn join(
+        self,
+        port: &PortOffer,
+        address: SocketAddr,
+        group: IpAddr,
+        role: Role,
+    ) -> Result<(Self, IbvAhAttr), FabricError> {
+        self.bind(address)?;
+        self.on(port)?;
         let mut answer = match role {
-            Role::Sender => joined.ask(group, join::SEND_ONLY_FULL_MEMBER, port)?,
-            Role::Member => joined.ask(group, join::FULL_MEMBER, port)?,
+            Role::Sender => self.ask(group, join::SEND_ONLY_FULL_MEMBER, port)?,
+            Role::Member => self.ask(group, join::FULL_MEMBER, port)?,
         };
         if let (Role::Sender, Answer::Refused(_)) = (role, &answer) {
             // Some subnet managers know only members that receive as well.
-            answer = joined.ask(group, join::FULL_MEMBER, port)?;
+            answer = self.ask(group, join::FULL_MEMBER, port)?;
         }
         match answer {
-            Answer::Member(route) => Ok((joined, route)),
+            Answer::Member(route) => Ok((self, route)),
             Answer::Refused(why) => Err(not_joined(why)),
         }
-    }
-
-    fn unbound() -> Result<Self, FabricError> {
-        let channel = Channel::open()?;
-        let mut id = null_mut();
-        // SAFETY: the channel exists and is kept for longer than the identifier; `id` is a place for the result.
-        let code = unsafe { (channel.library.create_id)(channel.raw.as_ptr(), &raw mut id, null_mut(), PS_UDP) };
-        check("rdma_create_id", code)?;
-        let id = NonNull::new(id).ok_or_else(|| not_joined("rdma_create_id gave nothing".to_owned()))?;
-        Ok(Self { id, channel })
     }
 
     fn bind(&self, address: SocketAddr) -> Result<(), FabricError> {
@@ -214,7 +225,7 @@ impl Joined {
         if code != 0 {
             return Ok(Answer::Refused(format!("rdma_join_multicast_ex: {}", system_error())));
         }
-        let until = Instant::now() + ANSWER_TIME_MAX;
+        let until = Instant::now() + self.patience;
         while self.channel.wait(until)? {
             match self.channel.next()? {
                 Some(Told::Joined { route, number }) => {
@@ -225,7 +236,7 @@ impl Joined {
                 Some(Told::Nothing) | None => {}
             }
         }
-        Err(not_joined(format!("the subnet manager did not answer in {} s", ANSWER_TIME_MAX.as_secs())))
+        Err(not_joined(format!("the subnet manager did not answer in {:?}", self.patience)))
     }
 
     /// Whether the membership has ended by itself since this was asked last.
@@ -287,6 +298,7 @@ mod tests {
     use crate::choice::{Gid, GidKind};
     use crate::ffi::rdma_cm::{RDMA_CM_LIBRARY, RdmaUdParam};
     use crate::ffi::{IbvGidAligned, IbvGlobalRoute};
+    use crate::multicast::scripted::{LIBRARY, PORT, Script, Step, script};
 
     fn port(link_layer: LinkLayer) -> PortOffer {
         let gid = Gid { index: 0, bytes: [0xfe; 16], kind: GidKind::InfiniBand, interface: 0 };
@@ -306,7 +318,7 @@ mod tests {
     fn route() -> IbvAhAttr {
         let dgid = [0xff, 0x12, 0x40, 0x01, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0x0f, 1, 2, 3];
         let grh = IbvGlobalRoute { dgid: IbvGidAligned(dgid), ..IbvGlobalRoute::default() };
-        IbvAhAttr { grh, dlid: 0xc004, sl: 3, is_global: 1, port_num: 2, ..IbvAhAttr::default() }
+        IbvAhAttr { grh, dlid: 0xc004, sl: 3, is_global: 1, port_num: PORT, ..IbvAhAttr::default() }
     }
 
     #[test]
@@ -359,10 +371,69 @@ mod tests {
         assert!(refusal(c_int::MIN).starts_with("refused: "));
     }
 
+    /// Joins where the library does `steps`, and sees to it that nothing is left.
+    fn join_as_told(role: Role, steps: &[Step]) -> (Result<(u16, bool), String>, Vec<u32>) {
+        script(|script| {
+            *script = Script { steps: steps.iter().copied().collect(), adapter: "mlx5_0", ..Script::default() }
+        });
+        let unbound = Joined::unbound(&LIBRARY, Duration::from_millis(20)).unwrap();
+        let group = IpAddr::from([239, 1, 2, 3]);
+        let joined = unbound.join(&port(LinkLayer::InfiniBand), ([10, 0, 0, 1], 0).into(), group, role);
+        let outcome = joined.map(|(joined, route)| (route.dlid, joined.is_lost())).map_err(|error| error.to_string());
+        let (flags, alive) = script(|script| (script.flags.clone(), script.alive));
+        assert_eq!(alive, [0; 3], "channels, identifiers, events");
+        (outcome, flags)
+    }
+
+    #[test]
+    fn what_a_subnet_manager_may_answer() {
+        let yes = Step::Event(cm_event::MULTICAST_JOIN, 0, route());
+        let no = Step::Event(cm_event::MULTICAST_ERROR, -libc::EINVAL, IbvAhAttr::default());
+        let old_kernel = Step::Fails(libc::EOPNOTSUPP);
+        let (full, send_only) = (join::FULL_MEMBER, join::SEND_ONLY_FULL_MEMBER);
+        let good = Ok((0xc004, false));
+        assert_eq!(join_as_told(Role::Member, &[yes]), (good.clone(), vec![full]));
+        assert_eq!(join_as_told(Role::Sender, &[yes]), (good.clone(), vec![send_only]));
+        for refused in [no, old_kernel] {
+            assert_eq!(join_as_told(Role::Sender, &[refused, yes]), (good.clone(), vec![send_only, full]));
+        }
+        let stray = Step::Event(cm_event::MULTICAST_JOIN, 0, IbvAhAttr { dlid: 4, ..route() });
+        for (role, steps, why) in [
+            (Role::Member, &[no][..], "refused: Invalid argument"),
+            (Role::Sender, &[no, no], "refused: Invalid argument"),
+            (
+                Role::Member,
+                &[Step::Fails(libc::EADDRNOTAVAIL)],
+                "rdma_join_multicast_ex: Cannot assign requested address",
+            ),
+            (Role::Member, &[Step::Silence], "the subnet manager did not answer in 20ms"),
+            (Role::Sender, &[Step::Silence], "the subnet manager did not answer in 20ms"),
+            (Role::Member, &[Step::Event(14, 0, route())], "did not answer"),
+            (Role::Sender, &[stray], "rdma_cm answered with a local identifier that is no group's"),
+        ] {
+            let (outcome, flags) = join_as_told(role, steps);
+            assert!(outcome.as_ref().is_err_and(|error| error.contains(why)), "{why}: {outcome:?}");
+            assert_eq!(flags.len(), steps.len(), "{why}");
+        }
+    }
+
+    #[test]
+    fn another_adapter_s_address_is_refused_before_anything_is_asked() {
+        script(|script| *script = Script { adapter: "mlx5_1", ..Script::default() });
+        let unbound = Joined::unbound(&LIBRARY, Duration::ZERO).unwrap();
+        let group = IpAddr::from([239, 1, 2, 3]);
+        let joined = unbound.join(&port(LinkLayer::InfiniBand), ([10, 0, 0, 1], 0).into(), group, Role::Member);
+        let error = joined.map(drop).unwrap_err().to_string();
+        assert!(error.ends_with("the address of mlx5_0:2 led rdma_cm to mlx5_1:2"), "{error}");
+        assert_eq!(script(|script| (script.flags.len(), script.alive)), (0, [0; 3]));
+    }
+
     #[test]
     fn without_rdma_cm_the_error_names_what_is_missing() {
-        match Channel::open() {
-            Ok(_) => println!("skipped: rdma_cm is there"),
+        let group = IpAddr::from([239, 1, 2, 3]);
+        match Joined::new(&port(LinkLayer::InfiniBand), ([127, 0, 0, 1], 0).into(), group, Role::Member) {
+            Ok(_) => panic!("there is no such port"),
+            Err(_) if std::path::Path::new(RDMA_CM_DEVICE).exists() => println!("skipped: rdma_cm is there"),
             Err(error) => {
                 let text = error.to_string();
                 let named = [RDMA_CM_LIBRARY, RDMA_CM_DEVICE].iter().any(|name| text.contains(name));
