@@ -3,8 +3,9 @@
 //! Floor: wire. Uses `base` and `fabric`; knows no device.
 //!
 //! A device's own test gives a [`Fixture`], which opens two contexts that reach each other, and calls [`run`]. A case
-//! drives both sides, so the same cases hold inside one process and through one adapter. A case fails by panicking with
-//! its own name; what a device does not offer is skipped with the reason, and counted.
+//! drives both sides, so the same cases hold inside one process, between two, and between machines: the second context
+//! may be a [`RemoteContext`], whose calls another process makes (see [`remote`]). A case fails by panicking with its own
+//! name; what a device does not offer is skipped with the reason, and counted.
 //!
 //! **Invariants**
 //! - Nothing is believed to have happened because time passed: a case waits for what must come, with a patience that
@@ -17,18 +18,24 @@
 //! # struct MyDevice;
 //! # impl fabric_conformance::Fixture for MyDevice {
 //! #     fn name(&self) -> &'static str { "mine" }
-//! #     fn open(&mut self) -> Result<[Box<dyn fabric::Context>; 2], String> { Err("not here".into()) }
+//! #     fn open(&mut self) -> Result<(Box<dyn fabric::Context>, fabric_conformance::Other), String> {
+//! #         Err("not here".into())
+//! #     }
 //! # }
 //! let report = fabric_conformance::run(&mut MyDevice, |_| true);
 //! println!("{report}");
 //! ```
 
 mod cases;
+mod memory;
+pub mod remote;
 mod side;
 
 use std::fmt;
 
 use fabric::{Context, Operation, RemoteMemory, WcStatus};
+
+use remote::RemoteContext;
 
 /// One operation of each kind, those that reach memory at `remote`: atomics, of 8 bytes, are the last two.
 pub const fn operations_of_every_kind(remote: RemoteMemory) -> [Operation; 7] {
@@ -43,16 +50,36 @@ pub const fn operations_of_every_kind(remote: RemoteMemory) -> [Operation; 7] {
     ]
 }
 
+/// The second context of a pair.
+pub enum Other {
+    /// In this process.
+    Here(Box<dyn Context>),
+    /// In another process, or on another machine.
+    Remote(RemoteContext),
+}
+
+impl From<Box<dyn Context>> for Other {
+    fn from(context: Box<dyn Context>) -> Self {
+        Self::Here(context)
+    }
+}
+
+impl From<RemoteContext> for Other {
+    fn from(context: RemoteContext) -> Self {
+        Self::Remote(context)
+    }
+}
+
 /// Opens devices for the cases.
 pub trait Fixture {
     /// The device's name, for messages.
     fn name(&self) -> &'static str;
 
-    /// Two fresh contexts whose endpoints reach each other.
+    /// Two fresh contexts whose endpoints reach each other; the second may be in another process.
     ///
     /// # Errors
     /// Why there is no such device here: everything is skipped.
-    fn open(&mut self) -> Result<[Box<dyn Context>; 2], String>;
+    fn open(&mut self) -> Result<(Box<dyn Context>, Other), String>;
 
     /// Cases this device cannot pass, by name, and why: its hardware or driver does otherwise.
     fn exceptions(&self) -> &'static [(&'static str, &'static str)] {

@@ -2,65 +2,24 @@
 
 use std::time::{Duration, Instant};
 
-use base::memory::WriteRange;
 use fabric::{
-    Access, CompletionQueue, ConnectOptions, Context, FabricError, LocalMemory, MemoryRegion, Operation, Payload,
-    ProtectionDomain, QueuePair, QueuePairAttributes, QueuePairState, ReceiveRequest, RemoteMemory, ScatterGather,
-    SendRequest, SharedMemory, Transition, WcStatus, WorkCompletion,
+    Access, CompletionQueue, ConnectOptions, Context, FabricError, Operation, Payload, ProtectionDomain, QueuePair,
+    QueuePairAttributes, QueuePairState, ReceiveRequest, ScatterGather, SendRequest, Transition, WcStatus,
+    WorkCompletion,
 };
 
-use crate::Fixture;
+use crate::memory::{LocalBytes, Memory};
+use crate::remote::{Remote, is_readable};
+use crate::{Fixture, Other};
 
 /// Longer than anything but a hang takes, on any machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Registered bytes of a case.
-pub(crate) struct Memory {
-    bytes: *mut [u8],
-    pub(crate) region: MemoryRegion,
-    /// Where the device gave the bytes out.
-    _keep: Option<SharedMemory>,
-}
-
-impl Memory {
-    pub(crate) fn write(&self, offset: usize, bytes: &[u8]) {
-        assert!(offset + bytes.len() <= self.bytes.len());
-        for (index, byte) in bytes.iter().enumerate() {
-            // SAFETY: inside the allocation, which is never freed, or kept; peers may write too, hence volatile.
-            unsafe { self.bytes.cast::<u8>().add(offset + index).write_volatile(*byte) };
-        }
-    }
-
-    pub(crate) fn fill(&self, byte: u8) {
-        self.write(0, &vec![byte; self.bytes.len()]);
-    }
-
-    pub(crate) fn read(&self, offset: usize, len: usize) -> Vec<u8> {
-        assert!(offset + len <= self.bytes.len());
-        // SAFETY: as in `write`.
-        (offset..offset + len).map(|at| unsafe { self.bytes.cast::<u8>().add(at).read_volatile() }).collect()
-    }
-
-    pub(crate) fn all(&self) -> Vec<u8> {
-        self.read(0, self.bytes.len())
-    }
-
-    pub(crate) fn word(&self, offset: usize) -> u64 {
-        u64::from_ne_bytes(self.read(offset, 8).try_into().expect("eight bytes"))
-    }
-
-    pub(crate) fn part(&self, offset: u64, len: u32) -> ScatterGather {
-        self.region.part(offset, len)
-    }
-
-    pub(crate) fn remote(&self, offset: u64) -> RemoteMemory {
-        self.region.remote(offset)
-    }
-}
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One end.
 pub(crate) struct Side {
     pub(crate) context: Box<dyn Context>,
+    /// Where the context is, if not here.
+    remote: Option<Remote>,
     pub(crate) domain: ProtectionDomain,
     pub(crate) completions: CompletionQueue,
     /// Polled and not looked at yet.
@@ -69,30 +28,41 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    fn new(mut context: Box<dyn Context>, allocates: bool) -> Self {
+    fn new(mut context: Box<dyn Context>, remote: Option<Remote>, allocates: bool) -> Self {
         let domain = context.allocate_protection_domain().expect("a first protection domain");
         let completions = context.create_completion_queue(512).expect("a first completion queue");
-        Self { context, domain, completions, done: Vec::new(), allocates }
+        Self { context, remote, domain, completions, done: Vec::new(), allocates }
     }
 
-    /// `len` registered zero bytes, aligned to 8; never freed, so no mistake of a device can hurt the test itself.
+    /// `len` registered zero bytes, aligned to 8.
     pub(crate) fn memory(&mut self, len: usize, access: Access) -> Memory {
         if self.allocates {
-            return self.allocated(len, access);
+            return self.device_memory(len, access).expect("device memory");
         }
-        let words: &'static mut [u64] = Box::leak(vec![0u64; len.div_ceil(8).max(1)].into_boxed_slice());
-        let start = words.as_mut_ptr().cast::<u8>();
-        // SAFETY: leaked memory is valid for ever, and from now on it is reached through raw pointers only.
-        let range = unsafe { WriteRange::new(start, len) };
-        let region = self.context.register(self.domain, LocalMemory::Target(range), access).expect("a region");
-        Memory { bytes: std::ptr::slice_from_raw_parts_mut(start, len), region, _keep: None }
+        let (context, domain) = (self.context.as_mut(), self.domain);
+        let made = match &self.remote {
+            None => LocalBytes::registered(context, domain, len, access).map(Memory::here),
+            Some(remote) => remote.registered(domain, len, access).map(Memory::there),
+        };
+        made.expect("a region")
     }
 
-    /// As [`Side::memory`], given out by the device.
-    fn allocated(&mut self, len: usize, access: Access) -> Memory {
-        let (region, memory) = self.context.allocate(self.domain, len, access).expect("device memory");
-        let bytes = std::ptr::slice_from_raw_parts_mut(memory.start().as_ptr(), len);
-        Memory { bytes, region, _keep: Some(memory) }
+    /// The same, given out by the device.
+    pub(crate) fn device_memory(&mut self, len: usize, access: Access) -> Result<Memory, FabricError> {
+        let (context, domain) = (self.context.as_mut(), self.domain);
+        match &self.remote {
+            None => LocalBytes::allocated(context, domain, len, access).map(Memory::here),
+            Some(remote) => remote.allocated(domain, len, access).map(Memory::there),
+        }
+    }
+
+    /// True if the descriptor of the completion queue is readable now.
+    pub(crate) fn is_readable(&self) -> bool {
+        let readable = match &self.remote {
+            None => self.context.descriptor(self.completions).map(is_readable),
+            Some(remote) => remote.is_readable(self.completions),
+        };
+        readable.expect("a descriptor")
     }
 
     pub(crate) fn attributes(&self) -> QueuePairAttributes {
@@ -139,9 +109,16 @@ pub(crate) struct Connection {
 
 impl Pair {
     pub(crate) fn open(fixture: &mut dyn Fixture) -> Result<Self, String> {
-        let [here, there] = fixture.open()?;
+        let (here, there) = fixture.open()?;
         let allocates = fixture.allocates_memory();
-        let [here, there] = [here, there].map(|context| Side::new(context, allocates));
+        let here = Side::new(here, None, allocates);
+        let there = match there {
+            Other::Here(context) => Side::new(context, None, allocates),
+            Other::Remote(context) => {
+                let remote = context.remote().clone();
+                Side::new(Box::new(context), Some(remote), allocates)
+            }
+        };
         Ok(Self { here, there, other_words: fixture.other_words() })
     }
 
@@ -219,15 +196,19 @@ impl Pair {
 
     /// The next completion here is `id` with `status`.
     pub(crate) fn expect_here(&mut self, id: u64, status: WcStatus, what: &str) -> WorkCompletion {
-        let done = self.here(1)[0];
-        self.check_end(&done, id, status, &format!("here: {what}"));
+        let what = format!("here: {what}");
+        self.until(&what, |pair| !pair.here.done.is_empty());
+        let done = self.here.done.remove(0);
+        self.check_end(&done, id, status, &what);
         done
     }
 
     /// The next completion there is `id` with `status`.
     pub(crate) fn expect_there(&mut self, id: u64, status: WcStatus, what: &str) -> WorkCompletion {
-        let done = self.there(1)[0];
-        self.check_end(&done, id, status, &format!("there: {what}"));
+        let what = format!("there: {what}");
+        self.until(&what, |pair| !pair.there.done.is_empty());
+        let done = self.there.done.remove(0);
+        self.check_end(&done, id, status, &what);
         done
     }
 

@@ -2,7 +2,7 @@
 
 use base::log::{Level, Log};
 use fabric::{Context, PeerIndex};
-use fabric_conformance::Fixture;
+use fabric_conformance::{Fixture, Other};
 use fabric_soft::shm::{Segment, Shape, ShmLink, probe_cross_memory};
 use fabric_soft::tcp::{self, JobSecret, Progress, TcpOptions};
 use fabric_soft::{LoopbackHub, SimNetwork, SimPlan, SoftContext};
@@ -14,13 +14,13 @@ impl Fixture for Loopback {
         "loopback"
     }
 
-    fn open(&mut self) -> Result<[Box<dyn Context>; 2], String> {
+    fn open(&mut self) -> Result<(Box<dyn Context>, Other), String> {
         let hub = LoopbackHub::new();
         let open = || -> Result<Box<dyn Context>, String> {
             let link = hub.link().map_err(|error| error.to_string())?;
             Ok(Box::new(SoftContext::new(link)))
         };
-        Ok([open()?, open()?])
+        Ok((open()?, open()?.into()))
     }
 }
 
@@ -59,7 +59,7 @@ impl Fixture for Shm {
         "shm"
     }
 
-    fn open(&mut self) -> Result<[Box<dyn Context>; 2], String> {
+    fn open(&mut self) -> Result<(Box<dyn Context>, Other), String> {
         let shape =
             Shape { process_count: 2, channel_bytes: self.channel_bytes, shuttle_bytes: 0, arena_bytes: 16 << 20 };
         let segment = Segment::create(shape).map_err(|error| error.to_string())?;
@@ -67,7 +67,7 @@ impl Fixture for Shm {
             let link = ShmLink::join(segment.clone(), PeerIndex(place), self.cross_memory.clone());
             Ok(Box::new(SoftContext::new(link.map_err(|error| error.to_string())?)))
         };
-        Ok([open(0)?, open(1)?])
+        Ok((open(0)?, open(1)?.into()))
     }
 
     fn allocates_memory(&self) -> bool {
@@ -111,12 +111,12 @@ impl Fixture for Sim {
         "sim"
     }
 
-    fn open(&mut self) -> Result<[Box<dyn Context>; 2], String> {
+    fn open(&mut self) -> Result<(Box<dyn Context>, Other), String> {
         let network = SimNetwork::new(self.0.clone());
         let open = || -> Result<Box<dyn Context>, String> {
             Ok(Box::new(SoftContext::new(network.link().map_err(|error| error.to_string())?)))
         };
-        Ok([open()?, open()?])
+        Ok((open()?, open()?.into()))
     }
 }
 
@@ -163,7 +163,7 @@ impl Fixture for Tcp {
         "tcp"
     }
 
-    fn open(&mut self) -> Result<[Box<dyn Context>; 2], String> {
+    fn open(&mut self) -> Result<(Box<dyn Context>, Other), String> {
         let open = || -> Result<Box<dyn Context>, String> {
             let listen = vec![self.listen.parse().expect("an address")];
             let log = Log::new(Level::Error, None);
@@ -172,7 +172,7 @@ impl Fixture for Tcp {
             let options = TcpOptions { check_payloads, connections, progress, ..options };
             tcp::open(options).map_err(|error| error.to_string())
         };
-        Ok([open()?, open()?])
+        Ok((open()?, open()?.into()))
     }
 }
 

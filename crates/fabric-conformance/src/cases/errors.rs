@@ -8,7 +8,8 @@ use fabric::{
 };
 
 use super::{with_ability, with_pair};
-use crate::side::{Connection, Memory, Pair, break_down};
+use crate::memory::Memory;
+use crate::side::{Connection, Pair, break_down};
 use crate::{Case, Fixture, Outcome, operations_of_every_kind};
 
 pub(super) const CASES: &[Case] = &[
@@ -20,6 +21,7 @@ pub(super) const CASES: &[Case] = &[
     Case { name: "nothing_is_written_through_a_queue_pair_that_has_failed", run: failed_there },
     Case { name: "another_protection_domain_is_out_of_reach", run: other_domain },
     Case { name: "local_keys_and_bounds_are_checked", run: local_protection },
+    Case { name: "what_stands_before_a_bad_list_is_done_and_reported", run: bad_list_comes_second },
     Case { name: "a_receive_with_a_bad_key_fails_at_both_sides", run: bad_receive },
     Case { name: "truncation_fails_at_both_sides", run: truncation },
     Case { name: "an_atomic_off_its_alignment_is_invalid", run: misaligned },
@@ -233,15 +235,29 @@ fn local_protection(fixture: &mut dyn Fixture) -> Outcome {
             for operation in [Operation::Send, Operation::RdmaWrite(far.remote(0)), Operation::RdmaRead(far.remote(0))]
             {
                 let qp = pair.connect();
-                // A good request before it is done and reported first.
-                let write = Operation::RdmaWrite(far.remote(56));
-                pair.here.post(qp.here, &SendRequest::new(1, write, Payload::Inline(&[7; 8])));
-                pair.here.send(qp.here, 2, operation, &[near.part(0, 0), entry]);
-                pair.expect_here(1, WcStatus::Success, name);
-                pair.expect_here(2, WcStatus::LocalProtectionError, name);
+                pair.here.send(qp.here, 1, operation, &[near.part(0, 0), entry]);
+                pair.expect_here(1, WcStatus::LocalProtectionError, name);
                 assert_eq!(pair.here.state(qp.here), QueuePairState::Error, "{name}");
                 assert_eq!((near.all(), far.all()), (vec![1; 64], vec![7; 64]), "{name}: nothing was changed");
             }
+        }
+    })
+}
+
+fn bad_list_comes_second(fixture: &mut dyn Fixture) -> Outcome {
+    with_pair(fixture, |pair| {
+        let near = pair.here.memory(64, Access::LOCAL);
+        let far = pair.there.memory(64, Access::REMOTE_ALL);
+        for operation in [Operation::Send, Operation::RdmaWrite(far.remote(0)), Operation::RdmaRead(far.remote(0))] {
+            let qp = pair.connect();
+            far.fill(7);
+            let write = Operation::RdmaWrite(far.remote(56));
+            pair.here.post(qp.here, &SendRequest::new(1, write, Payload::Inline(b"is there")));
+            pair.here.send(qp.here, 2, operation, &[near.part(60, 8)]);
+            pair.expect_here(1, WcStatus::Success, "a write before a request with a bad list");
+            pair.expect_here(2, WcStatus::LocalProtectionError, "a list past the end");
+            assert_eq!(pair.here.state(qp.here), QueuePairState::Error, "{operation:?}");
+            assert_eq!((far.read(0, 56), far.read(56, 8)), (vec![7; 56], b"is there".to_vec()), "{operation:?}");
         }
     })
 }

@@ -9,7 +9,8 @@ use fabric::{
 };
 
 use super::{with_ability, with_pair};
-use crate::side::{Memory, Pair, pattern};
+use crate::memory::Memory;
+use crate::side::{Pair, pattern};
 use crate::{Case, Fixture, Outcome};
 
 pub(super) const CASES: &[Case] = &[

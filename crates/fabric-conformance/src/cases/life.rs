@@ -273,18 +273,17 @@ fn limits(fixture: &mut dyn Fixture) -> Outcome {
 fn device_memory(fixture: &mut dyn Fixture) -> Outcome {
     with_pair(fixture, |pair| {
         let qp = pair.connect();
-        let domain = pair.there.domain;
-        let allocated = pair.there.context.allocate(domain, 4096, Access::REMOTE_ALL);
+        let allocated = pair.there.device_memory(4096, Access::REMOTE_ALL);
         if let Err(FabricError::Unsupported { .. }) = allocated {
             return;
         }
-        let (region, memory) = allocated.expect("device memory");
-        use std::sync::atomic::Ordering::Relaxed;
-        assert_eq!((region.len_bytes, memory.len_bytes(), memory.word(4088).load(Relaxed)), (4096, 4096, 0));
+        let memory = allocated.expect("device memory");
+        let region = memory.region;
+        assert_eq!((region.len_bytes, memory.all()), (4096, vec![0; 4096]));
         let write = Operation::RdmaWrite(region.remote(4088));
         pair.here.post(qp.here, &SendRequest::new(1, write, Payload::Inline(&5u64.to_ne_bytes())));
         pair.expect_here(1, WcStatus::Success, "a write to device memory");
-        assert_eq!(memory.word(4088).load(Relaxed), 5);
+        assert_eq!(memory.word(4088), 5);
         let near = pair.here.memory(4096, Access::LOCAL);
         near.write(0, &crate::side::pattern(4096, 9));
         pair.here.send(
@@ -311,7 +310,7 @@ fn device_memory(fixture: &mut dyn Fixture) -> Outcome {
             let add = Operation::FetchAdd { remote: region.remote(4088), add: 3 };
             pair.here.send(qp.here, 5, add, &[near.part(0, 8)]);
             pair.expect_here(5, WcStatus::Success, "an atomic on device memory");
-            assert_eq!((near.word(0), memory.word(4088).load(Relaxed)), (5, 8));
+            assert_eq!((near.word(0), memory.word(4088)), (5, 8));
         }
         for wrong in [region.remote(4090), region.remote(0u64.wrapping_sub(8))] {
             let qp = pair.connect();
@@ -322,6 +321,6 @@ fn device_memory(fixture: &mut dyn Fixture) -> Outcome {
         let qp = pair.connect();
         pair.here.send(qp.here, 7, Operation::RdmaWrite(region.remote(0)), &[near.part(0, 8)]);
         pair.expect_here(7, WcStatus::RemoteAccessError, "no longer registered");
-        assert_eq!(memory.word(4088).load(Relaxed), if pair.here.context.capabilities().atomics { 8 } else { 5 });
+        assert_eq!(memory.word(4088), if pair.here.context.capabilities().atomics { 8 } else { 5 });
     })
 }

@@ -376,14 +376,6 @@ fn withdrawal(fixture: &mut dyn Fixture) -> Outcome {
     )
 }
 
-/// True if the descriptor is readable now.
-fn is_readable(side: &Side) -> bool {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let descriptor = side.context.descriptor(side.completions).expect("a descriptor");
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&now)).expect("a poll") == 1
-}
-
 fn notification(fixture: &mut dyn Fixture) -> Outcome {
     with_ability(
         fixture,
@@ -399,13 +391,13 @@ fn notification(fixture: &mut dyn Fixture) -> Outcome {
                     pair.there.context.acknowledge(queue).expect("acknowledged");
                     pair.there.context.arm(queue, fabric::NotifyOn::Any).expect("armed");
                     pair.there.poll();
-                    !is_readable(&pair.there)
+                    !pair.there.is_readable()
                 });
                 assert!(pair.there.done.is_empty(), "nothing has come");
                 pair.here.post(qp.here, &SendRequest::new(round, Operation::Send, Payload::Inline(b"")));
                 // Only the sender is polled: what is readable there comes from the descriptor.
                 let start = std::time::Instant::now();
-                while !is_readable(&pair.there) {
+                while !pair.there.is_readable() {
                     pair.here.poll();
                     std::thread::sleep(std::time::Duration::from_micros(50));
                     assert!(start.elapsed() < std::time::Duration::from_secs(60), "the descriptor stays silent");
@@ -414,7 +406,7 @@ fn notification(fixture: &mut dyn Fixture) -> Outcome {
                 pair.expect_here(round, WcStatus::Success, "the send");
                 pair.until("silence", |pair| {
                     pair.there.context.acknowledge(queue).expect("acknowledged");
-                    !is_readable(&pair.there)
+                    !pair.there.is_readable()
                 });
             }
         },
@@ -439,14 +431,14 @@ fn solicited(fixture: &mut dyn Fixture) -> Outcome {
             // A link may have woken us to do its work; that is over when it is acknowledged.
             pair.until("silence", |pair| {
                 pair.there.context.acknowledge(queue).expect("acknowledged");
-                !is_readable(&pair.there)
+                !pair.there.is_readable()
             });
             let mut request = SendRequest::new(2, Operation::Send, Payload::Inline(b""));
             request.flags = SendFlags { solicited: true, ..SendFlags::SIGNALLED };
             pair.here.post(qp.here, &request);
             pair.expect_here(2, WcStatus::Success, "a solicited send");
             pair.expect_there(1, WcStatus::Success, "its receive");
-            pair.until("the bell", |pair| is_readable(&pair.there));
+            pair.until("the bell", |pair| pair.there.is_readable());
         },
     )
 }

@@ -130,7 +130,7 @@ fn traffic(pair: &mut Pair, seed: u64) {
 fn post_receives(
     pair: &mut Pair,
     qp: fabric::QueuePair,
-    inbox: &crate::side::Memory,
+    inbox: &crate::memory::Memory,
     receives: &mut Vec<(usize, usize)>,
 ) {
     for (at, len) in receives.drain(..) {

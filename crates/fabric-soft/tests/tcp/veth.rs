@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base::log::{Level, Log};
 use fabric::{Context, FabricError};
-use fabric_conformance::Fixture;
+use fabric_conformance::{Fixture, Other};
 use fabric_soft::SoftContext;
 use fabric_soft::link::{HEADER_BYTES, Link, LinkPeer, LinkProperties, Outgoing, Responder, SendOutcome};
 use fabric_soft::tcp::{JobSecret, TcpLink, TcpOptions};
@@ -89,10 +89,10 @@ impl Fixture for Joined {
         "tcp between namespaces"
     }
 
-    fn open(&mut self) -> Result<[Box<dyn Context>; 2], String> {
+    fn open(&mut self) -> Result<(Box<dyn Context>, Other), String> {
         let open =
             |host| -> Result<Box<dyn Context>, String> { Ok(Box::new(SoftContext::new(OnHost::new(&self.0, host)?))) };
-        Ok([open(0)?, open(1)?])
+        Ok((open(0)?, open(1)?.into()))
     }
 }
 

@@ -2,6 +2,8 @@
 //! `cargo xtask test fabric/verbs` runs them in a virtual machine that has one.
 
 mod asked_for;
+#[path = "../fixture/mod.rs"]
+mod fixture;
 mod groups;
 mod killed;
 mod one_machine;
