@@ -340,24 +340,39 @@ fn tests(page: &mut String) -> Result<()> {
 fn adapters(page: &mut String) -> Result<()> {
     page.push_str(
         "## Adapters\n\n\
-         What `fabric` promises is checked on Soft-RoCE, Linux's RDMA in software, in virtual machines. It does some \
-         of it otherwise; these cases are left out there and checked on the other devices only:\n\n",
+         What `fabric` promises is checked on Soft-RoCE, Linux's RDMA in software, in virtual machines: in one process, \
+         between two processes, and between two machines on one wire, where the second context of each case is the other \
+         machine's (`fabric_conformance::remote`). It does some of it otherwise; these cases are left out there and \
+         checked on the other devices only:\n\n",
     );
-    let path = paths::root().join("crates/fabric-verbs/tests/soft_roce.txt");
-    let text = fs::read_to_string(&path).with_context(|| paths::shown(&path))?;
-    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        let (name, why) = line.split_once(' ').context("a line of soft_roce.txt is a name and why")?;
-        writeln!(page, "- `{name}`: {}", why.trim())?;
-    }
+    left_out(page, "soft_roce.txt")?;
+    page.push_str("\nand between two machines:\n\n");
+    left_out(page, "soft_roce_two_machines.txt")?;
     page.push_str(
-        "\nSome failures carry another status there than the specification's (`SOFT_ROCE_WORDS` in \
-         `crates/fabric-verbs/tests/conformance.rs`).\n\n\
+        "\nCases of what a device does not have are skipped on it wherever they run: on Soft-RoCE receives in several \
+         queues, independent queues, and completion queues of exactly the depth that was asked for; over sockets \
+         datagrams to groups. All others run between machines as in one process. Those of one context alone (states, \
+         handles, what depends on what, what datagrams can not do, a queue pair that talks to its own device) run on the \
+         first machine only. The software adapter keeps the rules between two processes, over shared memory and over sockets.\n\n\
+         Some failures carry another status on Soft-RoCE than the specification's (`SOFT_ROCE_WORDS` in \
+         `crates/fabric-verbs/tests/fixture/mod.rs`).\n\n\
          XRC of an adapter's own has run on no device, neither hardware nor software: Soft-RoCE has none, and what is \
          checked there are the connections that stand in for it. Groups that datagrams \
          are sent to are joined on InfiniBand at the subnet manager, through rdma_cm and an interface of IP over \
          InfiniBand. That has met no subnet manager yet: it is checked on Soft-RoCE, where the kernel answers instead. \
          `ferrovia info --fabric` says which of this an adapter has.\n\n",
     );
+    Ok(())
+}
+
+/// The cases that a file of the adapters' tests names, and why.
+fn left_out(page: &mut String, file: &str) -> Result<()> {
+    let path = paths::root().join("crates/fabric-verbs/tests").join(file);
+    let text = fs::read_to_string(&path).with_context(|| paths::shown(&path))?;
+    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let (name, why) = line.split_once(' ').with_context(|| format!("a line of {file} is a name and why"))?;
+        writeln!(page, "- `{name}`: {}", why.trim())?;
+    }
     Ok(())
 }
 
