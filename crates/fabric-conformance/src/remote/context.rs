@@ -1,6 +1,6 @@
 //! This side of the stream: a context whose every call is made in the other process.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,12 +21,18 @@ impl<T: Read + Write + Send> Stream for T {}
 
 /// A process at the other end of a stream, where [`serve`](super::serve) opens contexts.
 #[derive(Clone)]
-pub struct Remote(Arc<Mutex<Box<dyn Stream>>>);
+pub struct Remote {
+    /// Until it fails: an answer that comes late would be taken for the next one.
+    stream: Arc<Mutex<Option<Box<dyn Stream>>>>,
+}
+
+/// Of a call that is not answered so much is shown, in characters.
+const SHOWN_MAX: usize = 200;
 
 impl Remote {
     /// The process at the other end of `stream`; over TCP, set `TCP_NODELAY`.
     pub fn new(stream: impl Read + Write + Send + 'static) -> Self {
-        Self(Arc::new(Mutex::new(Box::new(stream))))
+        Self { stream: Arc::new(Mutex::new(Some(Box::new(stream)))) }
     }
 
     /// Has a context opened there, one at a time; `how` is what the opener there is given.
@@ -75,18 +81,31 @@ impl Remote {
     fn call<T: Wire>(&self, call: &Call) -> T {
         match self.exchange(call) {
             Ok(answer) => answer,
-            Err(why) => panic!("the other process does not answer {call:?}: {why}"),
+            Err(why) => {
+                let shown: String = format!("{call:?}").chars().take(SHOWN_MAX).collect();
+                panic!("the other process does not answer {shown}: {why}")
+            }
         }
     }
 
-    fn exchange<T: Wire>(&self, call: &Call) -> std::io::Result<T> {
-        // A call that panicked has left an end behind, which the next finds.
-        let mut stream = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        call::send(&mut *stream, &to_bytes(call))?;
-        match call::receive(&mut *stream)? {
-            Some(answer) => from_bytes(&answer),
-            None => Err(std::io::ErrorKind::UnexpectedEof.into()),
+    fn exchange<T: Wire>(&self, call: &Call) -> io::Result<T> {
+        // A context is dropped in the middle of a panic, too.
+        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(open) = stream.as_mut() else { return Err(io::ErrorKind::NotConnected.into()) };
+        let answer = ask(open, call);
+        if answer.is_err() {
+            *stream = None;
         }
+        answer
+    }
+}
+
+/// Sends a call and waits for its answer.
+fn ask<T: Wire>(stream: &mut (impl Read + Write), call: &Call) -> io::Result<T> {
+    call::send(stream, &to_bytes(call))?;
+    match call::receive(stream)? {
+        Some(answer) => from_bytes(&answer),
+        None => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }
 

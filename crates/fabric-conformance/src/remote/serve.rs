@@ -141,3 +141,46 @@ pub(crate) fn is_readable(descriptor: BorrowedFd<'_>) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&now)).expect("a poll") == 1
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Remote;
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    fn pair() -> [UnixStream; 2] {
+        UnixStream::pair().expect("a stream").into()
+    }
+
+    #[test]
+    fn who_has_no_device_says_why_and_can_be_asked_again() {
+        let [ours, theirs] = pair();
+        std::thread::scope(|scope| {
+            let served = scope.spawn(|| serve(theirs, |how| Err(format!("no {how} here"))));
+            let remote = Remote::new(ours);
+            for how in ["adapter", "wire"] {
+                assert_eq!(remote.open(how).err(), Some(format!("no {how} here")));
+            }
+            drop(remote);
+            served.join().expect("no panic").expect("the end of the stream is no error");
+        });
+    }
+
+    #[test]
+    fn what_is_no_call_ends_the_service() {
+        for body in [to_bytes(&Call::Close), to_bytes(&Call::NextEvent), vec![200], vec![]] {
+            let [mut ours, theirs] = pair();
+            call::send(&mut ours, &body).expect("sent");
+            drop(ours);
+            assert!(serve(theirs, |_| Err("none".into())).is_err(), "{body:?}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "the other process does not answer Open(\"adapter\")")]
+    fn a_process_that_has_gone_is_noticed() {
+        let [ours, theirs] = pair();
+        drop(theirs);
+        let _ = Remote::new(ours).open("adapter");
+    }
+}
