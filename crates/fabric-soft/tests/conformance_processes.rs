@@ -8,7 +8,7 @@ use fabric_conformance::remote::{Remote, process, serve};
 use fabric_conformance::{Fixture, Other};
 use fabric_soft::SoftContext;
 use fabric_soft::shm::{Segment, SegmentServer, Shape, ShmLink, join, probe_cross_memory};
-use fabric_soft::tcp::{self, JobSecret, TcpOptions};
+use fabric_soft::tcp::{self, JobSecret, Progress, TcpOptions};
 
 const SHAPE: Shape = Shape { process_count: 2, channel_bytes: 64 << 10, shuttle_bytes: 0, arena_bytes: 16 << 20 };
 
@@ -17,19 +17,20 @@ fn over_shm(segment: Segment, place: u32) -> Result<Box<dyn Context>, String> {
     Ok(Box::new(SoftContext::new(link)))
 }
 
-fn over_tcp() -> Result<Box<dyn Context>, String> {
+fn over_tcp(progress: Progress) -> Result<Box<dyn Context>, String> {
     let listen = vec!["127.0.0.1:0".parse().expect("an address")];
     let options = TcpOptions::new(JobSecret::new([42; 32]), listen, Log::new(Level::Error, None));
-    tcp::open(options).map_err(|error| error.to_string())
+    tcp::open(TcpOptions { progress, ..options }).map_err(|error| error.to_string())
 }
 
 /// What the other process runs; nothing when the tests are run as usual.
 #[test]
 fn other_process() {
     let Some(stream) = process::parent().expect("a stream") else { return };
-    let open = |how: &str| match how.strip_prefix("shm ") {
-        Some(name) => over_shm(join(name, SHAPE).map_err(|error| error.to_string())?, 1),
-        None => over_tcp(),
+    let open = |how: &str| match how.split_once(' ') {
+        Some((_, name)) => over_shm(join(name, SHAPE).map_err(|error| error.to_string())?, 1),
+        None if how == "tcp-thread" => over_tcp(Progress::Thread),
+        None => over_tcp(Progress::Caller),
     };
     serve(stream, open).expect("calls until the end");
 }
@@ -64,7 +65,10 @@ impl Fixture for Shm {
 }
 
 /// Sockets.
-struct Tcp(Remote);
+struct Tcp {
+    other: Remote,
+    progress: Progress,
+}
 
 impl Fixture for Tcp {
     fn name(&self) -> &'static str {
@@ -72,7 +76,8 @@ impl Fixture for Tcp {
     }
 
     fn open(&mut self) -> Result<(Box<dyn Context>, Other), String> {
-        Ok((over_tcp()?, self.0.open("tcp")?.into()))
+        let how = if self.progress == Progress::Thread { "tcp-thread" } else { "tcp" };
+        Ok((over_tcp(self.progress)?, self.other.open(how)?.into()))
     }
 }
 
@@ -99,5 +104,10 @@ fn shm_in_mapped_memory() {
 
 #[test]
 fn tcp() {
-    run(&mut Tcp(start()), &["a_multicast_reaches_who_joined"]);
+    run(&mut Tcp { other: start(), progress: Progress::Caller }, &["a_multicast_reaches_who_joined"]);
+}
+
+#[test]
+fn tcp_with_adapter_threads() {
+    run(&mut Tcp { other: start(), progress: Progress::Thread }, &["a_multicast_reaches_who_joined"]);
 }
