@@ -71,7 +71,7 @@ fields! {
         queue_pairs_max, completion_queues_max, shared_receive_queues_max, protection_domains_max, memory_regions_max,
         address_handles_max, send_depth_max, receive_depth_max, completion_depth_max, scatter_gather_max,
         inline_max_bytes, message_max_bytes, datagram_max_bytes, datagram_header_bytes, memory_region_max_bytes,
-        reads_in_flight_max, multi_queue_max, queue_pair_bytes, peer_bytes
+        reads_in_flight_max, multi_queue_max, queue_pair_full_bytes, peer_full_bytes
     }
 }
 
@@ -152,6 +152,7 @@ variants! {
         1 => CompletionQueueOverrun(queue),
         2 => ReceiveLimitReached(queue),
         3 => DeviceFatal,
+        4 => GroupLost(group),
     }
 }
 variants! {

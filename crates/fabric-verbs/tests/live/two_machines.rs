@@ -7,13 +7,15 @@ use fabric::{
     ConnectOptions, Context, Device, Endpoint, Operation, Payload, RemoteMemory, Rkey, SendRequest, WcStatus,
 };
 use fabric_conformance::remote::{Remote, serve};
-use fabric_verbs::Survey;
 use fabric_verbs::choice::{Wanted, choose_together, table_from_bytes, table_to_bytes};
+use fabric_verbs::{Survey, VerbsDevice};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
 const PORT: u16 = 7471;
+/// The adapter is to join groups as on InfiniBand.
+const BY_RDMA_CM: &str = "rdma_cm";
 /// Longer than anything but a hang takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -61,22 +63,31 @@ fn two_machines_agree_on_a_network_and_keep_the_rules() {
     }
     let (rank, address): (u32, _) = (variable("RDMA_VM_RANK").parse().unwrap(), variable("RDMA_VM_PEER"));
     let mut peer = Peer::meet(rank, &address);
-    let (adapter, open) = agreed(&mut peer, rank);
+    let (adapter, device) = agreed(&mut peer, rank);
+    let open = |how: &str| -> Result<Box<dyn Context>, String> {
+        let device = device()?;
+        let device = if how == BY_RDMA_CM { device.joining_by_rdma_cm() } else { device };
+        Box::new(device).open().map_err(|error| error.to_string())
+    };
     // The first asks, the second serves, over a stream of their own.
     let Peer(stream) = Peer::meet(rank, &address);
     stream.set_nodelay(true).unwrap();
     match rank {
         0 => {
             stream.set_read_timeout(Some(PATIENCE)).unwrap();
-            Verbs::new(&adapter, &open, Some(Remote::new(stream)), &SOFT_ROCE_EXCEPTIONS_OF_TWO).run();
+            let remote = Remote::new(stream);
+            for (how, cases) in [("", ""), (BY_RDMA_CM, "multicast")] {
+                let both = || Ok((open(how)?, remote.open(how)?.into()));
+                Verbs::new(&adapter, &both, &SOFT_ROCE_EXCEPTIONS_OF_TWO).run(cases);
+            }
         }
-        _ => serve(stream, |_| open()).unwrap(),
+        _ => serve(stream, open).unwrap(),
     }
-    death(&mut peer, rank, open().unwrap());
+    death(&mut peer, rank, open("").unwrap());
 }
 
-/// The adapter both chose from each other's tables, and how it is opened.
-fn agreed(peer: &mut Peer, rank: u32) -> (String, impl Fn() -> Result<Box<dyn Context>, String> + use<>) {
+/// The adapter both chose from each other's tables, by name and as a device.
+fn agreed(peer: &mut Peer, rank: u32) -> (String, impl Fn() -> Result<VerbsDevice, String> + use<>) {
     let survey = Survey::new(&Wanted::default()).unwrap();
     let theirs = table_from_bytes(&peer.exchange(&table_to_bytes(survey.offers()))).unwrap();
     let mut tables = vec![survey.offers().to_vec(), theirs];
@@ -86,10 +97,7 @@ fn agreed(peer: &mut Peer, rank: u32) -> (String, impl Fn() -> Result<Box<dyn Co
     let place = choose_together(&tables).expect("both are on one wire")[rank as usize];
     println!("rank {rank}: {:?}", survey.offers()[place]);
     let adapter = survey.offers()[place].adapter.to_string();
-    (adapter, move || {
-        let device = survey.device(place).map_err(|error| error.to_string())?;
-        Box::new(device).open().map_err(|error| error.to_string())
-    })
+    (adapter, move || survey.device(place).map_err(|error| error.to_string()))
 }
 
 /// A connection to the other machine, and all of its memory.
