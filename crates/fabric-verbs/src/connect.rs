@@ -14,6 +14,14 @@ use std::time::Duration;
 /// Routers that a packet may pass.
 const HOP_LIMIT: u8 = 64;
 
+/// What a connection remembers of its peer.
+#[derive(Clone, Copy, Default)]
+struct PeerEnd {
+    /// Reads and atomics under way at once that both sides allow.
+    reads_in_flight: u8,
+    memory_queue: u32,
+}
+
 impl VerbsContext {
     /// The state, as the adapter has it.
     pub(crate) fn state_of(&self, entry: &PairEntry) -> Result<QueuePairState, FabricError> {
@@ -57,9 +65,11 @@ impl VerbsContext {
                 self.init(entry.attributes.transport.is_connected(), self.remote_access(*access), qkey.0)
             }
             Transition::ReadyToReceive { remote, receiver_not_ready_timer } => {
-                let (attributes, mask, reads) =
+                let (attributes, mask, peer) =
                     self.ready_to_receive(entry, remote.as_ref(), *receiver_not_ready_timer)?;
-                self.pairs.get_mut(qp.0).expect("looked up above").reads_in_flight = reads;
+                let entry = self.pairs.get_mut(qp.0).expect("looked up above");
+                entry.reads_in_flight = peer.reads_in_flight;
+                entry.memory_queue = peer.memory_queue;
                 (attributes, mask)
             }
             Transition::ReadyToSend { timeout, retry_count, receiver_not_ready_retry } => {
@@ -92,17 +102,17 @@ impl VerbsContext {
         (attributes, qp_attr::STATE | qp_attr::PKEY_INDEX | qp_attr::PORT | last)
     }
 
-    /// Attributes, their mask, and the reads that both sides allow.
+    /// Attributes, their mask, and what to remember of the peer.
     fn ready_to_receive(
         &self,
         entry: &PairEntry,
         remote: Option<&Endpoint>,
         receiver_not_ready_timer: Duration,
-    ) -> Result<(IbvQpAttr, c_int, u8), FabricError> {
+    ) -> Result<(IbvQpAttr, c_int, PeerEnd), FabricError> {
         let transport = entry.attributes.transport;
         if !transport.is_connected() {
             return match remote {
-                None => Ok((state_only(QPS_RTR), qp_attr::STATE, 0)),
+                None => Ok((state_only(QPS_RTR), qp_attr::STATE, PeerEnd::default())),
                 Some(_) => Err(invalid("a datagram queue pair has no peer")),
             };
         }
@@ -111,13 +121,17 @@ impl VerbsContext {
         if address.substitute {
             return Err(FabricError::BadEndpoint("the peer's adapter has no XRC of its own and ours has"));
         }
+        if transport == Transport::XrcInitiator && address.memory_queue == 0 {
+            return Err(FabricError::BadEndpoint("the peer is no XRC target"));
+        }
         let attributes = self.receive_attributes(&address, remote.qp().0, receiver_not_ready_timer)?;
         // An XRC initiator answers nothing.
         let mask = match transport {
             Transport::XrcInitiator => receive_mask() & !(qp_attr::MAX_DEST_RD_ATOMIC | qp_attr::MIN_RNR_TIMER),
             _ => receive_mask(),
         };
-        Ok((attributes, mask, self.reads_in_flight_max().min(address.reads_in_flight)))
+        let reads_in_flight = self.reads_in_flight_max().min(address.reads_in_flight);
+        Ok((attributes, mask, PeerEnd { reads_in_flight, memory_queue: address.memory_queue }))
     }
 
     /// Attributes that make a reliable connection ready to receive from queue pair `number` at `address`.

@@ -76,6 +76,9 @@ pub(crate) struct PairEntry {
     pub(crate) sequence_number: u32,
     /// Reads and atomics under way at once, as both sides allow.
     pub(crate) reads_in_flight: u8,
+    /// The peer's queue that reads, writes and atomics name, if it is an XRC target, else 0; see
+    /// [`VerbsContext::memory_queue`].
+    pub(crate) memory_queue: u32,
     /// Dropped after the pair, which is attached to them.
     pub(crate) groups: Vec<(MulticastGroup, Arc<Membership>)>,
     /// Stands in for XRC that the adapter does not have; `pair` is its control connection then.
@@ -229,10 +232,6 @@ impl VerbsContext {
         if is_xrc && !self.own_xrc {
             return self.make_substitute(attributes);
         }
-        let shared = match attributes.shared_receives {
-            Some(queue) => Some(Arc::clone(&self.shared_entry(queue)?.queue)),
-            None => None,
-        };
         let completions = |queue| Ok::<_, FabricError>(Arc::clone(&self.completion_entry(queue)?.completions));
         let extended = match attributes.transport {
             Transport::XrcTarget(domain) => match self.xrc_domains.get(domain.0) {
@@ -240,6 +239,11 @@ impl VerbsContext {
                 _ => return Err(FabricError::NoSuch("XRC domain")),
             },
             _ => None,
+        };
+        let shared = match (&extended, attributes.shared_receives) {
+            (Some(extended), _) => Some(self.memory_queue(attributes, extended)?),
+            (None, Some(queue)) => Some(Arc::clone(&self.shared_entry(queue)?.queue)),
+            (None, None) => None,
         };
         let parts = PairParts {
             domain: Arc::clone(self.domain(attributes.protection_domain)?),
@@ -278,9 +282,39 @@ impl VerbsContext {
             receives,
             sequence_number: sequence_number(),
             reads_in_flight: 0,
+            memory_queue: 0,
             groups: Vec::new(),
             substitute: None,
         })
+    }
+
+    /// A queue of the protection domain of an XRC target, in which no receive is ever posted.
+    ///
+    /// Each request of XRC names a shared receive queue, whether it takes a receive or not: the protection domain of
+    /// that queue is the one that the keys of reads, writes and atomics must be of, for the target has none itself. So
+    /// a target that grants its memory keeps such a queue, and tells its number in its endpoint. Targets that are alike
+    /// share one.
+    fn memory_queue(
+        &self,
+        attributes: &QueuePairAttributes,
+        extended: &Arc<ExtendedDomain>,
+    ) -> Result<Arc<SharedQueue>, FabricError> {
+        let is_alike = |entry: &&PairEntry| {
+            let theirs = &entry.attributes;
+            theirs.transport == attributes.transport
+                && theirs.protection_domain == attributes.protection_domain
+                && theirs.receive_completions == attributes.receive_completions
+        };
+        let others = self.pairs.iter().map(|(_, entry)| entry).find(is_alike);
+        if let Some(queue) = others.and_then(|entry| entry.pair.shared()) {
+            return Ok(Arc::clone(queue));
+        }
+        let domain = self.domain(attributes.protection_domain)?;
+        let completions = &self.completion_entry(attributes.receive_completions)?.completions;
+        let queue = SharedQueue::extended(domain, extended, completions, 1, 1).map_err(|error| {
+            self.refused(error, "shared receive queues", self.capabilities.limits.shared_receive_queues_max)
+        })?;
+        Ok(Arc::new(queue))
     }
 
     fn make_substitute(&mut self, attributes: &QueuePairAttributes) -> Result<PairEntry, FabricError> {
@@ -303,6 +337,7 @@ impl VerbsContext {
             receives: None,
             sequence_number: sequence_number(),
             reads_in_flight: 0,
+            memory_queue: 0,
             groups: Vec::new(),
             substitute: Some(Box::new(substitute)),
         })
@@ -605,6 +640,7 @@ impl Context for VerbsContext {
             partition: self.offer.partition,
             sequence_number: entry.sequence_number,
             gid: self.offer.gid.bytes,
+            memory_queue: entry.pair.shared().and_then(|queue| queue.number()).unwrap_or(0),
         };
         Ok(Endpoint::new(DeviceKind::Verbs, QpNumber(entry.pair.number()), &address.to_bytes()))
     }

@@ -461,6 +461,8 @@ pub(crate) struct PairParts {
     pub(crate) domain: Arc<Domain>,
     pub(crate) send: Arc<Completions>,
     pub(crate) receive: Arc<Completions>,
+    /// Where its receives come from. An XRC target keeps its peers' way to its memory here; see
+    /// `VerbsContext::memory_queue`.
     pub(crate) shared: Option<Arc<SharedQueue>>,
     /// Makes it an XRC target.
     pub(crate) extended: Option<Arc<ExtendedDomain>>,
@@ -520,6 +522,10 @@ impl Pair {
     pub(crate) fn number(&self) -> u32 {
         // SAFETY: the pair exists until our Drop, and its number does not change.
         unsafe { self.raw.as_ref() }.qp_num
+    }
+
+    pub(crate) fn shared(&self) -> Option<&Arc<SharedQueue>> {
+        self.parts.shared.as_ref()
     }
 
     pub(crate) fn modify(&self, attributes: &IbvQpAttr, mask: c_int) -> Result<(), FabricError> {

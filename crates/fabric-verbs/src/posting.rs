@@ -41,6 +41,7 @@ impl VerbsContext {
         let mut refusal = None;
         for request in requests.iter().take(queue.room()) {
             let target = match check_send(&entry.attributes, &self.routes, request, longest) {
+                Ok(target) if target.srq_number == 0 => Target { srq_number: entry.memory_queue, ..target },
                 Ok(target) => target,
                 Err(error) => {
                     refusal = Some(error);

@@ -1,10 +1,11 @@
 //! XRC, the adapter's own or its substitute: what the conformance suite's few messages do not reach.
 
 use crate::side::Side;
+use base::memory::WriteRange;
 use fabric::{
-    AsynchronousEvent, ConnectOptions, Destination, Endpoint, NotifyOn, Operation, Payload, QueuePairAttributes,
-    QueuePairState, ReceiveRequest, SendRequest, SharedReceiveQueue, SharedReceiveQueueAttributes, SrqNumber,
-    Transition, Transport, WcStatus, WorkCompletion, XrcDomain,
+    Access, AsynchronousEvent, ConnectOptions, Destination, Endpoint, FabricError, LocalMemory, NotifyOn, Operation,
+    Payload, QueuePairAttributes, QueuePairState, ReceiveRequest, SendRequest, SharedReceiveQueue,
+    SharedReceiveQueueAttributes, SrqNumber, Transition, Transport, WcStatus, WorkCompletion, XrcDomain,
 };
 use std::time::Duration;
 
@@ -194,6 +195,74 @@ fn a_queue_that_goes_is_out_of_reach() {
     pair.from.send(to(number, 3, b"gone"));
     let status = pair.until(1, &mut received)[0].status;
     assert!(matches!(status, WcStatus::RemoteInvalidRequest | WcStatus::TransportRetryExceeded), "{status:?}");
+}
+
+#[test]
+fn what_a_queue_has_received_is_told_though_it_goes() {
+    let Some(mut pair) = Connection::new(&ConnectOptions::default()) else { return };
+    let (queue, number) = pair.queue(8);
+    let mut received = Vec::new();
+    // Once before, so that nothing is left to be made that takes polls of both.
+    pair.receive(queue, 1);
+    pair.from.send(to(number, 1, b"first"));
+    pair.until(1, &mut received);
+    while received.is_empty() {
+        received.push(pair.to.next());
+    }
+    pair.receive(queue, 2);
+    pair.from.send(to(number, 2, b"second"));
+    assert_eq!(pair.from.next().status, WcStatus::Success);
+    pair.to.context.destroy_shared_receive_queue(queue).unwrap();
+    received.push(pair.to.next());
+    assert_eq!(ends(&received), [(1, WcStatus::Success), (2, WcStatus::Success)]);
+}
+
+#[test]
+fn memory_is_reached_though_no_queue_is_there_and_within_its_protection_domain_only() {
+    let Some(mut pair) = Connection::new(&ConnectOptions::default()) else { return };
+    let mut none = Vec::new();
+    let beside = pair.to.region.remote(8);
+    pair.from.send(SendRequest::new(1, Operation::RdmaWrite(beside), Payload::Inline(b"reached!")));
+    assert_eq!(ends(&pair.until(1, &mut none)), [(1, WcStatus::Success)]);
+    assert_eq!(&pair.to.memory[8..16], b"reached!");
+    let list = [pair.from.region.part(0, 8)];
+    pair.from.send(SendRequest::new(2, Operation::RdmaRead(beside), Payload::Memory(&list)));
+    assert_eq!(ends(&pair.until(1, &mut none)), [(2, WcStatus::Success)]);
+    assert_eq!(&pair.from.memory[..8], b"reached!");
+    if pair.from.context.capabilities().atomics {
+        let swap = Operation::CompareSwap { remote: beside, compare: u64::from_ne_bytes(*b"reached!"), swap: 7 };
+        pair.from.send(SendRequest::new(3, swap, Payload::Memory(&list)));
+        assert_eq!(ends(&pair.until(1, &mut none)), [(3, WcStatus::Success)]);
+        assert_eq!(pair.to.memory[8..16], 7u64.to_ne_bytes());
+    }
+    // Another domain's memory is out of reach, though the same process owns it.
+    let other = pair.to.context.allocate_protection_domain().unwrap();
+    // SAFETY: the memory lives until the region is deregistered, at the latest with the context.
+    let range = unsafe { WriteRange::new(pair.to.memory.as_mut_ptr(), 64) };
+    let region = pair.to.context.register(other, LocalMemory::Target(range), Access::REMOTE_ALL).unwrap();
+    pair.from.send(SendRequest::new(4, Operation::RdmaWrite(region.remote(16)), Payload::Inline(b"strange")));
+    assert_eq!(ends(&pair.until(1, &mut none)), [(4, WcStatus::RemoteAccessError)]);
+    assert_eq!(pair.to.memory[16..24], [0; 8]);
+}
+
+#[test]
+fn what_an_xrc_target_was_made_from_stays_until_it_goes() {
+    let Some(pair) = Connection::new(&ConnectOptions::default()) else { return };
+    let Connection { mut to, domain, .. } = pair;
+    let mut attributes = QueuePairAttributes::new(to.domain, to.completions);
+    attributes.transport = Transport::XrcTarget(domain);
+    let another = to.context.create_queue_pair(&attributes).unwrap();
+    to.context.deregister(to.region).unwrap();
+    for qp in [to.qp, another] {
+        let in_use = |result| assert!(matches!(result, Err(FabricError::InUse { .. })), "{result:?}");
+        in_use(to.context.close_xrc_domain(domain));
+        in_use(to.context.destroy_completion_queue(to.completions));
+        in_use(to.context.deallocate_protection_domain(to.domain));
+        to.context.destroy_queue_pair(qp).unwrap();
+    }
+    to.context.close_xrc_domain(domain).unwrap();
+    to.context.destroy_completion_queue(to.completions).unwrap();
+    to.context.deallocate_protection_domain(to.domain).unwrap();
 }
 
 #[test]
