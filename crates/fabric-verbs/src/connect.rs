@@ -77,6 +77,10 @@ impl VerbsContext {
                 ready_to_send(entry.attributes.transport, ours, *timeout, *retry_count, *receiver_not_ready_retry)
             }
         };
+        if *transition == Transition::Reset {
+            let of_pair = self.pair(qp)?.attributes;
+            self.save_shared_receives(&of_pair);
+        }
         self.pair(qp)?.pair.modify(&attributes, mask)?;
         let entry = self.pairs.get_mut(qp.0).expect("looked up above");
         entry.state = transition.state();

@@ -44,6 +44,8 @@ pub(crate) struct SharedEntry {
     pub(crate) queue: Arc<SharedQueue>,
     pub(crate) name: QueueName,
     pub(crate) entries_max: u32,
+    /// Where it completes, if it does so by itself: if XRC sends address it.
+    pub(crate) completions: Option<CompletionQueue>,
     /// Its place where the adapter has no XRC of its own.
     pub(crate) xrc: Option<XrcPlace>,
 }
@@ -348,6 +350,13 @@ impl VerbsContext {
         self.pairs.iter().any(|(_, entry)| entry.substitute.is_some() && needs(&entry.attributes))
     }
 
+    /// Completions that an adapter purges with a pair would leave receives of a shared queue counted for ever.
+    pub(crate) fn save_shared_receives(&mut self, of_pair: &QueuePairAttributes) {
+        if of_pair.shared_receives.is_some() {
+            self.save_completions(of_pair.receive_completions);
+        }
+    }
+
     /// Empties the queues of a pair and gives them new names, so that what the adapter still reports means nothing.
     pub(crate) fn renew_queues(&mut self, key: SlabKey) {
         let Some(entry) = self.pairs.get_mut(key) else { return };
@@ -541,7 +550,13 @@ impl Context for VerbsContext {
             place.number = service.last_queue_number;
         }
         let name = self.registry.insert(WorkQueue::Shared(ReceiveQueue::new(attributes.depth)));
-        let entry = SharedEntry { queue: Arc::new(queue), name, entries_max: attributes.entries_max, xrc: place };
+        let entry = SharedEntry {
+            queue: Arc::new(queue),
+            name,
+            entries_max: attributes.entries_max,
+            completions: attributes.xrc.map(|(_, completions)| completions),
+            xrc: place,
+        };
         Ok(SharedReceiveQueue(self.shared.insert(entry)))
     }
 
@@ -550,6 +565,10 @@ impl Context for VerbsContext {
         self.close_lanes_to(queue.0);
         if Arc::strong_count(&self.shared_entry(queue)?.queue) > 1 {
             return Err(FabricError::InUse { object: "shared receive queue", by: "queue pair" });
+        }
+        // Adapters purge the completions of a queue that goes.
+        if let Some(completions) = self.shared_entry(queue)?.completions {
+            self.save_completions(completions);
         }
         if let Some(entry) = self.shared.remove(queue.0) {
             self.registry.remove(entry.name);
@@ -617,11 +636,8 @@ impl Context for VerbsContext {
             service.users.retain(|user| *user != qp.0);
         }
         let entry = self.pair(qp)?;
-        // Completions that an adapter purges with the pair would leave receives of a shared queue counted for ever.
-        if entry.attributes.shared_receives.is_some() {
-            let receives = entry.attributes.receive_completions;
-            self.save_completions(receives);
-        }
+        let attributes = entry.attributes;
+        self.save_shared_receives(&attributes);
         let entry = self.pairs.remove(qp.0).expect("looked up above");
         self.pair_numbers.remove(&entry.pair.number());
         self.registry.remove(entry.sends);

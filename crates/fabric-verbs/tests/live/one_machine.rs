@@ -1,10 +1,10 @@
 //! Two contexts of one process, on one adapter.
 
-use crate::side::{BYTES, Side, connected, pattern};
+use crate::side::{BYTES, Side, connect, connected, pattern};
 use fabric::{
     AsynchronousEvent, CompletionOpcode, ConnectOptions, DatagramAddress, Destination, FabricError, MulticastGroup,
     NotifyOn, Operation, Payload, Qkey, QueuePairAttributes, QueuePairState, ReceiveRequest, ReceiverNotReadyRetry,
-    SendFlags, SendRequest, SharedReceiveQueueAttributes, Transport, WcStatus, WorkCompletion,
+    SendFlags, SendRequest, SharedReceiveQueueAttributes, Transition, Transport, WcStatus, WorkCompletion,
 };
 use std::time::Duration;
 
@@ -203,6 +203,28 @@ fn a_shared_queue_serves_two_connections_and_says_when_it_runs_low() {
         b.context.destroy_queue_pair(to).unwrap();
     }
     b.context.destroy_shared_receive_queue(shared).unwrap();
+}
+
+#[test]
+fn a_reset_takes_no_place_from_the_shared_queue() {
+    let (Some(mut a), Some(mut b)) = (Side::new(|_| {}), Side::new(|_| {})) else { return };
+    let attributes = SharedReceiveQueueAttributes { protection_domain: b.domain, depth: 2, entries_max: 1, xrc: None };
+    let shared = b.context.create_shared_receive_queue(&attributes).unwrap();
+    let mut of_b = QueuePairAttributes::new(b.domain, b.completions);
+    (of_b.shared_receives, of_b.receive_depth) = (Some(shared), 0);
+    b.context.destroy_queue_pair(b.qp).unwrap();
+    b.qp = b.context.create_queue_pair(&of_b).unwrap();
+    for id in 0..4 {
+        connect(&mut a, &mut b, &ConnectOptions::default());
+        assert_eq!(b.context.post_shared_receive(shared, &[ReceiveRequest { id, list: &[] }]), Ok(1));
+        a.send(SendRequest::new(id, Operation::Send, Payload::Inline(b"")));
+        a.completed(id);
+        // It has been received and not been polled.
+        for side in [&mut b, &mut a] {
+            side.context.modify(side.qp, &Transition::Reset).unwrap();
+        }
+        b.completed(id);
+    }
 }
 
 fn datagrams() -> Option<(Side, Side)> {
