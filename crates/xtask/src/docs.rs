@@ -356,8 +356,12 @@ fn adapters(page: &mut String) -> Result<()> {
          first machine only. The software adapter keeps the rules between two processes, over shared memory and over sockets.\n\n\
          Some failures carry another status on Soft-RoCE than the specification's (`SOFT_ROCE_WORDS` in \
          `crates/fabric-verbs/tests/fixture/mod.rs`).\n\n\
-         XRC of an adapter's own has run on no device, neither hardware nor software: Soft-RoCE has none, and what is \
-         checked there are the connections that stand in for it. Groups that datagrams \
+         XRC of an adapter's own has run on no hardware. Soft-RoCE has none, and what is checked there are the \
+         connections that stand in for it; the adapter's own is checked on one that is a library for tests \
+         (`crates/fabric-verbs/tests/adapter`), written by us from the specification and compiled against rdma-core's \
+         header: it shows that we ask for what the specification lets us ask for, and nothing of what a device does \
+         with it. No case is left out there, on Ethernet, on InfiniBand, or with fewer abilities, and no status is \
+         another than the specification's. Its queue pairs reach those of one process only. Groups that datagrams \
          are sent to are joined on InfiniBand at the subnet manager, through rdma_cm and an interface of IP over \
          InfiniBand. That has met no subnet manager yet: it is checked on Soft-RoCE, where the kernel answers instead. \
          `ferrovia info --fabric` says which of this an adapter has.\n\n",

@@ -87,6 +87,11 @@ pub fn best() -> Option<VerbsDevice> {
     }
 }
 
+/// False for the adapter of `tests/adapter`.
+pub fn reaches_other_processes(device: &VerbsDevice) -> bool {
+    device.offer().adapter != "inprocess0"
+}
+
 pub fn opened(device: VerbsDevice) -> Box<dyn Context> {
     Box::new(device).open().unwrap()
 }

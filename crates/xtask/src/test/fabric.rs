@@ -1,5 +1,6 @@
 //! The adapters' device against a real kernel driver: on an adapter of this machine where there is one, else on
-//! Soft-RoCE in a virtual machine (`tools/rdma-vm.sh`), alone and with a second one on the same wire.
+//! Soft-RoCE in a virtual machine (`tools/rdma-vm.sh`), alone and with a second one on the same wire. What Soft-RoCE
+//! lacks, XRC of its own and limits that can be chosen, on an adapter of the tests' own, which is a library in C.
 
 use super::programs::OverAdapter;
 use super::{Case, Verdict, Workshop, adapter};
@@ -70,10 +71,51 @@ impl Budget {
     }
 }
 
-/// The structures, one machine, two machines.
+/// Settings of the tests' own adapter, what is run over it, and what must be said of it.
+struct OwnAdapter {
+    settings: &'static str,
+    /// Test programs, and the part of each that is run.
+    programs: &'static [(&'static str, &'static str)],
+    has_xrc: bool,
+    limits: &'static str,
+}
+
+const WHOLE: &[(&str, &str)] = &[("conformance", ""), ("live", "")];
+
+const OWN_ADAPTERS: [OwnAdapter; 5] = [
+    OwnAdapter { settings: "", programs: WHOLE, has_xrc: true, limits: "inline 256 B, lists of 16, atomics true" },
+    OwnAdapter {
+        settings: "infiniband=1",
+        programs: WHOLE,
+        has_xrc: true,
+        limits: "inline 256 B, lists of 16, atomics true",
+    },
+    OwnAdapter {
+        settings: "inline=64 list=4 atomics=0",
+        programs: WHOLE,
+        has_xrc: true,
+        limits: "inline 64 B, lists of 4, atomics false",
+    },
+    OwnAdapter {
+        settings: "xrc=0",
+        programs: WHOLE,
+        has_xrc: false,
+        limits: "inline 256 B, lists of 16, atomics true",
+    },
+    // Less than the suite itself asks for.
+    OwnAdapter {
+        settings: "inline=0 list=1 infiniband=1",
+        programs: &[("live", "limits")],
+        has_xrc: true,
+        limits: "inline 0 B, lists of 1, atomics true",
+    },
+];
+
+/// The structures, the tests' own adapter, one machine, two machines.
 pub fn cases() -> Vec<Case> {
     vec![
         Case::that_may_skip("fabric/verbs-header", header),
+        Case::that_may_skip("fabric/verbs-own-xrc", own_adapter),
         Case::that_may_skip("fabric/verbs-conformance", |workshop| one_machine(workshop, "conformance")),
         Case::that_may_skip("fabric/verbs-live", |workshop| one_machine(workshop, "live")),
         Case::that_may_skip("fabric/verbs-two-machines", two_machines),
@@ -91,15 +133,88 @@ fn header(workshop: &Workshop) -> Result<Verdict> {
         Ok(line.map(|(_, why)| why.to_owned()))
     };
     let Some(why) = skipped(&tests)? else { return Ok(Verdict::Passed) };
+    match with_fetched_header(tests)? {
+        Ok(tests) => Ok(skipped(&tests)?.map_or(Verdict::Passed, Verdict::Skipped)),
+        Err(last) => Ok(Verdict::Skipped(format!("{why}: {last}"))),
+    }
+}
+
+/// `program`, which compiles, with the header of Debian's package in its path, or why that cannot be fetched.
+fn with_fetched_header(program: Program) -> Result<Result<Program, String>> {
     let fetched = Program::new(script()).arg("--header").limit(Duration::from_secs(300)).run()?;
     if !fetched.success() {
         let last = fetched.stderr.trim().lines().last().unwrap_or("tools/rdma-vm.sh --header failed");
-        return Ok(Verdict::Skipped(format!("{why}: {last}")));
+        return Ok(Err(last.to_owned()));
     }
     let mut folders = vec![PathBuf::from(fetched.stdout.trim())];
     folders.extend(std::env::var_os("C_INCLUDE_PATH").iter().flat_map(std::env::split_paths));
-    let tests = tests.env("C_INCLUDE_PATH", std::env::join_paths(folders)?);
-    Ok(skipped(&tests)?.map_or(Verdict::Passed, Verdict::Skipped))
+    Ok(Ok(program.env("C_INCLUDE_PATH", std::env::join_paths(folders)?)))
+}
+
+/// The suite over an adapter that is a library of the tests' own, with XRC of its own, without, and of few abilities.
+fn own_adapter(workshop: &Workshop) -> Result<Verdict> {
+    let folder = match own_library()? {
+        Ok(folder) => folder,
+        Err(why) => return Ok(Verdict::Skipped(why)),
+    };
+    let [conformance, live] = [executable("conformance")?, executable("live")?];
+    for adapter in OWN_ADAPTERS {
+        for (name, part) in adapter.programs {
+            let program = Program::new(if *name == "live" { &live } else { &conformance })
+                .args(["--test-threads=1", "--nocapture", part])
+                .env("LD_LIBRARY_PATH", &folder)
+                .env("FERROVIA_TEST_ADAPTER", adapter.settings);
+            let finished = workshop.fabric.run_successfully(program)?;
+            adapter.check(name, &finished).map_err(|wrong| finished.complain(wrong))?;
+        }
+    }
+    Ok(Verdict::Passed)
+}
+
+impl OwnAdapter {
+    fn check(&self, name: &str, finished: &Finished) -> Result<(), String> {
+        if finished.stdout.contains(NO_DEVICE) || !passed_some(finished) {
+            return Err("the tests should have used the tests' own adapter".to_owned());
+        }
+        let note = if self.has_xrc { "XRC is the adapter's own" } else { "XRC: the adapter has none of its own" };
+        let limits = if name == "live" { self.limits } else { "" };
+        for expected in [note, limits] {
+            if !finished.stdout.contains(expected) {
+                return Err(format!("the tests should have said {expected:?}"));
+            }
+        }
+        let was_used = finished.stderr.contains("requests of XRC were carried out");
+        match self.has_xrc && self.programs == WHOLE {
+            expected if expected == was_used => Ok(()),
+            true => Err("the adapter's own XRC should have been used".to_owned()),
+            false => Err("XRC should not have been used".to_owned()),
+        }
+    }
+}
+
+/// The folder of the tests' own `libibverbs.so.1`, built, or why it cannot be.
+fn own_library() -> Result<Result<PathBuf, String>> {
+    let folder = paths::target().join("programs/own-adapter");
+    std::fs::create_dir_all(&folder)?;
+    let sources = paths::root().join("crates/fabric-verbs/tests/adapter");
+    let files = std::fs::read_dir(&sources).with_context(|| paths::shown(&sources))?;
+    let files = files.map(|file| Ok(file?.path())).collect::<Result<Vec<_>>>()?;
+    let compiler = Program::new("cc")
+        .args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-pthread"])
+        .args(files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "c")))
+        .arg("-o")
+        .arg(folder.join("libibverbs.so.1"))
+        .limit(Duration::from_secs(120));
+    let trial = Program::new("cc").args(["-fsyntax-only", "-xc", "-"]).input("#include <infiniband/verbs.h>\n");
+    let compiler = match trial.run()?.success() {
+        true => compiler,
+        false => match with_fetched_header(compiler)? {
+            Ok(compiler) => compiler,
+            Err(why) => return Ok(Err(format!("infiniband/verbs.h is not installed (package libibverbs-dev): {why}"))),
+        },
+    };
+    compiler.run_successfully()?;
+    Ok(Ok(folder))
 }
 
 fn one_machine(workshop: &Workshop, name: &str) -> Result<Verdict> {
