@@ -5,7 +5,8 @@
  * that the compiler decides where each field is.
  *
  * Nothing moves by itself: requests are carried out within the calls that post, poll, arm or change states, of any
- * context. FERROVIA_TEST_ADAPTER sets what it lacks (see `settings`). */
+ * context; or, if it is to be late, by a thread a moment afterwards. FERROVIA_TEST_ADAPTER sets that, and what the
+ * adapter lacks (see `settings`). */
 #ifndef FERROVIA_TEST_ADAPTER_H
 #define FERROVIA_TEST_ADAPTER_H
 
@@ -34,9 +35,9 @@ enum {
     local_identifier = 0x21,
 };
 
-/* What the adapter has: FERROVIA_TEST_ADAPTER="inline=64 list=4 atomics=0 xrc=0 infiniband=1". */
+/* What the adapter has: FERROVIA_TEST_ADAPTER="inline=64 list=4 atomics=0 xrc=0 infiniband=1 late=1". */
 struct settings {
-    unsigned inline_max_bytes, list_max, atomics, xrc, infiniband;
+    unsigned inline_max_bytes, list_max, atomics, xrc, infiniband, late;
 };
 extern struct settings settings;
 
@@ -208,5 +209,7 @@ int post_receives(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr 
 
 /* transfer.c */
 void carry_on(void);
+void start_late(void);
+void stop_late(void);
 
 #endif

@@ -16,6 +16,7 @@ static struct ibv_device device = {
     .dev_name = "inprocess0",
 };
 
+static unsigned open_contexts;
 static struct ibv_gid_entry gids[4];
 static unsigned gid_count;
 /* In network order, as they are asked for. The third is an empty place. */
@@ -88,7 +89,7 @@ static void read_settings(void)
     } known[] = {
         {"inline", &settings.inline_max_bytes, 1024}, {"list", &settings.list_max, list_max},
         {"atomics", &settings.atomics, 1},            {"xrc", &settings.xrc, 1},
-        {"infiniband", &settings.infiniband, 1},
+        {"infiniband", &settings.infiniband, 1},      {"late", &settings.late, 1},
     };
     const char *text = getenv("FERROVIA_TEST_ADAPTER");
     char *words = strdup(text ? text : ""), *rest = NULL;
@@ -219,6 +220,8 @@ struct ibv_context *ibv_open_device(struct ibv_device *which)
         .mutex = PTHREAD_MUTEX_INITIALIZER,
         .abi_compat = __VERBS_ABI_IS_EXTENDED,
     };
+    if (!open_contexts++)
+        start_late();
     return &verbs->context;
 }
 
@@ -230,6 +233,8 @@ int ibv_close_device(struct ibv_context *context)
         MISTAKE("%u objects are left", closed->objects);
     notices_close(&closed->events);
     free(closed);
+    if (!--open_contexts)
+        stop_late();
     return 0;
 }
 

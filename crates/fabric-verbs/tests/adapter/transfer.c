@@ -1,5 +1,7 @@
 /* Carrying requests out: from one queue pair into the memory of another, and how they end. */
 #include "adapter.h"
+#include <pthread.h>
+#include <unistd.h>
 
 /* Beside the statuses of completions: nobody has answered, no receive was there. */
 enum { no_answer = -1, not_ready = -2 };
@@ -413,7 +415,7 @@ static int step(struct pair *pair)
     return 1;
 }
 
-void carry_on(void)
+static void carry_all_on(void)
 {
     int moved;
     do {
@@ -425,4 +427,40 @@ void carry_on(void)
                 moved = 1;
         }
     } while (moved);
+}
+
+void carry_on(void)
+{
+    if (!settings.late)
+        carry_all_on();
+}
+
+/* Threads that are to end do so by themselves: whoever ends them has the lock that they want. */
+static unsigned generation;
+
+static void *be_late(void *own)
+{
+    for (int is_wanted = 1; is_wanted;) {
+        usleep(50);
+        ONE_AT_A_TIME;
+        is_wanted = generation == (unsigned)(uintptr_t)own;
+        if (is_wanted)
+            carry_all_on();
+    }
+    return NULL;
+}
+
+void start_late(void)
+{
+    pthread_t thread;
+    if (!settings.late)
+        return;
+    if (pthread_create(&thread, NULL, be_late, (void *)(uintptr_t)++generation))
+        MISTAKE("no thread");
+    pthread_detach(thread);
+}
+
+void stop_late(void)
+{
+    generation++;
 }

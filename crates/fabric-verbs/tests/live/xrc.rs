@@ -54,6 +54,13 @@ impl Connection {
         assert_eq!(self.to.context.post_shared_receive(queue, &[ReceiveRequest { id, list: &list }]), Ok(1));
     }
 
+    /// Waits for what the target completes in its own time.
+    fn receive_until(&mut self, count: usize, received: &mut Vec<WorkCompletion>) {
+        while received.len() < count {
+            received.push(self.to.next());
+        }
+    }
+
     /// Polls both ends until the initiator has `count` completions; those of the target go to `received`.
     fn until(&mut self, count: usize, received: &mut Vec<WorkCompletion>) -> Vec<WorkCompletion> {
         let mut done = Vec::new();
@@ -115,9 +122,7 @@ fn requests_to_many_queues_are_carried_out_in_order() {
         assert!(done.iter().all(|completion| completion.status == WcStatus::Success), "{done:?}");
         assert!(done.is_sorted_by_key(|completion| completion.id), "{done:?}");
     }
-    while received.len() < expected.len() {
-        received.push(pair.to.next());
-    }
+    pair.receive_until(expected.len(), &mut received);
     let mut ids: Vec<u64> = received.iter().map(|completion| completion.id).collect();
     assert!(received.iter().all(|completion| completion.qp == pair.to.endpoint().qp()));
     for queue in 0..4 {
@@ -155,6 +160,7 @@ fn a_queue_that_is_not_there_ends_the_connection_in_order() {
     );
     assert_eq!(pair.from.context.queue_pair_state(pair.from.qp), Ok(QueuePairState::Error));
     assert_eq!(pair.from.context.next_event(), Some(AsynchronousEvent::QueuePairError(pair.from.qp)));
+    pair.receive_until(1, &mut received);
     assert_eq!(ends(&received), [(1, WcStatus::Success)]);
     pair.from.send(to(number, 14, b"late"));
     assert_eq!(ends(&pair.until(1, &mut received)), [(14, flushed)]);
@@ -165,6 +171,7 @@ fn a_queue_that_is_not_there_ends_the_connection_in_order() {
     pair.join(&ConnectOptions::default());
     pair.from.send(to(number, 15, b"again"));
     assert_eq!(ends(&pair.until(1, &mut received)), [(15, WcStatus::Success)]);
+    pair.receive_until(2, &mut received);
     assert_eq!(ends(&received[1..]), [(2, WcStatus::Success)]);
 }
 
@@ -206,9 +213,7 @@ fn what_a_queue_has_received_is_told_though_it_goes() {
     pair.receive(queue, 1);
     pair.from.send(to(number, 1, b"first"));
     pair.until(1, &mut received);
-    while received.is_empty() {
-        received.push(pair.to.next());
-    }
+    pair.receive_until(1, &mut received);
     pair.receive(queue, 2);
     pair.from.send(to(number, 2, b"second"));
     assert_eq!(pair.from.next().status, WcStatus::Success);
@@ -278,9 +283,7 @@ fn more_queues_than_a_connection_has_lanes_are_all_reached() {
             assert_eq!(ends(&pair.until(1, &mut received)), [(id, WcStatus::Success)]);
         }
     }
-    while received.len() < 600 {
-        received.push(pair.to.next());
-    }
+    pair.receive_until(600, &mut received);
     assert!(received.iter().all(|completion| completion.status == WcStatus::Success));
     assert!(received.is_sorted_by_key(|completion| completion.id), "one at a time, so in order");
 }

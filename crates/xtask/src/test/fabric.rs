@@ -85,7 +85,7 @@ const WHOLE: &[(&str, &str)] = &[("conformance", ""), ("live", "")];
 const OWN_ADAPTERS: [OwnAdapter; 5] = [
     OwnAdapter { settings: "", programs: WHOLE, has_xrc: true, limits: "inline 256 B, lists of 16, atomics true" },
     OwnAdapter {
-        settings: "infiniband=1",
+        settings: "infiniband=1 late=1",
         programs: WHOLE,
         has_xrc: true,
         limits: "inline 256 B, lists of 16, atomics true",
