@@ -360,9 +360,9 @@ static const struct call {
     {"ibcast", OTHERS, nothing, start_broadcast, wait_for_one, nothing, broadcast_in_background, 0},
     {"ibcast_ended", OTHERS, start_broadcast, wait_for_one, nothing, broadcast_in_background, nothing, 0},
     {"iallreduce", COMBINED, nothing, start_allreduce, wait_for_one, nothing, allreduce_in_background, 0},
+    {"iallreduce_ended", COMBINED, start_allreduce, wait_for_one, nothing, allreduce_in_background, nothing, 0},
     {"ialltoall", BEHIND, nothing, start_alltoall, wait_for_one, nothing, alltoall_in_background, 0},
     {"ialltoall_ended", BEHIND, start_alltoall, wait_for_one, nothing, alltoall_in_background, nothing, 0},
-    {"iallreduce_ended", COMBINED, start_allreduce, wait_for_one, nothing, allreduce_in_background, nothing, 0},
 };
 
 /* One round: the number of instructions, on rank 0. */

@@ -194,9 +194,6 @@ pub fn run(options: &Options) -> Result<()> {
     record.write()?;
     println!();
     left_out.iter().for_each(|line| println!("left out: {line}"));
-    if !left_out.is_empty() {
-        println!("{} parts of tests that passed were left out", left_out.len());
-    }
     skipped.iter().for_each(|line| println!("skipped: {line}"));
     // Again, for those who are shown the end of a long log alone.
     failed.iter().for_each(|(name, why)| println!("failed: {name}\n{why:#}\n"));

@@ -4,7 +4,11 @@ use super::{Case, Verdict, miri};
 use crate::command::{Program, exists};
 use crate::paths;
 use anyhow::{Context, Result};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+
+/// Tests that are named where they give the same reason.
+const TESTS_SHOWN_MAX: usize = 3;
 
 /// With `cargo nextest` where it is installed, else with `cargo test`; documentation tests always by cargo.
 pub fn cases() -> Vec<Case> {
@@ -36,20 +40,24 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// What the tests of a report in JUnit's form say they could not try: their names, and why.
+/// What the tests of a report in JUnit's form say they could not try: each reason once, with the tests that give it.
 fn left_out(report: &str) -> Result<Vec<String>> {
     let report = roxmltree::Document::parse(report).context("the report of cargo nextest")?;
-    let mut found = Vec::new();
+    let mut found: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for test in report.descendants().filter(|node| node.has_tag_name("testcase")) {
         let outputs = test.children().filter(|node| node.has_tag_name("system-out") || node.has_tag_name("system-err"));
-        let lines = outputs.filter_map(|output| output.text()).flat_map(str::lines);
-        let name = test.attribute("name").unwrap_or_default();
-        let reasons = lines.filter_map(|line| {
-            ["skipped: ", "skipped in part: "].iter().find_map(|mark| Some(line.split_once(mark)?.1))
-        });
-        found.extend(reasons.map(|why| format!("{name}: {why}")));
+        for line in outputs.filter_map(|output| output.text()).flat_map(str::lines) {
+            let why = ["skipped: ", "skipped in part: "].iter().find_map(|mark| Some(line.split_once(mark)?.1));
+            if let Some(why) = why {
+                found.entry(why).or_default().insert(test.attribute("name").unwrap_or_default());
+            }
+        }
     }
-    Ok(found)
+    let shown = |tests: &BTreeSet<&str>| match tests.len() {
+        0..=TESTS_SHOWN_MAX => tests.iter().copied().collect::<Vec<_>>().join(", "),
+        count => format!("{count} tests"),
+    };
+    Ok(found.iter().map(|(why, tests)| format!("{why} ({})", shown(tests))).collect())
 }
 
 #[cfg(test)]
@@ -61,8 +69,11 @@ mod tests {
         let report = r#"<?xml version="1.0" encoding="UTF-8"?><testsuites name="nextest-run"><testsuite name="crate">
             <testcase name="a::b" time="0.1"><system-out>test a::b ... skipped: no device: it&apos;s &lt;gone&gt;
 ok</system-out><system-err>skipped in part: no IPv6</system-err></testcase>
-            <testcase name="c" time="0.1"><system-out>9 cases passed, 0 skipped</system-out></testcase></testsuite></testsuites>"#;
-        assert_eq!(left_out(report).unwrap(), ["a::b: no device: it's <gone>", "a::b: no IPv6"]);
+            <testcase name="c" time="0.1"><system-out>9 cases passed, 0 skipped</system-out></testcase>
+            <testcase name="d" time="0.1"><system-out>skipped: no device: it&apos;s &lt;gone&gt;
+skipped: no device: it&apos;s &lt;gone&gt;</system-out></testcase></testsuite></testsuites>"#;
+        let expected = ["no IPv6 (a::b)", "no device: it's <gone> (a::b, d)"];
+        assert_eq!(left_out(report).unwrap(), expected);
         assert!(left_out("<testsuites>").is_err());
     }
 }
