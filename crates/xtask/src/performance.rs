@@ -60,13 +60,11 @@ pub fn run(options: &Options) -> Result<()> {
     if !options.no_install {
         install::run(&paths::prefix())?;
     }
-    if !options.no_run {
-        install_peers()?;
-    }
     if options.papers {
         return papers();
     }
     if !options.no_run {
+        install_peers()?;
         measure(options)?;
     }
     let files: Vec<PathBuf> = ["mpi", "app", "fabric"].map(records).into_iter().filter(|file| file.is_file()).collect();
@@ -107,6 +105,7 @@ fn measure(options: &Options) -> Result<()> {
 }
 
 fn papers() -> Result<()> {
+    install_peers()?;
     let document = paths::root().join("docs/PAPERS.md");
     let words = ["bench", "paper", "all", "-r", "2", "--seconds", "0.02", "--limit", "120", "--document"];
     if document.is_file() {

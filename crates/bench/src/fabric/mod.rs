@@ -318,7 +318,7 @@ impl Found {
         vec![Self { suffix: "", parameters: BTreeMap::new(), unit: "us", amount: 0.0, taken }]
     }
 
-    /// What takes no microsecond.
+    /// A time that is told in nanoseconds.
     fn short_time(taken: sampling::Taken) -> Vec<Self> {
         Self::time(taken).into_iter().map(|found| Self { unit: "ns", ..found }).collect()
     }

@@ -88,13 +88,9 @@ impl OneStep {
                 let is_one = Cut::from_root(comm).takes_one_step(block_bytes);
                 (is_one.then_some(block_bytes * u64::from(comm.size() - 1))?, part)
             }
-            Plan::Allgather { send, recv } => {
-                let own_bytes = send.map_or(recv.block_bytes(), Buffer::block_bytes);
-                (all_at_once(comm, 1, own_bytes, recv.block_bytes())?, Part::ShowAndRead)
-            }
+            Plan::Allgather { send, recv } => (all_at_once(comm, 1, send, recv)?, Part::ShowAndRead),
             Plan::Alltoall { send, recv } => {
-                let own_bytes = send.map_or(recv.block_bytes(), Buffer::block_bytes);
-                (all_at_once(comm, comm.size() as usize - 1, own_bytes, recv.block_bytes())?, Part::ShowAndRead)
+                (all_at_once(comm, comm.size() as usize - 1, send, recv)?, Part::ShowAndRead)
             }
             _ => return None,
         };
@@ -163,10 +159,11 @@ impl OneStep {
     }
 }
 
-/// Bytes that a member shows who brings so many blocks of `own_bytes` each and takes blocks of `block_bytes`, with what it tells of
-/// them; `None` if they take several steps.
-fn all_at_once(comm: &Comm, blocks: usize, own_bytes: u64, block_bytes: u64) -> Option<u64> {
-    let is_one = own_bytes == block_bytes && Cut::of(comm, blocks).takes_one_step(block_bytes);
+/// Bytes that a member shows of so many blocks, with what it tells of them; `None` if they take several steps.
+fn all_at_once(comm: &Comm, blocks: usize, send: Outgoing<'_>, recv: &Buffer<UserMemoryMut>) -> Option<u64> {
+    let block_bytes = recv.block_bytes();
+    let is_alike = send.is_none_or(|send| send.block_bytes() == block_bytes);
+    let is_one = is_alike && Cut::of(comm, blocks).takes_one_step(block_bytes);
     is_one.then_some(block_bytes * blocks as u64 + (LENGTHS * LENGTH_BYTES) as u64)
 }
 
@@ -176,17 +173,8 @@ impl Table<'_> {
         let step = self.group.next_step();
         match plan {
             Plan::Reduce { data, .. } => self.show(step, &[data.elements(0, data.count)], &[])?,
-            Plan::Allgather { send, recv } => {
-                let own = self.own_block(To::All, send, recv);
-                let told = brought(&own, recv).told().map(u64::to_ne_bytes);
-                self.show(step, &[own], told.as_flattened())?;
-            }
-            Plan::Alltoall { send, recv } => {
-                let own = self.own_block(To::Each, send, recv);
-                let contents: Shown = self.others().map(|rank| outgoing(send, recv, rank)).collect();
-                let told = brought(&own, recv).told().map(u64::to_ne_bytes);
-                self.show(step, &contents, told.as_flattened())?;
-            }
+            Plan::Allgather { send, recv } => self.show_blocks(To::All, send, recv, step)?,
+            Plan::Alltoall { send, recv } => self.show_blocks(To::Each, send, recv, step)?,
             _ => self.show(step, &[], &[])?,
         }
         Ok(step)
@@ -203,6 +191,17 @@ impl Table<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// Shows the blocks of this member, and tells how long they are.
+    fn show_blocks(self, to: To, send: Outgoing<'_>, recv: &Buffer<UserMemoryMut>, step: u64) -> Result<()> {
+        let own = self.own_block(to, send, recv);
+        let told = brought(&own, recv).told().map(u64::to_ne_bytes);
+        let contents: Shown = match to {
+            To::All => std::iter::once(own).collect(),
+            To::Each => self.others().map(|rank| outgoing(send, recv, rank)).collect(),
+        };
+        self.show(step, &contents, told.as_flattened())
     }
 
     /// Takes the blocks that all others show, if all mean the same lengths, and this member's own.
