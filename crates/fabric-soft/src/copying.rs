@@ -30,10 +30,16 @@ pub fn copy(from: &[ReadRange], to: &[WriteRange]) -> u64 {
 /// The bytes of `from`, copied.
 pub fn gather(from: &[ReadRange]) -> Vec<u8> {
     let mut bytes = vec![0u8; from.iter().map(|range| range.len_bytes()).sum()];
-    // SAFETY: the vector lives through the copy, which is over when this returns.
-    let target = unsafe { WriteRange::new(bytes.as_mut_ptr(), bytes.len()) };
-    copy(from, &[target]);
+    gather_into(from, &mut bytes);
     bytes
+}
+
+/// Fills `space` with the bytes of `from`.
+#[inline]
+pub fn gather_into(from: &[ReadRange], space: &mut [u8]) {
+    // SAFETY: the space is borrowed through the copy, which is over when this returns.
+    let target = unsafe { WriteRange::new(space.as_mut_ptr(), space.len()) };
+    copy(from, &[target]);
 }
 
 /// Adds the bytes of `from` to `to`.
@@ -82,9 +88,7 @@ pub fn read_behind(from: &[ReadRange], mut skip: usize, space: &mut [u8]) {
         skip -= here;
         rest.extend(range.part(here, range.len_bytes() - here));
     }
-    // SAFETY: the space is borrowed through the copy, which is over when this returns.
-    let target = unsafe { WriteRange::new(space.as_mut_ptr(), space.len()) };
-    copy(&rest, &[target]);
+    gather_into(&rest, space);
 }
 
 /// What is left of `ranges` behind their first `skip` bytes.

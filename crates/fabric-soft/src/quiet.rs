@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use fabric::{
-    CompletionQueue, ConnectOptions, Context, FabricError, Operation, Payload, QueuePair, QueuePairAttributes,
-    ReceiveRequest, SendRequest, WcStatus, WorkCompletion,
+    CompletionQueue, ConnectOptions, Context, FabricError, Operation, Payload, ProtectionDomain, QueuePair,
+    QueuePairAttributes, ReceiveRequest, SendRequest, WcStatus, WorkCompletion,
 };
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -61,6 +61,7 @@ impl Link for Quiet {
 pub(crate) struct End<C> {
     pub(crate) context: C,
     completions: CompletionQueue,
+    domain: ProtectionDomain,
     qp: QueuePair,
 }
 
@@ -78,12 +79,24 @@ pub(crate) fn adapters() -> [SoftContext<Quiet>; 2] {
 /// Their ends, connected.
 pub(crate) fn connect<A: Context, B: Context>(here: A, there: B) -> (End<A>, End<B>) {
     let (mut here, mut there) = (End::new(here), End::new(there));
-    let ours = here.context.endpoint(here.qp).expect("an endpoint");
-    let theirs = there.context.endpoint(there.qp).expect("an endpoint");
-    let options = ConnectOptions::default();
-    fabric::connect(&mut here.context, here.qp, Some(theirs), &options).expect("connects");
-    fabric::connect(&mut there.context, there.qp, Some(ours), &options).expect("connects");
+    let both = (here.qp, there.qp);
+    join(&mut here, &mut there, both);
     (here, there)
+}
+
+/// A second pair of queue pairs, beside the first and with its completion queues.
+pub(crate) fn connect_others(here: &mut End<impl Context>, there: &mut End<impl Context>) -> (QueuePair, QueuePair) {
+    let others = (here.new_queue_pair(), there.new_queue_pair());
+    join(here, there, others);
+    others
+}
+
+fn join(here: &mut End<impl Context>, there: &mut End<impl Context>, (near, far): (QueuePair, QueuePair)) {
+    let ours = here.context.endpoint(near).expect("an endpoint");
+    let theirs = there.context.endpoint(far).expect("an endpoint");
+    let options = ConnectOptions::default();
+    fabric::connect(&mut here.context, near, Some(theirs), &options).expect("connects");
+    fabric::connect(&mut there.context, far, Some(ours), &options).expect("connects");
 }
 
 impl<C: Context> End<C> {
@@ -91,12 +104,22 @@ impl<C: Context> End<C> {
         let domain = context.allocate_protection_domain().expect("a domain");
         let completions = context.create_completion_queue(256).expect("a queue");
         let qp = context.create_queue_pair(&QueuePairAttributes::new(domain, completions)).expect("a queue pair");
-        Self { context, completions, qp }
+        Self { context, completions, domain, qp }
+    }
+
+    fn new_queue_pair(&mut self) -> QueuePair {
+        let attributes = QueuePairAttributes::new(self.domain, self.completions);
+        self.context.create_queue_pair(&attributes).expect("a queue pair")
     }
 
     /// Posts a receive, number 2, for the next message.
     pub(crate) fn receive(&mut self) {
-        assert_eq!(self.context.post_receive(self.qp, &[ReceiveRequest { id: 2, list: &[] }]), Ok(1));
+        self.receive_at(self.qp);
+    }
+
+    /// The same at another queue pair.
+    pub(crate) fn receive_at(&mut self, qp: QueuePair) {
+        assert_eq!(self.context.post_receive(qp, &[ReceiveRequest { id: 2, list: &[] }]), Ok(1));
     }
 
     /// Sends a message of no bytes, number 1.
@@ -106,8 +129,17 @@ impl<C: Context> End<C> {
 
     /// The same; somebody waits for its completion, or nobody does.
     pub(crate) fn send_with_hurry(&mut self, hurry: bool) {
+        self.post(self.qp, hurry);
+    }
+
+    /// As [`End::send`], through another queue pair.
+    pub(crate) fn send_at(&mut self, qp: QueuePair) {
+        self.post(qp, true);
+    }
+
+    fn post(&mut self, qp: QueuePair, hurry: bool) {
         let request = SendRequest::new(1, Operation::Send, Payload::Memory(&[])).with_hurry(hurry);
-        assert_eq!(self.context.post_send(self.qp, &[request]), Ok(1));
+        assert_eq!(self.context.post_send(qp, &[request]), Ok(1));
     }
 
     /// The numbers of what is complete.

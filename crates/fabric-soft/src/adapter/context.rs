@@ -582,6 +582,9 @@ impl<L: Link> SoftContext<L> {
 
 /// The first `count` of those who wait at a queue.
 fn call(receives: &mut ReceiveQueue, count: usize) -> Vec<u32> {
+    if receives.waiting.is_empty() {
+        return Vec::new();
+    }
     let count = count.min(receives.waiting.len());
     receives.waiting.drain(..count).collect()
 }

@@ -15,7 +15,7 @@ use super::queue_pair::{QueuePairObject, Send};
 use super::receive::{Posted, Receive, ReceiveQueue};
 use super::regions::{Regions, RemoteUse};
 use super::responder::Arriving;
-use super::riding::{Patience, Riding};
+use super::riding::{Fresh, Patience, Riding};
 use super::shown::ShownReceive;
 use crate::link::{Board, HEADER_BYTES, LinkPeer};
 use crate::numbered::{Numbered, handle, number_of};
@@ -59,6 +59,21 @@ pub(super) enum Way {
     Group(MulticastGroup),
 }
 
+/// What there is to tell of a send that is over.
+#[derive(Clone, Copy)]
+pub(super) struct Ended {
+    pub(super) id: u64,
+    pub(super) operation: Operation,
+    pub(super) len_bytes: u64,
+    pub(super) flags: SendFlags,
+}
+
+impl Ended {
+    pub(super) fn of(send: &Send) -> Self {
+        Self { id: send.id, operation: send.operation, len_bytes: send.len_bytes, flags: send.flags }
+    }
+}
+
 /// A packet to be sent when the link has room.
 pub(super) struct Answer {
     pub(super) packet: Packet,
@@ -85,6 +100,8 @@ pub(super) struct PeerState {
 }
 
 pub(super) struct Core {
+    /// Acknowledgements may wait for packets to ride with.
+    pub(super) answers_ride: bool,
     pub(super) regions: Regions,
     pub(super) domains: Numbered<()>,
     pub(super) xrc_domains: Numbered<()>,
@@ -105,6 +122,8 @@ pub(super) struct Core {
     pub(super) held: Vec<u32>,
     /// Those among them whose wait is a duration still.
     pub(super) newly_held: Vec<u32>,
+    /// Not queued yet.
+    pub(super) fresh: Option<Fresh>,
     /// Peers with answers to send.
     pub(super) answering: Vec<LinkPeer>,
     /// Queue pairs to be taken out of the link's table.
@@ -127,8 +146,9 @@ pub(super) struct Core {
 }
 
 impl Core {
-    pub(super) fn new(board: Option<Box<dyn Board>>) -> Self {
+    pub(super) fn new(board: Option<Box<dyn Board>>, answers_ride: bool) -> Self {
         Self {
+            answers_ride,
             board,
             boarded: Vec::new(),
             queues_filled: Vec::new(),
@@ -149,6 +169,7 @@ impl Core {
             startable: VecDeque::new(),
             held: Vec::new(),
             newly_held: Vec::new(),
+            fresh: None,
             answering: Vec::new(),
             unpublish: Vec::new(),
             refused_packets: 0,
@@ -260,29 +281,30 @@ impl Core {
 
     /// Ends the first send of a queue pair.
     pub(super) fn end_send(&mut self, number: u32, status: WcStatus) {
-        if let Some(send) = self.take_first_send(number) {
-            self.end_taken_send(number, &send, status);
+        if let Some(ended) = self.take_first_send(number) {
+            self.end_taken_send(number, ended, status);
         }
     }
 
     /// The first send of a queue pair, which is over, leaves it.
     #[inline]
-    pub(super) fn take_first_send(&mut self, number: u32) -> Option<Send> {
+    pub(super) fn take_first_send(&mut self, number: u32) -> Option<Ended> {
         let qp = self.queue_pairs.get_mut(number)?;
-        let send = qp.sends.pop_front()?;
+        let ended = Ended::of(qp.sends.front()?);
+        drop(qp.sends.pop_front());
         qp.first_sequence = qp.first_sequence.wrapping_add(1);
         if qp.started > 0 {
             qp.started -= 1;
-            qp.reads_in_flight -= u32::from(send.operation.returns_data());
+            qp.reads_in_flight -= u32::from(ended.operation.returns_data());
         }
         qp.retries = 0;
-        Some(send)
+        Some(ended)
     }
 
     /// How a send ended that has left its queue pair.
     #[inline]
-    pub(super) fn end_taken_send(&mut self, number: u32, send: &Send, status: WcStatus) {
-        self.complete_send(number, (send.id, opcode(send.operation), send.len_bytes), send.flags, status);
+    pub(super) fn end_taken_send(&mut self, number: u32, ended: Ended, status: WcStatus) {
+        self.complete_send(number, ended, status);
         if status != WcStatus::Success {
             self.fail(number);
         }
@@ -290,18 +312,13 @@ impl Core {
 
     /// The completion of a send that is over, if there is one.
     #[inline]
-    pub(super) fn complete_send(
-        &mut self,
-        number: u32,
-        (id, opcode, len_bytes): (u64, CompletionOpcode, u64),
-        flags: SendFlags,
-        status: WcStatus,
-    ) {
+    pub(super) fn complete_send(&mut self, number: u32, ended: Ended, status: WcStatus) {
+        let Ended { id, operation, len_bytes, flags } = ended;
         if flags.signalled || status != WcStatus::Success {
             let Some(qp) = self.queue_pairs.get(number) else { return };
             let queue = qp.attributes.send_completions;
             let bytes = if status == WcStatus::Success { len_bytes } else { 0 };
-            let qp = QpNumber(number);
+            let (opcode, qp) = (opcode(operation), QpNumber(number));
             self.complete(queue, WorkCompletion { id, status, opcode, bytes, qp, ..WorkCompletion::default() }, false);
         }
     }
@@ -403,6 +420,7 @@ impl Core {
 
     /// Queues an answer; acknowledgements of one queue pair are cumulative, so the last replaces the one before.
     pub(super) fn answer(&mut self, peer: LinkPeer, answer: Answer) {
+        self.settle();
         let state = self.peer(peer);
         if state.is_lost || state.answers.len() >= ANSWERS_MAX {
             return;

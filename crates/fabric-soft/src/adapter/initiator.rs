@@ -7,7 +7,7 @@ use fabric::{
     Destination, Operation, Payload, QueuePairState, ReceiverNotReadyRetry, RemoteMemory, SendRequest, WcStatus,
 };
 
-use super::core::{Core, OWN, Way, opcode};
+use super::core::{Core, Ended, OWN, Way};
 use super::queue_pair::{Hold, READS_MAX, Send, WINDOW_MAX};
 use super::regions::{Sources, Targets};
 use super::responder::address_group;
@@ -217,8 +217,8 @@ impl Core {
             (len_bytes, may && carry_out(direct, &place(len_bytes), &request.operation, &[], &[target]))
         };
         if is_done {
-            let done = (request.id, opcode(request.operation), len_bytes);
-            self.complete_send(number, done, request.flags, WcStatus::Success);
+            let ended = Ended { id: request.id, operation: request.operation, len_bytes, flags: request.flags };
+            self.complete_send(number, ended, WcStatus::Success);
         }
         is_done
     }
@@ -318,15 +318,16 @@ impl Core {
                     return false;
                 }
                 SendOutcome::Gone => self.peer(peer).answers.clear(),
-                SendOutcome::Taken => self.answer_is_sent(&answer.packet),
+                SendOutcome::Taken if answer.packet.counts() => self.answer_is_sent(answer.packet.source),
+                SendOutcome::Taken => {}
             }
         }
         true
     }
 
-    /// The link has taken an answer.
-    pub(super) fn answer_is_sent(&mut self, answer: &Packet) {
-        if let Some(qp) = self.queue_pairs.get_mut(answer.source).filter(|_| answer.counts()) {
+    /// The link has taken an answer to a request, of this queue pair.
+    pub(super) fn answer_is_sent(&mut self, number: u32) {
+        if let Some(qp) = self.queue_pairs.get_mut(number) {
             qp.unsent_answers = qp.unsent_answers.saturating_sub(1);
         }
     }
@@ -335,10 +336,10 @@ impl Core {
     #[inline]
     pub(super) fn end_sends(&mut self, number: u32, count: usize) {
         for _ in 0..count {
-            let Some(send) = self.take_first_send(number) else { return };
+            let Some(ended) = self.take_first_send(number) else { return };
             // What brings something back cannot be done without having brought it.
-            let status = if send.operation.returns_data() { WcStatus::BadResponse } else { WcStatus::Success };
-            self.end_taken_send(number, &send, status);
+            let status = if ended.operation.returns_data() { WcStatus::BadResponse } else { WcStatus::Success };
+            self.end_taken_send(number, ended, status);
         }
     }
 

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use fabric::{Destination, Operation, QueuePairState, WcStatus};
 
-use super::core::{Answer, Core, OWN, opcode};
+use super::core::{Answer, Core, Ended, OWN};
 use super::initiator::{Started, request, status_of};
 use super::queue_pair::{Hold, QueuePairObject, Send, WINDOW_MAX};
 use super::receive::Posted;
@@ -216,10 +216,15 @@ impl Core {
     }
 
     /// Goes on with all lines that may; true if the link is full.
+    #[inline]
     pub(super) fn start_lines(&mut self, link: &mut dyn Link, number: u32) -> bool {
-        let lines =
-            |core: &mut Self| core.queue_pairs.get_mut(number)?.lines.as_mut().map(|lines| lines.startable.len());
-        for _ in 0..lines(self).unwrap_or(0) {
+        let lines = self.queue_pairs.get(number).and_then(|qp| qp.lines.as_ref());
+        let Some(count) = lines.map(|lines| lines.startable.len()) else { return false };
+        self.start_some_lines(link, number, count)
+    }
+
+    fn start_some_lines(&mut self, link: &mut dyn Link, number: u32, count: usize) -> bool {
+        for _ in 0..count {
             let Some(lines) = self.queue_pairs.get_mut(number).and_then(|qp| qp.lines.as_mut()) else { return false };
             let Some(queue) = lines.take_startable() else { return false };
             loop {
@@ -313,7 +318,7 @@ impl Core {
         let Some(qp) = self.queue_pairs.get_mut(number) else { return };
         qp.retries = 0;
         let Some(send) = qp.lines.as_mut().and_then(|lines| lines.pop(queue)) else { return };
-        self.complete_send(number, (send.id, opcode(send.operation), send.len_bytes), send.flags, status);
+        self.complete_send(number, Ended::of(&send), status);
         if status != WcStatus::Success {
             self.fail(number);
         }

@@ -79,7 +79,8 @@ impl<L: Link> SoftContext<L> {
         let board = link.board();
         let capabilities = capabilities(&link);
         let address = link.address();
-        Self { link, core: Core::new(board), capabilities, address, rounds: 0 }
+        let core = Core::new(board, link.properties().answers_ride);
+        Self { link, core, capabilities, address, rounds: 0 }
     }
 
     /// Packets that were none, or not for us: what a broken or hostile peer sent.
@@ -111,6 +112,7 @@ impl<L: Link> SoftContext<L> {
 
     /// Answers go that waited for a packet to ride with, and whatever the link holds back.
     fn send_held(&mut self) {
+        self.core.settle();
         self.core.send_answers(&mut self.link, Riders::GoAlone);
         self.link.flush();
     }
@@ -129,6 +131,11 @@ impl<L: Link> SoftContext<L> {
     /// Moves what has come, answers it, and starts what may start.
     fn progress(&mut self) {
         self.rounds += 1;
+        if self.core.fresh.is_some() {
+            // It waits from when it was found, which the link knows until it looks again.
+            self.core.settle();
+            self.core.send_answers(&mut self.link, Riders::Wait);
+        }
         let begun = self.core.begun_packets;
         self.link.progress(&mut self.core);
         self.core.look_at_board();

@@ -18,7 +18,7 @@ use fabric::{
 
 use super::core::{Answer, Core, flushed};
 use super::queue_pair::{QueuePairObject, WINDOW_MAX};
-use super::regions::RemoteUse;
+use super::regions::{RemoteUse, Targets};
 use super::riding::Patience;
 use crate::copying;
 use crate::link::{HEADER_BYTES, LinkPeer, Placement, Responder};
@@ -37,6 +37,13 @@ struct Filling {
     acknowledge: Option<Owed>,
     /// It came from a shared queue, and ends with a completion even if its queue pair is gone by then.
     is_shared: bool,
+}
+
+/// A receive that a message has taken: how it completes, and where the bytes go.
+struct Matched {
+    completions: CompletionQueue,
+    completion: WorkCompletion,
+    targets: Targets,
 }
 
 /// An acknowledgement that is owed when the bytes have come.
@@ -87,8 +94,10 @@ impl Responder for Core {
 
     fn bring(&mut self, from: LinkPeer, header: &[u8; HEADER_BYTES], payload: &[u8]) {
         let Some(packet) = self.unpack(from, header, payload.len() as u64) else { return };
-        if packet.kind == Kind::Write {
-            return self.bring_write(from, &packet, payload);
+        match packet.kind {
+            Kind::Write => return self.bring_write(from, &packet, payload),
+            Kind::Send => return self.bring_send(from, &packet, payload),
+            _ => {}
         }
         if let Some((arriving, placement)) = self.begin_unpacked(from, &packet) {
             copying::scatter_in_order(payload, &placement.ranges);
@@ -107,6 +116,7 @@ impl Responder for Core {
         state.is_lost = true;
         state.answers.clear();
         let arriving = state.arriving.take();
+        self.forget_fresh(peer);
         self.abandon_shown(peer);
         if let Some(Arriving { qp, then: Then::Receive(Filling { completions, completion, .. }), .. }) = arriving {
             self.complete(completions, flushed(qp, completion.id, completion.opcode), false);
@@ -184,6 +194,27 @@ impl Core {
         };
         copying::scatter_in_order(payload, &placement.ranges);
         self.expect_next(packet);
+        self.acknowledge(packet.destination, Owed::of(packet));
+    }
+
+    /// A send that is here already.
+    fn bring_send(&mut self, from: LinkPeer, packet: &Packet, payload: &[u8]) {
+        if !self.takes(from, packet) {
+            return;
+        }
+        let selected = match self.selected(packet) {
+            Ok(selected) => selected,
+            Err(refusal) => {
+                self.refuse_for_good(from, packet, refusal);
+                return;
+            }
+        };
+        let Some(Matched { completions, completion, targets }) = self.match_receive(from, packet, selected) else {
+            return;
+        };
+        copying::scatter_in_order(payload, &targets);
+        self.expect_next(packet);
+        self.complete(completions, completion, packet.solicited);
         self.acknowledge(packet.destination, Owed::of(packet));
     }
 
@@ -312,11 +343,24 @@ impl Core {
         None
     }
 
-    /// A send takes its receive.
+    /// A send takes its receive, which is filled.
     fn fill_receive(&mut self, from: LinkPeer, packet: &Packet, selected: Option<u32>) -> Begun {
         let number = packet.destination;
+        let Matched { completions, completion, targets } = self.match_receive(from, packet, selected)?;
+        let epoch = self.expect_next(packet);
+        let (solicited, acknowledge) = (packet.solicited, Some(Owed::of(packet)));
+        let is_shared = self.shared_queue(number, selected).is_some();
+        let then = Then::Receive(Filling { completions, completion, solicited, acknowledge, is_shared });
+        Some((Arriving { qp: number, epoch, then }, Placement { ranges: targets }))
+    }
+
+    /// A send takes its receive; `None` if there is none, or none that it can fill.
+    #[inline]
+    fn match_receive(&mut self, from: LinkPeer, packet: &Packet, selected: Option<u32>) -> Option<Matched> {
+        let number = packet.destination;
         let Some((receive, completions)) = self.take_receive(number, selected) else {
-            return self.not_ready(from, packet, selected);
+            self.not_ready(from, packet, selected);
+            return None;
         };
         let mut completion = WorkCompletion {
             id: receive.id,
@@ -328,22 +372,15 @@ impl Core {
         };
         let capacity = receive.capacity_bytes();
         let domain = self.receiving_domain(number, selected);
-        let targets = receive.targets(&self.regions, domain);
-        let failure = match &targets {
-            Some(_) if capacity >= packet.len_bytes => None,
-            Some(_) => Some((WcStatus::LocalLengthError, Refusal::Invalid)),
-            None => Some((WcStatus::LocalProtectionError, Refusal::Operation)),
+        let (status, refusal) = match receive.targets(&self.regions, domain) {
+            Some(targets) if capacity >= packet.len_bytes => return Some(Matched { completions, completion, targets }),
+            Some(_) => (WcStatus::LocalLengthError, Refusal::Invalid),
+            None => (WcStatus::LocalProtectionError, Refusal::Operation),
         };
-        if let Some((status, refusal)) = failure {
-            completion = WorkCompletion { status, bytes: 0, immediate: None, ..completion };
-            self.complete(completions, completion, true);
-            return self.refuse_for_good(from, packet, refusal);
-        }
-        let epoch = self.expect_next(packet);
-        let (solicited, acknowledge) = (packet.solicited, Some(Owed::of(packet)));
-        let is_shared = self.shared_queue(number, selected).is_some();
-        let then = Then::Receive(Filling { completions, completion, solicited, acknowledge, is_shared });
-        Some((Arriving { qp: number, epoch, then }, Placement { ranges: targets.unwrap_or_default() }))
+        completion = WorkCompletion { status, bytes: 0, immediate: None, ..completion };
+        self.complete(completions, completion, true);
+        self.refuse_for_good(from, packet, refusal);
+        None
     }
 
     /// The shared queue whose receives a message through `number` fills, if it is one.
@@ -483,7 +520,7 @@ impl Core {
             return Some((Arriving { qp: 0, epoch: 0, then }, Placement::of(range)));
         }
         let number = packet.destination;
-        let (completions, completion, targets) = self.receive_datagram(number, packet)?;
+        let Matched { completions, completion, targets } = self.receive_datagram(number, packet)?;
         let epoch = self.queue_pairs.get(number)?.epoch;
         let (solicited, is_shared) = (packet.solicited, self.shared_queue(number, None).is_some());
         let then = Then::Receive(Filling { completions, completion, solicited, acknowledge: None, is_shared });
@@ -496,7 +533,7 @@ impl Core {
         let members: Vec<u32> =
             self.queue_pairs.iter().filter(|(_, qp)| qp.groups.contains(&group)).map(|(number, _)| number).collect();
         for number in members {
-            if let Some((completions, completion, targets)) = self.receive_datagram(number, &packet) {
+            if let Some(Matched { completions, completion, targets }) = self.receive_datagram(number, &packet) {
                 copying::scatter(bytes, &targets);
                 self.complete(completions, completion, packet.solicited);
             }
@@ -504,11 +541,7 @@ impl Core {
     }
 
     /// A receive for a datagram; without one, or with too short a one, the datagram is dropped.
-    fn receive_datagram(
-        &mut self,
-        number: u32,
-        packet: &Packet,
-    ) -> Option<(CompletionQueue, WorkCompletion, super::regions::Targets)> {
+    fn receive_datagram(&mut self, number: u32, packet: &Packet) -> Option<Matched> {
         let qp = self.queue_pairs.get(number)?;
         let takes =
             qp.attributes.transport == Transport::UnreliableDatagram && qp.is_taking() && qp.qkey.0 == packet.selector;
@@ -540,14 +573,18 @@ impl Core {
             self.fail(number);
             return None;
         }
-        Some((completions, completion, copying::behind(&targets.unwrap_or_default(), DATAGRAM_HEADER_BYTES)))
+        let targets = copying::behind(&targets.unwrap_or_default(), DATAGRAM_HEADER_BYTES);
+        Some(Matched { completions, completion, targets })
     }
 
     fn acknowledge(&mut self, number: u32, Owed { sequence, queue, patience }: Owed) {
         let Some(qp) = self.queue_pairs.get(number) else { return };
+        let (Some(peer), through) = (qp.peer, (number, qp.remote)) else { return };
+        if queue.is_none() && self.keeps_fresh(peer, through, (sequence, patience)) {
+            return;
+        }
         let kind = if queue.is_some() { Kind::QueueAcknowledge } else { Kind::Acknowledge };
-        let (Some(peer), packet) = (qp.peer, Packet::new(kind, number, qp.remote, sequence)) else { return };
-        let packet = Packet { selector: queue.unwrap_or(0), ..packet };
+        let packet = Packet { selector: queue.unwrap_or(0), ..Packet::new(kind, through.0, through.1, sequence) };
         self.answer(peer, Answer { packet, bytes: None, patience });
     }
 

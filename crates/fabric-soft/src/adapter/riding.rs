@@ -7,12 +7,15 @@
 //! worth while is learnt from how soon the last ones were followed, so who computes between two calls holds up a peer
 //! at most once, when it begins to: the completion of one short request then waits for the next call.
 //!
+//! Between two calls that find nothing, the one that was made last is not even a packet yet: it is kept fresh, and costs
+//! next to nothing if it rides.
+//!
 //! That of a request which its sender marks as unhurried waits whatever was learnt, and longer, so that in a stream one
 //! way one acknowledgement is for many requests.
 
 use std::time::Duration;
 
-use super::core::{Core, OWN};
+use super::core::{Answer, Core, OWN};
 use crate::link::{Link, LinkPeer};
 use crate::wire::{Kind, Packet};
 
@@ -66,6 +69,12 @@ pub(super) struct Riding {
 }
 
 impl Riding {
+    /// Whether an answer that has so much patience does well to wait.
+    fn is_worth(&self, patience: Patience) -> bool {
+        let may = self.score >= SCORE_MIN && patience > Patience::None || patience == Patience::Longer;
+        may && self.held < HELD_MAX
+    }
+
     /// A request follows now.
     fn followed(&mut self, now: Duration) {
         if let Some(since) = self.since.take() {
@@ -74,12 +83,60 @@ impl Riding {
     }
 }
 
+/// An acknowledgement that has just come to be owed and is worth waiting with: if the next thing said to its peer is a
+/// request through the same queue pair, it never was a packet.
+#[derive(Clone, Copy)]
+pub(super) struct Fresh {
+    peer: LinkPeer,
+    /// Source and destination.
+    through: (u32, u32),
+    sequence: u32,
+    patience: Patience,
+}
+
 impl Core {
+    /// Remembers an acknowledgement instead of queueing it; false if it is to be queued.
+    #[inline]
+    pub(super) fn keeps_fresh(&mut self, peer: LinkPeer, through: (u32, u32), owed: (u32, Patience)) -> bool {
+        if peer == OWN || !self.answers_ride {
+            return false;
+        }
+        let (sequence, patience) = owed;
+        let state = self.peer(peer);
+        if !state.riding.is_worth(patience) || !state.answers.is_empty() || state.is_lost {
+            return false;
+        }
+        let patience = match self.fresh {
+            Some(fresh) if (fresh.peer, fresh.through) != (peer, through) => return false,
+            Some(fresh) => patience.min(fresh.patience),
+            None => patience,
+        };
+        self.fresh = Some(Fresh { peer, through, sequence, patience });
+        true
+    }
+
+    /// What was kept fresh is queued.
+    #[inline]
+    pub(super) fn settle(&mut self) {
+        if let Some(Fresh { peer, through: (source, destination), sequence, patience }) = self.fresh.take() {
+            let packet = Packet::new(Kind::Acknowledge, source, destination, sequence);
+            self.answer(peer, Answer { packet, bytes: None, patience });
+        }
+    }
+
+    /// Nothing is owed to this peer any more.
+    pub(super) fn forget_fresh(&mut self, peer: LinkPeer) {
+        self.fresh = self.fresh.filter(|fresh| fresh.peer != peer);
+    }
+
     /// How long what is to be answered to this peer waits for a packet to ride with.
     pub(super) fn holds_back(&mut self, link: &dyn Link, peer: LinkPeer) -> Patience {
+        if peer == OWN || !self.answers_ride {
+            return Patience::None;
+        }
         let state = self.peer(peer);
         let patience = state.answers.iter().map(|answer| answer.patience).min().unwrap_or(Patience::None);
-        if patience == Patience::None || peer == OWN || !link.properties().answers_ride {
+        if patience == Patience::None {
             return Patience::None;
         }
         let riding = &mut state.riding;
@@ -88,8 +145,7 @@ impl Core {
             riding.since.get_or_insert(link.found_at());
             riding.held += 1;
         }
-        let waits = (riding.score >= SCORE_MIN || patience == Patience::Longer) && riding.held < HELD_MAX;
-        if waits { patience } else { Patience::None }
+        if riding.is_worth(patience) { patience } else { Patience::None }
     }
 
     /// What was held back for this peer goes alone.
@@ -105,8 +161,15 @@ impl Core {
     /// before it. An acknowledgement that can go inside it is returned, and stays in its queue until
     /// [`Core::has_ridden`].
     pub(super) fn ride(&mut self, link: &mut dyn Link, peer: LinkPeer, through: Option<(u32, u32)>) -> Option<u32> {
-        if peer == OWN || !link.properties().answers_ride {
+        if peer == OWN || !self.answers_ride {
             return None;
+        }
+        if let Some(fresh) = self.fresh {
+            if fresh.peer == peer && Some(fresh.through) == through {
+                self.peer(peer).riding.since.get_or_insert(link.found_at());
+                return Some(fresh.sequence);
+            }
+            self.settle();
         }
         let state = self.peer(peer);
         let first = state.answers.front()?;
@@ -134,22 +197,29 @@ impl Core {
 
     /// The request that carries the acknowledgement, the only answer that waited for this peer, is the link's.
     pub(super) fn has_ridden(&mut self, peer: LinkPeer) {
-        let Some(answer) = self.peer(peer).answers.pop_front() else { return };
+        if self.fresh.take().is_some() {
+            return;
+        }
+        let answers = &mut self.peer(peer).answers;
+        let Some(source) = answers.front().map(|answer| answer.packet.source) else { return };
+        let _ = answers.pop_front();
         self.answering.retain(|other| *other != peer);
-        self.answer_is_sent(&answer.packet);
+        self.answer_is_sent(source);
     }
 
     /// True if an acknowledgement waits for a packet to ride with; not for what the link has no room for.
     pub(super) fn holds_answers(&self) -> bool {
         let is_held = |peer: &LinkPeer| self.peers.get(peer.0 as usize).is_some_and(|state| state.riding.held > 0);
-        self.answering.iter().any(is_held)
+        self.fresh.is_some() || self.answering.iter().any(is_held)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quiet::{End, adapters, connect, teach};
+    use crate::SoftContext;
+    use crate::link::Responder;
+    use crate::quiet::{End, Quiet, adapters, connect, connect_others, teach};
     use fabric::Context;
 
     #[test]
@@ -177,6 +247,67 @@ mod tests {
         for end in [&here, &there] {
             assert!(end.context.core.answering.len() <= 1, "{:?}", end.context.core.answering);
         }
+    }
+
+    /// The last message of a conversation has come, and is answered by nobody yet.
+    fn owing() -> (End<SoftContext<Quiet>>, End<SoftContext<Quiet>>) {
+        let [here, there] = adapters();
+        let (mut here, mut there) = connect(here, there);
+        teach(&mut here, &mut there, 10);
+        there.receive();
+        here.send();
+        there.poll_for(2);
+        (here, there)
+    }
+
+    #[test]
+    fn what_rides_with_the_next_request_never_was_a_packet() {
+        let (mut here, mut there) = owing();
+        assert!(there.context.core.fresh.is_some() && there.context.core.answering.is_empty());
+        here.receive();
+        there.send();
+        assert!(there.context.core.fresh.is_none() && there.context.core.answering.is_empty());
+        let begun = here.context.core.begun_packets;
+        assert_eq!(complete(&mut here), 2, "what was sent, and what came");
+        assert_eq!(here.context.core.begun_packets, begun + 1);
+    }
+
+    #[test]
+    fn what_does_not_ride_at_once_waits_as_a_packet() {
+        let (mut here, mut there) = owing();
+        assert_eq!(there.poll(), []);
+        assert!(there.context.core.fresh.is_none() && there.context.core.answering.len() == 1);
+        here.receive();
+        there.send();
+        assert!(there.context.core.answering.is_empty());
+        assert_eq!(complete(&mut here), 2);
+    }
+
+    #[test]
+    fn a_request_through_another_queue_pair_takes_it_along_as_a_packet() {
+        let [here, there] = adapters();
+        let (mut here, mut there) = connect(here, there);
+        teach(&mut here, &mut there, 10);
+        let others = connect_others(&mut here, &mut there);
+        there.receive();
+        here.send();
+        there.poll_for(2);
+        let begun = here.context.core.begun_packets;
+        here.receive_at(others.0);
+        there.send_at(others.1);
+        assert_eq!(complete(&mut here), 2);
+        assert_eq!(here.context.core.begun_packets, begun + 2);
+    }
+
+    #[test]
+    fn nothing_is_owed_to_a_peer_that_is_lost() {
+        let (here, mut there) = owing();
+        let peer = there.context.core.fresh.expect("it is owed").peer;
+        drop(here);
+        there.context.core.lost(peer);
+        assert!(there.context.core.fresh.is_none());
+        there.context.send_held();
+        assert!(there.context.core.answering.is_empty());
     }
 
     /// Sends a message, which is taken there at once, and tells how many are complete here then.

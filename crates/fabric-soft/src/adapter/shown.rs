@@ -520,7 +520,7 @@ mod tests {
     #[test]
     fn a_receive_that_could_not_be_written_to_stands_before_those_behind_it_again() {
         let is_taken = Arc::new(AtomicBool::new(false));
-        let mut core = Core::new(Some(Box::new(Refusing { shown: 0, is_taken: Arc::clone(&is_taken) })));
+        let mut core = Core::new(Some(Box::new(Refusing { shown: 0, is_taken: Arc::clone(&is_taken) })), false);
         let completions = CompletionQueue(handle(core.completions.insert(Completions::new(8)).expect("room")));
         let mut queue = ReceiveQueue::new(8, 1);
         let requests = [10, 11, 12].map(|id| ReceiveRequest { id, list: &[] });

@@ -410,10 +410,9 @@ impl Connection {
             }
             let Some(lane) = lane.as_deref_mut().filter(|lane| lane.outbox.has_unsent()) else { break };
             lane.untold = (0, 0);
-            let sent = if lane.outbox.copy_short(lane.received, &mut self.copied) {
-                socket::send_bytes(&self.socket, &self.copied)?
-            } else {
-                socket::send(&self.socket, &lane.outbox.parts(lane.received))?
+            let sent = match lane.outbox.in_one_piece(lane.received, &mut self.copied) {
+                Some(piece) => socket::send_bytes(&self.socket, piece)?,
+                None => socket::send(&self.socket, &lane.outbox.parts(lane.received))?,
             };
             match sent {
                 Some(count) => {

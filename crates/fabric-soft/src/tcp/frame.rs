@@ -59,36 +59,35 @@ pub(super) enum BadHead {
 impl Head<'_> {
     /// The head's bytes, and how many of them count.
     pub(super) fn to_bytes(self) -> ([u8; LONG_BYTES], usize) {
-        let (mut bytes, len) = self.kind.to_bytes();
+        let mut bytes = [0; LONG_BYTES];
+        let len = self.kind.put(&mut bytes);
         stamp(&mut bytes[..len], self.received);
         (bytes, len)
     }
 }
 
 impl Kind<'_> {
-    /// The bytes of a head that is to be stamped still, and how many of them count.
-    pub(super) fn to_bytes(self) -> ([u8; LONG_BYTES], usize) {
-        let mut bytes = [0; LONG_BYTES];
+    /// Writes a head that is to be stamped still; returns how many of the bytes count.
+    pub(super) fn put(&self, bytes: &mut [u8; LONG_BYTES]) -> usize {
         let checked = |is_checked| if is_checked { FLAG_CHECKED } else { 0 };
-        let (code, flags, word, payload_bytes) = match &self {
+        let (code, flags, part_count, word, payload_bytes) = match self {
             Self::Packet { sequence, header, payload_bytes, part_count, is_checked } => {
-                bytes[2..4].copy_from_slice(&part_count.to_le_bytes());
                 bytes[SHORT_BYTES..].copy_from_slice(*header);
-                (1, checked(*is_checked), *sequence, *payload_bytes)
+                (1, checked(*is_checked), *part_count, *sequence, *payload_bytes)
             }
-            Self::Acknowledge => (2, 0, 0, 0),
+            Self::Acknowledge => (2, 0, 0, 0, 0),
             Self::Resume { epoch, is_asynchronous } => {
-                (3, if *is_asynchronous { FLAG_ASYNCHRONOUS } else { 0 }, *epoch, 0)
+                (3, if *is_asynchronous { FLAG_ASYNCHRONOUS } else { 0 }, 0, *epoch, 0)
             }
-            Self::Goodbye => (4, 0, 0, 0),
-            Self::Part { packet, payload_bytes, is_checked } => (5, checked(*is_checked), *packet, *payload_bytes),
-            Self::Ask => (6, 0, 0, 0),
+            Self::Goodbye => (4, 0, 0, 0, 0),
+            Self::Part { packet, payload_bytes, is_checked } => (5, checked(*is_checked), 0, *packet, *payload_bytes),
+            Self::Ask => (6, 0, 0, 0, 0),
         };
         bytes[..2].copy_from_slice(&[code, flags]);
+        bytes[2..4].copy_from_slice(&part_count.to_le_bytes());
         bytes[8..16].copy_from_slice(&word.to_le_bytes());
         bytes[24..32].copy_from_slice(&payload_bytes.to_le_bytes());
-        let len = if code == 1 { LONG_BYTES } else { SHORT_BYTES };
-        (bytes, len)
+        if code == 1 { LONG_BYTES } else { SHORT_BYTES }
     }
 }
 
@@ -114,7 +113,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Head<'_>, usize)>, BadHead> 
     if check_of(whole).to_le_bytes() != short[4..8] {
         return Err(BadHead::Damaged);
     }
-    let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| short[at + index]));
+    let word = |at: usize| u64::from_le_bytes(short[at..at + 8].try_into().expect("eight bytes"));
     let (first, payload_bytes) = (word(8), word(24));
     let part_count = u16::from_le_bytes([short[2], short[3]]);
     let kind = match (short[0], short[1]) {

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base::log::Level;
 use base::memory::ReadRange;
 use fabric::{DeviceKind, FabricError, WriteOrder};
 use rustix::event::{Timespec, epoll};
+use rustix::time::{ClockId, clock_gettime};
 use smallvec::SmallVec;
 
 use super::address::{Address, Identity, SOCKETS_MAX};
@@ -106,7 +107,6 @@ pub struct TcpLink {
     pub(super) has_rested: bool,
     /// When something was found last, or looked for in vain.
     found_at: Duration,
-    start: Instant,
 }
 
 impl TcpLink {
@@ -193,7 +193,6 @@ impl TcpLink {
             accept_at: None,
             has_rested: false,
             found_at: Duration::ZERO,
-            start: Instant::now(),
         })
     }
 
@@ -534,7 +533,9 @@ impl Link for TcpLink {
     }
 
     fn now(&self) -> Duration {
-        self.start.elapsed()
+        // Read for single messages, so no beginning is taken off it.
+        let now = clock_gettime(ClockId::Monotonic);
+        Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
     }
 
     fn found_at(&self) -> Duration {

@@ -22,6 +22,10 @@ const WRITE_MAX_BYTES: u64 = 1 << 20;
 const COPIED_MAX_BYTES: u64 = 1 << 10;
 /// Bytes copied for one write, at most.
 pub(super) const COPIED_WRITE_MAX_BYTES: usize = 8 << 10;
+/// Payload of so many bytes at most is kept behind its head, where both can be written as they are.
+const BEHIND_HEAD_MAX_BYTES: usize = 64;
+/// Frames that nobody uses and that are kept to be used again, at most.
+const SPARE_MAX: usize = 32;
 
 /// What a frame is, but for its place in the order.
 #[derive(Clone, Copy)]
@@ -34,32 +38,74 @@ pub(super) enum What<'a> {
 
 /// A frame until it is acknowledged.
 struct Frame {
-    /// Stamped with what has been received whenever it is begun.
-    head: [u8; LONG_BYTES],
-    /// Bytes of it that count.
+    /// Its head, stamped with what has been received whenever it is begun, and short payload behind it.
+    start: [u8; LONG_BYTES + BEHIND_HEAD_MAX_BYTES],
+    /// Bytes of it that are the head's.
     head_bytes: usize,
+    /// Bytes of it that count.
+    start_bytes: usize,
+    /// Payload that is not in `start`.
     lent: SmallVec<[ReadRange; 2]>,
     /// Instead of `lent`, what was copied.
     owned: Vec<u8>,
-    /// In this frame.
-    payload_bytes: u64,
+    /// Of `lent` or `owned`.
+    rest_bytes: u64,
     check: Option<[u8; CHECK_BYTES]>,
 }
 
 impl Frame {
+    fn new() -> Self {
+        Self {
+            start: [0; LONG_BYTES + BEHIND_HEAD_MAX_BYTES],
+            head_bytes: 0,
+            start_bytes: 0,
+            lent: SmallVec::new(),
+            owned: Vec::new(),
+            rest_bytes: 0,
+            check: None,
+        }
+    }
+
     fn len_bytes(&self) -> u64 {
-        self.head_bytes as u64 + self.payload_bytes + self.check.map_or(0, |check| check.len() as u64)
+        self.start_bytes as u64 + self.rest_bytes + self.check.map_or(0, |check| check.len() as u64)
     }
 
     fn stamp(&mut self, received: u64) {
-        frame::stamp(&mut self.head[..self.head_bytes], received);
+        frame::stamp(&mut self.start[..self.head_bytes], received);
+    }
+
+    /// Becomes another frame.
+    fn set(&mut self, kind: Kind<'_>, payload: Outgoing<'_>, len: u64, check: bool) {
+        self.head_bytes = kind.put(self.start.first_chunk_mut().expect("a head is the first part of it"));
+        self.start_bytes = self.head_bytes;
+        self.lent.clear();
+        self.rest_bytes = 0;
+        self.check = None;
+        if len <= BEHIND_HEAD_MAX_BYTES as u64 && !check {
+            let (from, behind) = (self.head_bytes, len as usize);
+            copying::gather_into(payload.ranges, &mut self.start[from..from + behind]);
+            self.start_bytes += behind;
+            return;
+        }
+        self.rest_bytes = len;
+        if check || !payload.lent {
+            self.owned = copying::gather(payload.ranges);
+            self.check = check.then(|| crc32c::crc32c(&self.owned).to_le_bytes());
+        } else if let [range] = payload.ranges {
+            self.lent.push(*range);
+        } else {
+            self.lent.extend(payload.ranges.iter().copied().filter(|range| range.len_bytes() > 0));
+        }
     }
 }
 
 /// What goes to a peer on one lane, in order.
 #[derive(Default)]
 pub(super) struct Outbox {
-    frames: VecDeque<Frame>,
+    frames: VecDeque<Box<Frame>>,
+    /// Kept for their memory.
+    #[expect(clippy::vec_box, reason = "a frame is long, and stays where it is on its way from here to `frames`")]
+    spare: Vec<Box<Frame>>,
     /// Sequence of the first of them.
     first: u64,
     /// Index of the first that is not written whole on this connection.
@@ -74,12 +120,13 @@ pub(super) struct Outbox {
 impl Outbox {
     /// True if a frame with this payload can be kept.
     pub(super) fn has_room(&self, payload: Outgoing<'_>, check: bool) -> bool {
+        // Half of it is more than a peer leaves untold, so a message that waits finds room in the end.
+        if self.frames.len() >= FRAMES_MAX || self.owned_bytes <= OWNED_MAX_BYTES / 2 {
+            return self.frames.len() < FRAMES_MAX;
+        }
         let len = payload.len_bytes();
         let copies = len > 0 && (!payload.lent || check);
-        // Half of it is more than a peer leaves untold, so a message that waits finds room in the end.
-        let owned = self.owned_bytes;
-        let has_bytes = !copies || owned <= OWNED_MAX_BYTES / 2 || owned + len as usize <= OWNED_MAX_BYTES;
-        self.frames.len() < FRAMES_MAX && has_bytes
+        !copies || self.owned_bytes + len as usize <= OWNED_MAX_BYTES
     }
 
     /// Keeps a frame, for which there is room.
@@ -92,18 +139,10 @@ impl Outbox {
             }
             What::Part { packet } => Kind::Part { packet, payload_bytes: len, is_checked },
         };
-        let (head, head_bytes) = kind.to_bytes();
-        let (mut lent, mut owned, mut sum) = (SmallVec::new(), Vec::new(), None);
-        if len > 0 && (!payload.lent || check) {
-            owned = copying::gather(payload.ranges);
-            self.owned_bytes += owned.len();
-            sum = check.then(|| crc32c::crc32c(&owned).to_le_bytes());
-        } else if let [range] = payload.ranges {
-            lent.push(*range);
-        } else {
-            lent.extend(payload.ranges.iter().copied().filter(|range| range.len_bytes() > 0));
-        }
-        self.frames.push_back(Frame { head, head_bytes, lent, owned, payload_bytes: len, check: sum });
+        let mut frame = self.spare.pop().unwrap_or_else(|| Box::new(Frame::new()));
+        frame.set(kind, payload, len, is_checked);
+        self.owned_bytes += frame.owned.len();
+        self.frames.push_back(frame);
     }
 
     /// The sequence number of the next frame.
@@ -147,7 +186,8 @@ impl Outbox {
             let owned = (!frame.owned.is_empty()).then(|| copying::borrowed(&frame.owned));
             let check = frame.check.as_ref().map(|check| copying::borrowed(check));
             let payload = frame.lent.iter().copied().chain(owned);
-            for range in [copying::borrowed(&frame.head[..frame.head_bytes])].into_iter().chain(payload).chain(check) {
+            for range in [copying::borrowed(&frame.start[..frame.start_bytes])].into_iter().chain(payload).chain(check)
+            {
                 let here = skip.min(range.len_bytes() as u64) as usize;
                 skip -= here as u64;
                 parts.extend(range.part(here, range.len_bytes() - here).filter(|part| part.len_bytes() > 0));
@@ -156,33 +196,38 @@ impl Outbox {
         parts
     }
 
-    /// Puts what to write next into `copied` if all there is are short frames of which nothing is written;
-    /// false if it is not, and then what was added means nothing.
-    pub(super) fn copy_short(&mut self, received: u64, copied: &mut Vec<u8>) -> bool {
-        copied.clear();
+    /// What to write next in one piece, if all there is are short frames of which nothing is written: where it lies, or
+    /// put together in `copied`.
+    pub(super) fn in_one_piece<'a>(&'a mut self, received: u64, copied: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         if self.offset > 0 {
-            return false;
+            return None;
         }
+        if self.next + 1 == self.frames.len() && self.frames.back().is_some_and(|frame| frame.rest_bytes == 0) {
+            let frame = self.frames.back_mut()?;
+            frame.stamp(received);
+            return Some(&frame.start[..frame.start_bytes]);
+        }
+        copied.clear();
         for frame in self.frames.range_mut(self.next..) {
             let len = frame.len_bytes();
             if len > COPIED_MAX_BYTES {
-                return false;
+                return None;
             }
             if copied.len() + len as usize > COPIED_WRITE_MAX_BYTES {
                 break;
             }
             frame.stamp(received);
-            copied.extend_from_slice(&frame.head[..frame.head_bytes]);
+            copied.extend_from_slice(&frame.start[..frame.start_bytes]);
             copying::append(&frame.lent, copied);
             if !frame.owned.is_empty() {
                 copied.extend_from_slice(&frame.owned);
                 copied.extend_from_slice(frame.check.as_ref().map_or(&[], |check| check));
             }
         }
-        true
+        Some(copied)
     }
 
-    /// The kernel took `bytes` of what `parts` named, or `copy_short` copied.
+    /// The kernel took `bytes` of what `parts` or `in_one_piece` named.
     pub(super) fn wrote(&mut self, bytes: usize) {
         let mut left = bytes as u64;
         while let Some(frame) = self.frames.get(self.next) {
@@ -224,8 +269,12 @@ impl Outbox {
     }
 
     fn forget_first(&mut self) {
-        if let Some(frame) = self.frames.pop_front() {
+        if let Some(mut frame) = self.frames.pop_front() {
             self.owned_bytes -= frame.owned.len();
+            if self.spare.len() < SPARE_MAX {
+                frame.owned = Vec::new();
+                self.spare.push(frame);
+            }
         }
         self.first += 1;
     }
@@ -272,8 +321,8 @@ mod tests {
                     outbox.recall(|_, _| true);
                 }
                 let mut copied = Vec::new();
-                let is_copied = *copies && outbox.copy_short(5, &mut copied);
-                let bytes = if is_copied { copied } else { copying::gather(&outbox.parts(5)) };
+                let piece = if *copies { outbox.in_one_piece(5, &mut copied).map(<[u8]>::to_vec) } else { None };
+                let bytes = piece.unwrap_or_else(|| copying::gather(&outbox.parts(5)));
                 if bytes.is_empty() {
                     break;
                 }
@@ -306,6 +355,20 @@ mod tests {
             prop_assert!(stream.ends_with(&again) && again.len() >= LONG_BYTES);
             outbox.wrote(again.len());
             prop_assert!(outbox.acknowledged(count) && outbox.frames.is_empty() && outbox.owned_bytes == 0);
+            // Frames that were used before are as new.
+            prop_assert_eq!(outbox.spare.len(), payloads.len());
+            for payload in &payloads {
+                let ranges = [copying::borrowed(payload)];
+                outbox.push(What::Part { packet: 7 }, outgoing(&ranges), !check);
+                let bytes = copying::gather(&outbox.parts(5));
+                let (head, len) = super::super::frame::parse(&bytes).unwrap().unwrap();
+                let (payload_bytes, is_checked) = (payload.len() as u64, !check && !payload.is_empty());
+                prop_assert_eq!(head.kind, Kind::Part { packet: 7, payload_bytes, is_checked });
+                let check_bytes = if is_checked { CHECK_BYTES } else { 0 };
+                prop_assert_eq!((&bytes[len..len + payload.len()], bytes.len()),
+                    (&payload[..], len + payload.len() + check_bytes));
+                outbox.wrote(bytes.len());
+            }
         }
     }
 
