@@ -113,11 +113,26 @@ static void exchange_mixed(long count) {
                          MPI_STATUS_IGNORE);
 }
 
+/* All of them under way at once, each to a place of its own. */
+static void at_once_mixed(long count) {
+    if (rank > 1) return;
+    for (long i = 0; i < count; i++) {
+        for (int l = 0; l < LENGTHS; l++)
+            MPI_Irecv(in + l * bytes, length(l), MPI_BYTE, 1 - rank, l, MPI_COMM_WORLD, &requests[l]);
+        for (int l = 0; l < LENGTHS; l++)
+            MPI_Isend(out + l * bytes, length(l), MPI_BYTE, 1 - rank, l, MPI_COMM_WORLD, &requests[LENGTHS + l]);
+        MPI_Waitall(2 * LENGTHS, requests, MPI_STATUSES_IGNORE);
+    }
+}
+
 static void check_mixed(operation *run) {
-    fill(out, bytes, rank, 0);
-    memset(in, 0, bytes);
+    for (int l = 0; l < LENGTHS; l++) fill(out + l * bytes, bytes, rank, 0);
+    memset(in, 0, LENGTHS * bytes);
     run(1);
-    if (rank < 2) expect(in, bytes, 1 - rank, 0, "messages of several lengths");
+    if (rank > 1) return;
+    expect(in, bytes, 1 - rank, 0, "messages of several lengths");
+    for (int l = 1; l < LENGTHS && run == at_once_mixed; l++)
+        expect(in + l * bytes, length(l), 1 - rank, 0, "messages of several lengths at once");
 }
 
 static void mixed(void) {
@@ -126,14 +141,15 @@ static void mixed(void) {
         operation *run;
         double each;
     } ways[] = {{"ping-pong", "\"way\":\"ping-pong\"", ping_pong_mixed, 0.5},
-                {"exchange", "\"way\":\"exchange\"", exchange_mixed, 1}};
-    const char *wanted = parameter_text("way", "ping-pong,exchange");
+                {"exchange", "\"way\":\"exchange\"", exchange_mixed, 1},
+                {"at-once", "\"way\":\"at-once\"", at_once_mixed, 1}};
+    const char *wanted = parameter_text("way", "ping-pong,exchange,at-once");
     need_ranks(2);
     for (int s = 0; s < options.size_count; s++)
         for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
             if (!strstr(wanted, ways[w].name)) continue;
             bytes = options.sizes[s];
-            buffers(bytes);
+            buffers(LENGTHS * bytes);
             check_mixed(ways[w].run);
             struct samples samples = measure(ways[w].run, ALL, 0);
             check_mixed(ways[w].run);

@@ -6,9 +6,10 @@
 //! it notes how long each way took and, now and then, takes another one to see.
 //!
 //! What a message took is counted from when it met its receive, or from when the message before it was there if that is
-//! later. Where several are under way together that is true only if all go the same way, so a way is taken for a run of
-//! messages, which ends when none is under way. Messages are compared with those of like lengths, and of like
-//! blocks where their data is in pieces.
+//! later. Where several are under way together that is true only if all go the same way, and only of all of them: what both
+//! sides copy is all there at the end. So whatever joins a message that is under way goes its way, and the time that they
+//! took together is shared out by their bytes. A way is taken for a run of messages, which ends when none is under way.
+//! Messages are compared with those of like lengths, and of like blocks where their data is in pieces.
 //!
 //! A channel that was not used for long messages is short, and its memory in no cache. So a run through it begins with
 //! messages that only warm it, and is the longer for them. The first message after a change of ways takes longer than those
@@ -117,9 +118,20 @@ pub struct Experience {
     was_near: bool,
     /// Messages whose way was chosen and that are not there yet.
     under_way: u32,
-    /// The way of the message that was there last.
-    last: Option<(Kind, CopyWay)>,
+    together: Together,
     other: Other,
+}
+
+/// Messages under way together, and what they took so far.
+#[derive(Debug)]
+struct Together {
+    way: CopyWay,
+    count: u32,
+    taken: Taken,
+    /// Bytes of each kind that are there, and those of them that only warmed the channel.
+    there: Vec<(Kind, u64, u64)>,
+    /// The way of the message that was there last.
+    last: CopyWay,
 }
 
 /// What the other side does with messages from here.
@@ -177,6 +189,13 @@ struct Taken {
     bytes: u64,
 }
 
+impl Default for Together {
+    fn default() -> Self {
+        let way = CopyWay::Staged;
+        Self { way, count: 0, taken: Taken::default(), there: Vec::new(), last: way }
+    }
+}
+
 impl Default for Costs {
     fn default() -> Self {
         Self {
@@ -214,17 +233,49 @@ impl Experience {
             // Nothing is known of any way, and this one takes the longest to show what it takes.
             self.first_bytes = self.first_bytes.saturating_add(len_bytes);
             self.channel.warms(CopyWay::Staged, len_bytes);
+            self.begin(CopyWay::Staged);
             return CopyWay::Staged;
         }
-        let mut other = std::mem::take(&mut self.other);
-        let way = self.costs(kind).choose(kind.ways, under_way, len_bytes, &mut other);
-        self.other = other;
+        let together = &mut self.together;
+        let way = if under_way > 0 && together.count < RUN_MAX && kind.ways.has(together.way) {
+            let way = together.way;
+            together.count += 1;
+            self.costs(kind).join(way, kind.ways, len_bytes);
+            way
+        } else {
+            let mut other = std::mem::take(&mut self.other);
+            let way = self.costs(kind).choose(kind.ways, under_way, len_bytes, &mut other);
+            self.other = other;
+            self.begin(way);
+            way
+        };
         let warms = self.channel.warms(way, len_bytes);
         let costs = self.costs(kind);
         if !warms || costs.is_warmed() {
             costs.run += 1;
         }
         way
+    }
+
+    /// A message goes this way, whatever is under way still.
+    fn begin(&mut self, way: CopyWay) {
+        self.share_out();
+        (self.together.way, self.together.count) = (way, 1);
+    }
+
+    /// What messages took together is noted for each kind of them.
+    fn share_out(&mut self) {
+        let Taken { ns, bytes } = std::mem::take(&mut self.together.taken);
+        let (way, was_one) = (self.together.way, self.together.count == 1);
+        let mut there = std::mem::take(&mut self.together.there);
+        for (kind, its_bytes, warm_bytes) in there.drain(..) {
+            let share = |part: u64| {
+                let ns = u128::from(ns) * u128::from(part) / u128::from(bytes.max(1));
+                Taken { ns: ns as u64, bytes: part }
+            };
+            self.costs(kind).see(way, share(its_bytes), share(its_bytes - warm_bytes), was_one);
+        }
+        self.together.there = there;
     }
 
     /// True if the way of these messages is the channel, and not only to see what they take there.
@@ -237,11 +288,21 @@ impl Experience {
     /// learned from it. `was_alone` if the message before was there when it met its receive.
     pub fn end(&mut self, kind: Kind, len_bytes: u64, way: CopyWay, was_alone: bool, ns: Option<u64>) {
         self.under_way = self.under_way.saturating_sub(1);
-        let is_run = self.last.replace((kind, way)) == Some((kind, way));
+        let is_run = std::mem::replace(&mut self.together.last, way) == way;
         let only_warms = way == CopyWay::Staged && self.channel.there(len_bytes);
-        let Some(ns) = ns.filter(|_| is_run || was_alone) else { return };
-        let is_last = self.under_way == 0;
-        self.costs(kind).see(way, Taken { ns, bytes: len_bytes }, only_warms, is_last);
+        let together = &mut self.together;
+        if let Some(ns) = ns.filter(|_| way == together.way && (is_run || was_alone)) {
+            together.taken.add(Taken { ns, bytes: len_bytes });
+            let at = together.there.iter().position(|(its, ..)| *its == kind).unwrap_or_else(|| {
+                together.there.push((kind, 0, 0));
+                together.there.len() - 1
+            });
+            together.there[at].1 += len_bytes;
+            together.there[at].2 += if only_warms { len_bytes } else { 0 };
+        }
+        if self.under_way == 0 {
+            self.share_out();
+        }
     }
 
     /// The other side takes a message from here through the channel, or has taken it another way.
@@ -321,10 +382,7 @@ impl Costs {
             }
             (self.run, self.taken_before) = (0, other.taken);
         }
-        self.run_bytes = self.run_bytes.saturating_add(len_bytes);
-        for rest in self.rest_bytes.iter_mut().chain([&mut self.follow_rest_bytes]) {
-            *rest = rest.saturating_sub(len_bytes);
-        }
+        self.count(len_bytes);
         self.current
     }
 
@@ -333,16 +391,33 @@ impl Costs {
         self.run_bytes > CHANNEL_WARM_BYTES
     }
 
-    /// Adds what a message took: of several that are under way together, all may be there at once, in the end. It `is_last`
-    /// if none is under way any more.
-    fn see(&mut self, way: CopyWay, taken: Taken, only_warms: bool, is_last: bool) {
+    /// A message goes the way of others that are under way.
+    fn join(&mut self, way: CopyWay, possible: CopyWays, len_bytes: u64) {
+        if self.current != way {
+            self.sum_up(possible);
+            (self.current, self.is_new, self.run, self.trial) = (way, true, 0, 0);
+        }
+        self.count(len_bytes);
+    }
+
+    /// So many more bytes go.
+    fn count(&mut self, len_bytes: u64) {
+        self.run_bytes = self.run_bytes.saturating_add(len_bytes);
+        for rest in self.rest_bytes.iter_mut().chain([&mut self.follow_rest_bytes]) {
+            *rest = rest.saturating_sub(len_bytes);
+        }
+    }
+
+    /// Adds what messages took, and what those did that had not only to warm the channel. It `was_one`, with none beside
+    /// it.
+    fn see(&mut self, way: CopyWay, taken: Taken, judged: Taken, was_one: bool) {
         if way != self.current {
             return;
         }
         self.spent.add(taken);
-        let pays_for_change = std::mem::take(&mut self.is_new) && is_last;
-        if !pays_for_change && (!only_warms || self.is_warmed()) {
-            self.judged.add(taken);
+        let pays_for_change = std::mem::take(&mut self.is_new) && was_one;
+        if !pays_for_change {
+            self.judged.add(if self.is_warmed() { taken } else { judged });
         }
     }
 
@@ -480,6 +555,36 @@ mod tests {
         }
         assert!(taken[1] > 900 * 64, "{taken:?}");
         assert_eq!(experience.under_way, 0);
+    }
+
+    /// As in a step of a program that sends all its faces and then waits for all: whatever goes another way than the others
+    /// costs more than it saves.
+    #[test]
+    fn of_several_lengths_under_way_together_all_go_the_way_that_is_fastest_for_all() {
+        const LENS: [u64; 4] = [4 * LEN, 2 * LEN, 4 * LEN, LEN / 2];
+        for fastest in [Read, Shared, Staged] {
+            let mut experience = Experience::default();
+            let mut taken = [0; 3];
+            for step in 0..2000 {
+                let kinds = LENS.map(|len| Kind::of(len, None, all()));
+                let ways: Vec<CopyWay> =
+                    kinds.iter().zip(LENS).map(|(kind, len)| experience.choose(*kind, len, true)).collect();
+                let is_mixed = ways.iter().any(|way| *way != ways[0]);
+                let per_kib = |way| if is_mixed { 160 } else { if way == fastest { 80 } else { 120 } };
+                for (message, (kind, len)) in kinds.into_iter().zip(LENS).enumerate() {
+                    taken[ways[message] as usize] += usize::from(step >= 200);
+                    let ns = match (ways[0], message) {
+                        // What both copy is all there at the end.
+                        (Shared, 0) => LENS.iter().sum::<u64>() / 1024 * per_kib(Shared),
+                        (Shared, _) => 100,
+                        (way, _) => len / 1024 * per_kib(way),
+                    };
+                    experience.end(kind, len, ways[message], message == 0, Some(ns));
+                }
+            }
+            let count: usize = taken.iter().sum();
+            assert!(taken[fastest as usize] > count / 10 * 9, "{fastest:?}: {taken:?}");
+        }
     }
 
     #[test]
