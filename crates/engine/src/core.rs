@@ -660,6 +660,7 @@ impl Core {
             peer.traffic.rendezvous_sent_bytes += envelope.len_bytes;
             channel = peer.link.offer(envelope.len_bytes);
         }
+        channel.awaits = !self.posted.is_empty();
         self.note(EventKind::RendezvousStarted, envelope);
         let memory = region.map(|held| held.remote());
         let offer = RendezvousOffer { len_bytes: envelope.len_bytes, memory, layout, channel };

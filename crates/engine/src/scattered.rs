@@ -224,7 +224,7 @@ impl Core {
             _ => None,
         };
         let facts = self.facts(&incoming.buf, offer, source.as_ref(), reach);
-        let (scheme, is_shared, judged) = self.choose_scheme(peer, &facts, reach, offer.channel.is_near);
+        let (scheme, is_shared, judged) = self.choose_scheme(peer, &facts, reach, offer.channel);
         let incoming = Incoming { judged, ..incoming };
         match (scheme, source) {
             (DatatypeScheme::Direct, Some(source)) if is_shared => {
@@ -287,7 +287,7 @@ impl Core {
         peer: PeerId,
         facts: &Facts,
         reach: Reach,
-        is_near: bool,
+        channel: OfferedChannel,
     ) -> (DatatypeScheme, bool, Option<Judged>) {
         let asked = self.datatypes.scheme;
         let is_shared = facts.is_shared() && reach == Reach::Works;
@@ -299,7 +299,7 @@ impl Core {
             // To see whether the kernel allows it.
             return (DatatypeScheme::Direct, false, None);
         }
-        match self.choose_way(peer, kind, facts.len_bytes, is_near) {
+        match self.choose_way(peer, kind, facts.len_bytes, channel) {
             (CopyWay::Staged, judged) => (DatatypeScheme::BcSpup, false, judged),
             (way, judged) => (DatatypeScheme::Direct, way == CopyWay::Shared, judged),
         }
@@ -319,7 +319,7 @@ impl Core {
         let possible = self.thresholds.ways(len_bytes, source.is_some(), reach);
         let (way, judged) = match scheme {
             _ if channel.takes_whole && self.thresholds.is_whole_where_crowded(len_bytes) => (CopyWay::Staged, None),
-            None => self.choose_way(peer, Kind::of(len_bytes, None, possible), len_bytes, channel.is_near),
+            None => self.choose_way(peer, Kind::of(len_bytes, None, possible), len_bytes, channel),
             // Packed into memory that is new each time: what it takes says nothing about others.
             Some(_) => (self.thresholds.plan(len_bytes, source.is_some(), reach).way(), None),
         };

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use protocol::experience::{CopyWay, Experience, Kind};
+use protocol::wire::OfferedChannel;
 
 use crate::core::Core;
 use crate::request::PeerId;
@@ -25,21 +26,22 @@ pub(crate) struct Judged {
 }
 
 impl Core {
-    /// The way for a message of `len_bytes` from a peer; `is_near` is what the sender says of its channel. Where there is
-    /// more than one, what it takes is to be noted.
+    /// The way for a message of `len_bytes` from a peer; `channel` is what the sender says. Where there is more than one,
+    /// what it takes is to be noted.
     pub(crate) fn choose_way(
         &mut self,
         peer: PeerId,
         kind: Kind,
         len_bytes: u64,
-        is_near: bool,
+        channel: OfferedChannel,
     ) -> (CopyWay, Option<Judged>) {
         if let Some(way) = kind.only_way() {
             return (way, None);
         }
         let Some(Some(peer)) = self.peers.get_mut(peer as usize) else { return (CopyWay::Staged, None) };
         let experience = &mut peer.ways.get_or_insert_default().experience;
-        let way = experience.choose(kind, len_bytes, is_near);
+        let kind = kind.crossing(channel.awaits);
+        let way = experience.choose(kind, len_bytes, channel.is_near);
         let keeps_to_channel = experience.keeps_to_channel(kind);
         (way, Some(Judged { kind, start: Instant::now(), keeps_to_channel }))
     }

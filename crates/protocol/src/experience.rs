@@ -9,7 +9,8 @@
 //! later. Where several are under way together that is true only if all go the same way, and only of all of them: what both
 //! sides copy is all there at the end. So whatever joins a message that is under way goes its way, and the time that they
 //! took together is shared out by their bytes. A way is taken for a run of messages, which ends when none is under way.
-//! Messages are compared with those of like lengths, and of like blocks where their data is in pieces.
+//! Messages are compared with those of like lengths, and of like blocks where their data is in pieces; and those that cross
+//! others on their way, whose sender waits for messages itself, with their like: its help is not free.
 //!
 //! A channel that was not used for long messages is short, and its memory in no cache. So a run through it begins with
 //! messages that only warm it, and is the longer for them. The first message after a change of ways takes longer than those
@@ -61,7 +62,6 @@ pub enum CopyWay {
 pub struct CopyWays(u8);
 
 impl CopyWays {
-    /// That which is fastest most often comes first.
     const ALL: [CopyWay; 3] = [CopyWay::Shared, CopyWay::Read, CopyWay::Staged];
 
     /// This one alone.
@@ -90,6 +90,7 @@ impl CopyWays {
 pub struct Kind {
     class: u8,
     ways: CopyWays,
+    crosses: bool,
 }
 
 impl Kind {
@@ -97,7 +98,18 @@ impl Kind {
     pub fn of(len_bytes: u64, block_bytes: Option<u64>, ways: CopyWays) -> Self {
         let bits = len_bytes.max(1).ilog2().clamp(*LEN_BITS.start(), *LEN_BITS.end()) - LEN_BITS.start();
         let blocks = block_bytes.map_or(0, |bytes| 1 + BLOCK_BYTES.iter().filter(|least| bytes >= **least).count());
-        Self { class: bits as u8 * (BLOCK_BYTES.len() as u8 + 2) + blocks as u8, ways }
+        Self { class: bits as u8 * (BLOCK_BYTES.len() as u8 + 2) + blocks as u8, ways, crosses: false }
+    }
+
+    /// The same, of messages that cross others whose sender is the one who receives these, or of those that do not.
+    #[must_use]
+    pub fn crossing(self, crosses: bool) -> Self {
+        Self { crosses, ..self }
+    }
+
+    /// The way while nothing is known.
+    fn usual_way(&self) -> CopyWay {
+        if self.crosses { CopyWay::Read } else { CopyWay::Shared }
     }
 
     /// The only way they can take, if there is only one.
@@ -161,6 +173,8 @@ struct Costs {
     /// ns per KiB; 0 if nothing is known.
     per_kib: [u32; 3],
     tries: [u8; 3],
+    /// That which is fastest most often.
+    usual: CopyWay,
     /// Bytes until the next trial, and until the other side is followed again.
     rest_bytes: [u64; 3],
     follow_rest_bytes: u64,
@@ -196,11 +210,12 @@ impl Default for Together {
     }
 }
 
-impl Default for Costs {
-    fn default() -> Self {
+impl Costs {
+    fn of(kind: Kind) -> Self {
         Self {
             per_kib: [0; 3],
             tries: [0; 3],
+            usual: kind.usual_way(),
             rest_bytes: [0; 3],
             follow_rest_bytes: 0,
             current: CopyWay::Read,
@@ -315,7 +330,7 @@ impl Experience {
     fn costs(&mut self, kind: Kind) -> &mut Costs {
         let found = self.kinds.iter().position(|(known, _)| *known == kind);
         let at = found.unwrap_or_else(|| {
-            self.kinds.push((kind, Costs::default()));
+            self.kinds.push((kind, Costs::of(kind)));
             self.kinds.len() - 1
         });
         &mut self.kinds[at].1
@@ -476,7 +491,7 @@ impl Costs {
         others.find(|way| self.rest_bytes[*way as usize] == 0).unwrap_or(best)
     }
 
-    /// The fastest as far as is known; where nothing is, because none of them ever came alone, that which is most often.
+    /// The fastest as far as is known; where nothing is, that which is most often.
     fn best(&self, possible: CopyWays) -> CopyWay {
         self.fastest(possible.iter()).expect("some are possible")
     }
@@ -486,7 +501,7 @@ impl Costs {
             0 => u32::MAX,
             known => known,
         };
-        ways.min_by_key(cost)
+        ways.min_by_key(|way| (cost(way), *way != self.usual))
     }
 
     /// What is faster is believed sooner than what is slower: most of what delays a message is not its way's doing.
@@ -523,9 +538,18 @@ mod tests {
         is_near: bool,
         cost: impl Fn(CopyWay, usize) -> u64,
     ) -> [usize; 3] {
+        run_of(Kind::of(LEN, None, all()), experience, count, is_near, cost)
+    }
+
+    fn run_of(
+        kind: Kind,
+        experience: &mut Experience,
+        count: usize,
+        is_near: bool,
+        cost: impl Fn(CopyWay, usize) -> u64,
+    ) -> [usize; 3] {
         let mut taken = [0; 3];
         for message in 0..count {
-            let kind = Kind::of(LEN, None, all());
             let way = experience.choose(kind, LEN, is_near);
             taken[way as usize] += 1;
             experience.end(kind, LEN, way, true, Some(cost(way, message)));
@@ -584,6 +608,22 @@ mod tests {
             }
             let count: usize = taken.iter().sum();
             assert!(taken[fastest as usize] > count / 10 * 9, "{fastest:?}: {taken:?}");
+        }
+    }
+
+    /// There and back, the sender's help costs nothing; where both send, each holds up the other.
+    #[test]
+    fn what_is_known_of_messages_one_way_is_not_believed_of_those_that_cross() {
+        let mut experience = Experience::default();
+        let alone = |way, _| if way == Shared { 4000 } else { 6000 };
+        run(&mut experience, 3000, true, alone);
+        let crossing = Kind::of(LEN, None, all()).crossing(true);
+        for count in [60, 200] {
+            let taken =
+                run_of(crossing, &mut experience, count, true, |way, _| if way == Read { 6000 } else { 11_000 });
+            assert!(taken[0] > count / 2, "{taken:?}");
+            let taken = run(&mut experience, 60, true, alone);
+            assert!(taken[1] > 50, "{taken:?}");
         }
     }
 

@@ -139,7 +139,8 @@ impl Link {
     /// What a receiver is told of the channel that may bring a message of `len_bytes`.
     pub fn offer(&self, len_bytes: u64) -> OfferedChannel {
         let Way::Block(block) = &self.way else { return OfferedChannel::default() };
-        OfferedChannel { is_near: block.is_near(), takes_whole: len_bytes <= block.long_payload_max_bytes() as u64 }
+        let takes_whole = len_bytes <= block.long_payload_max_bytes() as u64;
+        OfferedChannel { is_near: block.is_near(), takes_whole, awaits: false }
     }
 
     /// Before a record with a payload of `len_bytes`, not one of several reserved: where its reader runs.

@@ -78,13 +78,15 @@ pub struct RendezvousOffer {
     pub channel: OfferedChannel,
 }
 
-/// What a sender knows of the channel that a long message may come through.
+/// What a sender knows of the channel that a long message may come through, and of its own time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OfferedChannel {
     /// What is written there is found in a cache that both share.
     pub is_near: bool,
     /// One record takes all of the message, now or once the channel is as long as for such messages.
     pub takes_whole: bool,
+    /// The sender waits for messages, too: who has it help to copy holds these up.
+    pub awaits: bool,
 }
 
 /// How the data of a long message lies at its sender.
@@ -401,11 +403,12 @@ pub fn control(message: Message<'_>) -> Control {
             payload[..8].copy_from_slice(&offer.len_bytes.to_ne_bytes());
             payload[8..16].copy_from_slice(&memory.address.to_ne_bytes());
             payload[16..20].copy_from_slice(&memory.rkey.0.to_ne_bytes());
-            let OfferedChannel { is_near, takes_whole } = offer.channel;
+            let OfferedChannel { is_near, takes_whole, awaits } = offer.channel;
             payload[20] = u8::from(offer.memory.is_some())
                 | kind_of(offer.layout) << 1
                 | u8::from(is_near) << 3
-                | u8::from(takes_whole) << 4;
+                | u8::from(takes_whole) << 4
+                | u8::from(awaits) << 5;
             let len = match offer.layout {
                 SourceLayout::Described(scattered) => put_scattered(&mut payload, scattered),
                 SourceLayout::InOnePiece | SourceLayout::Scattered { .. } => SHORT_BYTES,
@@ -477,7 +480,7 @@ pub fn parse<'a>(record: Record, payload: &'a [u8]) -> Option<Message<'a>> {
         DATA => Message::Data { receive: first, offset: second, last: record.short & 1 != 0, data: payload },
         REQUEST => {
             let memory = RemoteMemory { address: word(payload, 8)?, rkey: Rkey(half(payload, 16)?) };
-            let flags = *payload.get(20).filter(|flags| **flags < 32)?;
+            let flags = *payload.get(20).filter(|flags| **flags < 64)?;
             let layout = match flags >> 1 & 3 {
                 0 => SourceLayout::InOnePiece,
                 1 => SourceLayout::Scattered { block_count: memory.address },
@@ -485,7 +488,8 @@ pub fn parse<'a>(record: Record, payload: &'a [u8]) -> Option<Message<'a>> {
                 _ => return None,
             };
             let memory = (flags & 1 != 0).then_some(memory);
-            let channel = OfferedChannel { is_near: flags & 8 != 0, takes_whole: flags & 16 != 0 };
+            let [is_near, takes_whole, awaits] = [8, 16, 32].map(|flag| flags & flag != 0);
+            let channel = OfferedChannel { is_near, takes_whole, awaits };
             let offer = RendezvousOffer { len_bytes: word(payload, 0)?, memory, layout, channel };
             Message::Request { key: first, send: second, offer }
         }
@@ -595,7 +599,8 @@ mod tests {
         let layouts =
             [SourceLayout::InOnePiece, SourceLayout::Scattered { block_count: 77 }, SourceLayout::Described(scattered)];
         let offer = |memory: Option<_>, layout| {
-            let channel = OfferedChannel { is_near: memory.is_none(), takes_whole: layout == SourceLayout::InOnePiece };
+            let (is_near, takes_whole) = (memory.is_none(), layout == SourceLayout::InOnePiece);
+            let channel = OfferedChannel { is_near, takes_whole, awaits: layout == layouts[1] };
             RendezvousOffer { len_bytes: 3, memory, layout, channel }
         };
         let cases = [
