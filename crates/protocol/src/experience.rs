@@ -9,8 +9,8 @@
 //! later. Where several are under way together that is true only if all go the same way, and only of all of them: what both
 //! sides copy is all there at the end. So whatever joins a message that is under way goes its way, and the time that they
 //! took together is shared out by their bytes. A way is taken for a run of messages, which ends when none is under way.
-//! Messages are compared with those of like lengths, and of like blocks where their data is in pieces; and those that cross
-//! others on their way, whose sender waits for messages itself, with their like: its help is not free.
+//! Messages are compared with those of like lengths, and of like blocks where their data is in pieces. Those whose sender waits
+//! for messages itself, so that its help is not free, are compared with their like, too.
 //!
 //! A channel that was not used for long messages is short, and its memory in no cache. So a run through it begins with
 //! messages that only warm it, and is the longer for them. The first message after a change of ways takes longer than those
@@ -101,7 +101,7 @@ impl Kind {
         Self { class: bits as u8 * (BLOCK_BYTES.len() as u8 + 2) + blocks as u8, ways, crosses: false }
     }
 
-    /// The same, of messages that cross others whose sender is the one who receives these, or of those that do not.
+    /// The same, of messages that cross others: their sender waits for messages itself.
     #[must_use]
     pub fn crossing(self, crosses: bool) -> Self {
         Self { crosses, ..self }
@@ -140,8 +140,7 @@ struct Together {
     way: CopyWay,
     count: u32,
     taken: Taken,
-    /// Bytes of each kind that are there, and those of them that only warmed the channel.
-    there: Vec<(Kind, u64, u64)>,
+    there: Vec<There>,
     /// The way of the message that was there last.
     last: CopyWay,
 }
@@ -201,6 +200,15 @@ struct Costs {
 struct Taken {
     ns: u64,
     bytes: u64,
+}
+
+/// Those of one kind among them that are there.
+#[derive(Debug)]
+struct There {
+    kind: Kind,
+    bytes: u64,
+    /// Of those that only warmed the channel.
+    warm_bytes: u64,
 }
 
 impl Default for Together {
@@ -283,12 +291,12 @@ impl Experience {
         let Taken { ns, bytes } = std::mem::take(&mut self.together.taken);
         let (way, was_one) = (self.together.way, self.together.count == 1);
         let mut there = std::mem::take(&mut self.together.there);
-        for (kind, its_bytes, warm_bytes) in there.drain(..) {
-            let share = |part: u64| {
-                let ns = u128::from(ns) * u128::from(part) / u128::from(bytes.max(1));
-                Taken { ns: ns as u64, bytes: part }
-            };
-            self.costs(kind).see(way, share(its_bytes), share(its_bytes - warm_bytes), was_one);
+        let share = |part: u64| {
+            let ns = u128::from(ns) * u128::from(part) / u128::from(bytes.max(1));
+            Taken { ns: ns as u64, bytes: part }
+        };
+        for There { kind, bytes, warm_bytes } in there.drain(..) {
+            self.costs(kind).see(way, share(bytes), share(bytes - warm_bytes), was_one);
         }
         self.together.there = there;
     }
@@ -308,12 +316,12 @@ impl Experience {
         let together = &mut self.together;
         if let Some(ns) = ns.filter(|_| way == together.way && (is_run || was_alone)) {
             together.taken.add(Taken { ns, bytes: len_bytes });
-            let at = together.there.iter().position(|(its, ..)| *its == kind).unwrap_or_else(|| {
-                together.there.push((kind, 0, 0));
+            let at = together.there.iter().position(|its| its.kind == kind).unwrap_or_else(|| {
+                together.there.push(There { kind, bytes: 0, warm_bytes: 0 });
                 together.there.len() - 1
             });
-            together.there[at].1 += len_bytes;
-            together.there[at].2 += if only_warms { len_bytes } else { 0 };
+            together.there[at].bytes += len_bytes;
+            together.there[at].warm_bytes += if only_warms { len_bytes } else { 0 };
         }
         if self.under_way == 0 {
             self.share_out();
@@ -423,8 +431,8 @@ impl Costs {
         }
     }
 
-    /// Adds what messages took, and what those did that had not only to warm the channel. It `was_one`, with none beside
-    /// it.
+    /// Adds what messages took, and what those of them did that did more than warm the channel. It `was_one` if none was
+    /// under way beside it.
     fn see(&mut self, way: CopyWay, taken: Taken, judged: Taken, was_one: bool) {
         if way != self.current {
             return;
