@@ -122,7 +122,7 @@ pub(super) struct Core {
     pub(super) held: Vec<u32>,
     /// Those among them whose wait is a duration still.
     pub(super) newly_held: Vec<u32>,
-    /// Not queued yet.
+    /// An acknowledgement that is not queued yet.
     pub(super) fresh: Option<Fresh>,
     /// Peers with answers to send.
     pub(super) answering: Vec<LinkPeer>,

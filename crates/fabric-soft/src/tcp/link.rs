@@ -17,7 +17,7 @@ use super::connection::{Connection, Ending};
 use super::frame::Kind;
 use super::interfaces::Interface;
 use super::meeting::live_at;
-use super::outbox::{COPIED_WRITE_MAX_BYTES, What};
+use super::outbox::{COPIED_WRITE_MAX_BYTES, SPARE_MAX_BYTES, What};
 use super::peer::{At, LANES_MAX, Lane, Peer, part_of};
 use super::{Progress, TcpOptions};
 use super::{socket, strangers};
@@ -162,7 +162,7 @@ impl TcpLink {
             // What is damaged has been put down when that is found out.
             writes_wake: true,
             write_order: if options.check_payloads { WriteOrder::Unknown } else { WriteOrder::ByWord },
-            peer_bytes: (size_of::<Peer>() + size_of::<Connection>() + COPIED_WRITE_MAX_BYTES) as u64,
+            peer_bytes: (size_of::<Peer>() + size_of::<Connection>() + COPIED_WRITE_MAX_BYTES + SPARE_MAX_BYTES) as u64,
         };
         Ok(Self {
             options,

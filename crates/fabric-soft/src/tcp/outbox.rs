@@ -26,6 +26,8 @@ pub(super) const COPIED_WRITE_MAX_BYTES: usize = 8 << 10;
 const BEHIND_HEAD_MAX_BYTES: usize = 64;
 /// Frames that nobody uses and that are kept to be used again, at most.
 const SPARE_MAX: usize = 32;
+/// And bytes of them.
+pub(super) const SPARE_MAX_BYTES: usize = SPARE_MAX * (size_of::<Frame>() + size_of::<Box<Frame>>());
 
 /// What a frame is, but for its place in the order.
 #[derive(Clone, Copy)]
@@ -121,8 +123,11 @@ impl Outbox {
     /// True if a frame with this payload can be kept.
     pub(super) fn has_room(&self, payload: Outgoing<'_>, check: bool) -> bool {
         // Half of it is more than a peer leaves untold, so a message that waits finds room in the end.
-        if self.frames.len() >= FRAMES_MAX || self.owned_bytes <= OWNED_MAX_BYTES / 2 {
-            return self.frames.len() < FRAMES_MAX;
+        if self.frames.len() >= FRAMES_MAX {
+            return false;
+        }
+        if self.owned_bytes <= OWNED_MAX_BYTES / 2 {
+            return true;
         }
         let len = payload.len_bytes();
         let copies = len > 0 && (!payload.lent || check);
