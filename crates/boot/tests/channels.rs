@@ -414,6 +414,40 @@ fn blocks_over_verbs_shrink_with_their_traffic() {
     }
 }
 
+/// Both ways at once, the answer to each wish for a longer block overtakes the record that waits for the other's.
+#[test]
+fn blocks_over_verbs_that_are_too_short_both_ways_are_followed_by_longer_ones() {
+    for device in [DeviceChoice::Tcp, DeviceChoice::ShmVerbs] {
+        let config =
+            Config { device, fastpath: FastPath::Veloblock, channel_bytes: Some(64 << 10), ..Config::default() };
+        let mut world = World::new(2, &config);
+        let mut exchange = |len: usize| {
+            let requests = [0, 1].map(|me: usize| {
+                let (window, tag) = (RecvBuf::from_owned(vec![0; len].into()), TagPattern::Exact(2));
+                let source = Source::Peer(1 - me as u32);
+                world.engines[me].recv(source, CONTEXT, tag, window).expect("it is there")
+            });
+            for me in 0..2 {
+                let buf = SendBuf::from_owned(vec![7; len].into());
+                let engine = &mut world.engines[me];
+                let send = engine.send(SendMode::Standard, 1 - me as u32, CONTEXT, 2, buf).expect("a peer");
+                engine.detach(send);
+            }
+            let start = Instant::now();
+            while (0..2).any(|me| !world.engines[me].is_complete(requests[me])) {
+                world.turn(1);
+                let standing = || [world.engines[0].standing(1), world.engines[1].standing(0)].join("\n");
+                assert!(start.elapsed() < LOST, "{device:?}, {len} bytes: {}", standing());
+            }
+            (0..2).for_each(|me| drop(world.engines[me].take(requests[me])));
+        };
+        (0..25_000).for_each(|_| exchange(40));
+        (0..200).for_each(|number| exchange(if number % 3 == 0 { 40 } else { 12_000 }));
+        assert!(world.sum(|stats| stats.blocks_resized) > 8, "{device:?}: shorter, and longer again");
+        assert_eq!(world.sum(|stats| stats.refused_records), 0);
+    }
+}
+
 /// Longer than any machine keeps a process waiting for word of a death.
 const LOST: Duration = Duration::from_secs(20);
 

@@ -431,6 +431,27 @@ fn a_cancelled_send_that_was_received_is_forgotten() {
     assert_eq!(sender.holdings().cancellations, 0);
 }
 
+/// A message waits that is longer than the receive that was posted for it: with room made for it, it is there at once, and
+/// nothing is known of a message for the receive behind.
+#[test]
+fn the_receive_behind_one_that_was_too_short_can_be_cancelled() {
+    if is_skipped() {
+        return;
+    }
+    let [mut sender, mut receiver] = granted(DeviceChoice::Shm, 0..1);
+    sender.send(SendMode::Standard, 1, CONTEXT, 0, SendBuf::from_owned(bytes(0, 1, 300))).expect("a peer");
+    let [short, behind] = [(); 2].map(|()| {
+        let buf = RecvBuf::from_owned([0; 12].into());
+        receiver.recv(Source::Peer(0), CONTEXT, TagPattern::Exact(0), buf).expect("a peer")
+    });
+    assert!(!receiver.is_complete(short), "it was not told of yet");
+    receiver.progress();
+    let outcome = receiver.take(short).expect("there is room").outcome;
+    assert_eq!(outcome, Outcome::Truncated { sent_bytes: 300, capacity_bytes: 12 });
+    receiver.cancel(behind);
+    assert_eq!(receiver.take(behind).expect("it is over").outcome, Outcome::Cancelled);
+}
+
 /// The answer to a cancellation, and the news that the device is done with the message, come in any order. Who cancels
 /// again meanwhile, and again, waits for no second answer.
 #[test]

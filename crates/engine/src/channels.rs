@@ -6,7 +6,7 @@ use lockfree::{Announcements, MailboxSender, Record, Shuttle};
 use protocol::Link;
 use protocol::fastpath::RECORDS_PER_REQUEST;
 use protocol::link::Announce;
-use protocol::wire::{self, Message};
+use protocol::wire;
 
 use crate::EngineError;
 use crate::core::{Core, Engine};
@@ -215,20 +215,14 @@ impl Core {
         if may && takes_place && memory.is_none() {
             ours.give_place_back();
         }
-        self.send_control(peer, Message::Grant(memory));
+        port.answer_want(peer, memory);
     }
 
     /// The channel from a peer over the port has been given up, or its sender is lost: its memory is given back.
     pub(crate) fn close_inward(&mut self, peer: PeerId, ours: &Announcements) {
-        let closed = self.port.as_mut().is_some_and(|port| port.close_inward(peer));
-        if !closed {
-            return;
-        }
-        ours.give_place_back();
-        self.stats.channels_retired += 1;
-        let is_there = self.lost(peer).is_none() && !self.port.as_ref().is_some_and(|port| port.leaves(peer));
-        if is_there {
-            self.send_control(peer, Message::Closed);
+        if self.port.as_mut().is_some_and(|port| port.close_inward(peer)) {
+            ours.give_place_back();
+            self.stats.channels_retired += 1;
         }
     }
 

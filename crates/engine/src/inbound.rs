@@ -17,7 +17,6 @@ use fabric::{PeerIndex, SharedMemory};
 use lockfree::fastpath::RecordReceiver;
 use lockfree::{Allowance, Announcements, BlockReceiver, MailboxReceiver};
 use protocol::fastpath::{COLD, Geometry, HOLD_BACK, OtherReceiver, Receiver};
-use protocol::wire::Message;
 
 use crate::core::Core;
 use crate::deliver::PATIENCE_TURNS;
@@ -407,11 +406,8 @@ impl Inbound {
         if !core.port.as_mut().is_some_and(|port| port.open_inward(peer)) {
             return core.refuse();
         }
-        let had_one = self.blocks.remove(peer) || self.others.remove(peer);
+        let _ = self.blocks.remove(peer) || self.others.remove(peer);
         self.discover(core, peer);
-        if had_one {
-            core.send_control(peer, Message::Closed);
-        }
     }
 
     /// A peer writes no more into its channel through the port. What it wrote before is all there.

@@ -319,17 +319,6 @@ fn record(kind: u8, first: u64, second: u64) -> Record {
     Record { kind, short: 0, long: u128::from(second) << 64 | u128::from(first), ..Record::default() }
 }
 
-/// True for records by which two processes make and give up channels: who sends nothing else needs none.
-pub fn is_about_channels(record: Record) -> bool {
-    (OPEN..=CLOSED).contains(&(record.kind & !WITH_CREDITS))
-}
-
-/// True for the record that says [`Message::Closed`].
-#[inline]
-pub fn says_closed(record: Record) -> bool {
-    record.kind & !WITH_CREDITS == CLOSED
-}
-
 /// Header of an eager message; with `send`, one that is acknowledged.
 #[inline]
 pub fn eager(key: u64, send: Option<u64>) -> Record {
@@ -630,12 +619,6 @@ mod tests {
         for case in cases {
             let control = control(case);
             assert_eq!(parse(control.record, control.payload()), Some(case));
-            let is_about_channels = matches!(
-                case,
-                Message::Open | Message::Close | Message::Want { .. } | Message::Grant(_) | Message::Closed
-            );
-            assert_eq!(is_about_channels, super::is_about_channels(control.record));
-            assert_eq!(case == Message::Closed, super::says_closed(control.record));
             let carried = with_credits(control.record);
             let mut payload = vec![0; control.payload().len() + CREDITS_BYTES];
             put_credits(&mut payload, 0xabcd_ef01_2345, |space| space.copy_from_slice(control.payload()));

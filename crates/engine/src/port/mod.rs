@@ -309,7 +309,7 @@ impl Port {
 
     /// Records on their way whose arrival is not certain yet.
     pub(crate) fn in_flight(&self) -> usize {
-        self.in_flight + self.unannounced()
+        self.in_flight + self.unannounced() + self.unanswered()
     }
 
     /// Adds what happened here to `stats`.
@@ -380,7 +380,7 @@ impl Port {
         if self.channels.is_none() {
             return self.post_with_credit(to, record, len_bytes, fill);
         }
-        if !self.advance_way(to, record) {
+        if !self.advance_way(to) {
             return false;
         }
         let credits = self.take_credits(to, len_bytes);
@@ -389,12 +389,12 @@ impl Port {
             Some(count) => {
                 let len_with = len_bytes + wire::CREDITS_BYTES;
                 self.push_either_way(to, wire::with_credits(record), len_with, |space| {
-                    wire::put_credits(space, count, fill);
+                    wire::put_credits(space, count.word(), fill);
                 })
             }
         };
         if pushed {
-            self.note_pushed(to, record);
+            self.note_pushed(to);
         } else if credits.is_some() {
             self.keep_credits(to, credits);
         }

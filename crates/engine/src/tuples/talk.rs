@@ -233,8 +233,11 @@ impl Core {
             Some(Announced::Fetched) => self.stats.tuple_hits += 1,
             Some(Announced::Met(place)) => {
                 self.stats.tuple_hits += 1;
-                self.make_room(peer, key, len_bytes, place);
-                self.meets(peer, key, place);
+                let in_queue = self.tuples_of(peer).map(|tuples| tuples.receiving.in_queue((peer, key)));
+                if let Some(receive) = in_queue.and_then(|in_queue| in_queue.get(place).copied()) {
+                    self.make_room(peer, key, len_bytes, place);
+                    self.meets(SlabKey::from_bits(receive));
+                }
             }
             Some(Announced::Unmatched) => match self.posted.arrive(context, peer, tag) {
                 Some(receive) => {
@@ -254,11 +257,9 @@ impl Core {
         true
     }
 
-    /// The message for the receive at this place of a queue is known, though it may not be there yet.
-    fn meets(&mut self, peer: PeerId, key: u64, place: usize) {
-        let in_queue = self.tuples_of(peer).map(|tuples| tuples.receiving.in_queue((peer, key))).unwrap_or_default();
-        let receive = in_queue.get(place).and_then(|bits| self.requests.get_mut(SlabKey::from_bits(*bits)));
-        if let Some(Request { state: State::InQueue(in_queue), .. }) = receive {
+    /// The message for this receive is known, though it may not be there yet.
+    fn meets(&mut self, receive: SlabKey) {
+        if let Some(Request { state: State::InQueue(in_queue), .. }) = self.requests.get_mut(receive) {
             in_queue.is_met = true;
         }
     }

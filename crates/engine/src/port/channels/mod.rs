@@ -12,17 +12,19 @@
 //!   ◀── closed ──                               writes to the sender's memory no more
 //! ```
 //! Each change of the way is a record in the way before it, so nothing is overtaken: *open* goes by the queue pair or
-//! through the channel that the new one follows, and *close* by the queue pair, which delivers it behind every write. A
-//! sender whose block should have another length (Paper: veloblock §8) asks for a channel of that length and goes on in
+//! through the channel that the new one follows, and *close* by the queue pair, which delivers it behind every write. The
+//! answers, *grant* and *closed*, go by the queue pair as well, and before all that waits for room: that may wait for a
+//! longer channel, and so may what the peer has to say, which would wait for each other. A sender whose block should have another length (Paper: veloblock §8) asks for a channel of that length and goes on in
 //! the old one until it is granted; where it is not, and a record waits that the block is too short for, the channel is
 //! closed and the record goes by the queue pair. When it should, when a channel is idle, and what a receiver may spend is
 //! decided where it is for mapped memory: `lockfree::growth`, [`Idleness`], [`Allowance`].
 //!
 //! Memory is given back by whoever owns it, and not before the other side has said that it is through with it. Credits
-//! that come along while *closed* is awaited are of the channel before, and are dropped.
+//! that go along with a record say which channel they are of ([`CreditsOf`]): the sender may have another by then.
 //!
 //! Paper: veloblock §4.1, §5, §8.
 
+mod answers;
 mod showing;
 mod standing;
 
@@ -38,6 +40,7 @@ use protocol::fastpath::{AnySender, Geometry, Idleness, RECORDS_PER_REQUEST, Rec
 use protocol::wire::{self, Message};
 use smallvec::SmallVec;
 
+use self::answers::{Answers, CreditsOf};
 use super::{HURRIED_FROM, Port, SEND_DEPTH, Stage, Work};
 use crate::request::PeerId;
 
@@ -50,9 +53,11 @@ pub(super) struct Channels {
     allowance: Allowance,
     /// Channels that peers write into here.
     inward_count: u32,
-    /// Peers that are to be shown a control line, and those to be told that something lies in their channel.
+    /// Peers that are to be shown a control line, those to be told that something lies in their channel, and those that
+    /// wait for an answer.
     to_show: Vec<PeerId>,
     to_announce: Vec<PeerId>,
+    to_answer: Vec<PeerId>,
     /// Control lines under way.
     showing: u32,
     /// How long the last sleep could be, if something was uncertain.
@@ -77,10 +82,12 @@ pub(super) struct Pair {
     /// Records that leave by the queue pair until a channel is asked for.
     ask_in: u64,
     /// Credits to go along with the next record.
-    credits: Option<u64>,
-    /// The peer has not been told yet that the channel it wrote to before is emptied. Until then it takes credits for those
-    /// of that one, so none go along.
-    owes_closed: bool,
+    credits: Option<CreditsOf>,
+    /// Channels to the peer, and from it, so far.
+    outward_count: u64,
+    inward_count: u64,
+    /// What the peer is to be told of its channels.
+    answers: Answers,
     to_show: bool,
     to_announce: bool,
 }
@@ -144,6 +151,7 @@ impl Channels {
             inward_count: 0,
             to_show: Vec::new(),
             to_announce: Vec::new(),
+            to_answer: Vec::new(),
             showing: 0,
             nap: Duration::ZERO,
         })
@@ -200,21 +208,15 @@ impl Pair {
     /// The peer's records come through the channel granted last; the one they came through before. `Err`: none was granted.
     fn follow(&mut self) -> Result<Option<Inward>, ()> {
         let before = self.inward.replace(self.inward_next.take().ok_or(())?);
-        (self.credits, self.owes_closed) = (None, before.is_some());
+        self.credits = None;
+        self.inward_count += 1;
         Ok(before)
-    }
-
-    /// True if credits may go along with the next record: none wait for that, and the peer takes them for those of the
-    /// channel that they are of.
-    fn may_carry(&self) -> bool {
-        self.credits.is_none() && !self.owes_closed
     }
 
     /// A record has left for the peer. What was tried in vain brings the next request for a channel no nearer: that costs
     /// a credit, too, and would take each one that comes back before the record does.
-    fn note_pushed(&mut self, record: Record) {
+    fn note_pushed(&mut self) {
         self.ask_in -= u64::from(self.ask_in > 0 && self.open.is_none());
-        self.owes_closed &= !wire::says_closed(record);
     }
 
     /// The memory on our side of every channel to the peer.
@@ -259,15 +261,15 @@ impl Port {
         self.connections.get_mut(peer as usize)?.as_mut()?.channels.as_deref_mut()
     }
 
-    /// Brings the way to a peer on before `record` goes it; false if something must go first that finds no room.
+    /// Brings the way to a peer on before a record goes it; false if something must go first that finds no room.
     #[inline]
-    pub(super) fn advance_way(&mut self, to: PeerId, record: Record) -> bool {
+    pub(super) fn advance_way(&mut self, to: PeerId) -> bool {
         let Some(Some(connection)) = self.connections.get_mut(to as usize) else { return true };
-        connection.channels.get_or_insert_default().is_settled() || self.change_way(to, record)
+        connection.channels.get_or_insert_default().is_settled() || self.change_way(to)
     }
 
     /// Begins to use a channel, gives one up that is too short, or asks for one.
-    fn change_way(&mut self, to: PeerId, record: Record) -> bool {
+    fn change_way(&mut self, to: PeerId) -> bool {
         let Some(first) = self.channels.as_ref().map(|channels| channels.geometry) else { return true };
         let Some(pair) = self.pair(to) else { return true };
         if matches!(pair.next, Next::Granted(_)) {
@@ -278,7 +280,7 @@ impl Port {
         }
         let wanted = match &pair.open {
             Some(written) => written.sender.wanted_bytes().map(|len| first.with_block(len)),
-            None if pair.ask_in > 0 || wire::is_about_channels(record) => None,
+            None if pair.ask_in > 0 => None,
             None => Some(first),
         };
         self.drop_before(to);
@@ -300,6 +302,7 @@ impl Port {
         if let Next::Granted(written) = std::mem::take(&mut pair.next) {
             let copy_bytes = written.copy_bytes;
             pair.before = pair.open.replace(written);
+            pair.outward_count += 1;
             pair.idleness = Idleness::default();
             match pair.before {
                 Some(_) => self.counters.blocks_resized += 1,
@@ -466,7 +469,10 @@ impl Port {
         let Ok(before) = pair.follow() else { return false };
         let Some(channels) = &mut self.channels else { return false };
         match before {
-            Some(before) => channels.drop_inward(self.context.as_mut(), &before),
+            Some(before) => {
+                channels.drop_inward(self.context.as_mut(), &before);
+                self.answer_closed(peer);
+            }
             None => channels.inward_count += 1,
         }
         true
@@ -481,6 +487,9 @@ impl Port {
         channels.inward_count -= u32::from(inward.is_some());
         let closed = inward.is_some() || next.is_some();
         inward.iter().chain(&next).for_each(|inward| channels.drop_inward(self.context.as_mut(), inward));
+        if closed {
+            self.answer_closed(peer);
+        }
         closed
     }
 
@@ -574,16 +583,17 @@ impl Port {
         Ok(true)
     }
 
-    /// True if credits of the channel from a peer can go along with the next record to it.
+    /// True if credits of the channel from a peer can go along with the next record to it: none wait for that.
     pub(crate) fn can_carry(&self, peer: PeerId) -> bool {
-        let connection = self.connections.get(peer as usize).and_then(Option::as_ref);
-        connection.is_some_and(|one| one.stage == Stage::Open && one.channels.as_deref().is_some_and(Pair::may_carry))
+        let connection =
+            self.connections.get(peer as usize).and_then(Option::as_ref).filter(|one| one.stage == Stage::Open);
+        connection.and_then(|one| one.channels.as_deref()).is_some_and(|pair| pair.credits.is_none())
     }
 
     /// Credits to go along with the next record; with `None`, those that have not gone are shown.
     pub(crate) fn carry(&mut self, peer: PeerId, consumed: Option<u64>) {
         if let Some(pair) = self.pair(peer) {
-            pair.credits = consumed;
+            pair.credits = consumed.map(|consumed| CreditsOf { channel: pair.inward_count, consumed });
         }
         if consumed.is_none() {
             self.show(peer);
@@ -592,20 +602,18 @@ impl Port {
     }
 
     /// A record has left.
-    pub(super) fn note_pushed(&mut self, to: PeerId, record: Record) {
-        if let Some(pair) = self.pair(to) {
-            pair.note_pushed(record);
-        }
+    pub(super) fn note_pushed(&mut self, to: PeerId) {
+        self.pair(to).into_iter().for_each(Pair::note_pushed);
     }
 
     /// Takes credits to go along with a record that has room for them.
-    pub(super) fn take_credits(&mut self, to: PeerId, len_bytes: usize) -> Option<u64> {
+    pub(super) fn take_credits(&mut self, to: PeerId, len_bytes: usize) -> Option<CreditsOf> {
         let has_room = len_bytes + wire::CREDITS_BYTES <= self.payload_max_bytes;
         self.pair(to).filter(|_| has_room)?.credits.take()
     }
 
     /// Credits that did not go.
-    pub(super) fn keep_credits(&mut self, to: PeerId, credits: Option<u64>) {
+    pub(super) fn keep_credits(&mut self, to: PeerId, credits: Option<CreditsOf>) {
         if let Some(pair) = self.pair(to)
             && pair.credits.is_none()
         {
@@ -614,50 +622,10 @@ impl Port {
     }
 
     /// Credits that a peer sent along with a record.
-    pub(crate) fn credit(&mut self, peer: PeerId, consumed: u64) {
+    pub(crate) fn credit(&mut self, peer: PeerId, word: u64) {
         let Some(pair) = self.pair(peer) else { return };
-        // Until it says that it is through with the channel before, a peer counts what it took from there.
-        let is_sure = pair.before.as_ref().is_none_or(|before| before.is_over);
-        if let Some(written) = pair.open.as_mut().filter(|_| is_sure) {
+        if let (Some(written), Some(consumed)) = (&mut pair.open, CreditsOf::parse(word, pair.outward_count)) {
             written.sender.credit(consumed);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use base::Config;
-    use fabric::{DeviceKind, Lkey, Rkey};
-
-    use super::*;
-
-    fn inward() -> Inward {
-        let geometry = Geometry::by_rdma(&Config::default(), DeviceKind::Shm).expect("the device has channels");
-        let memory = SharedMemory::private(geometry.footprint());
-        let region = MemoryRegion { address: 0, len_bytes: 0, lkey: Lkey(1), rkey: Rkey(1) };
-        let (control, shown) = (region.remote(0), fastpath::shown(&memory));
-        Inward { geometry, region, memory, control, shown, told_cold: false, marks: 0 }
-    }
-
-    /// Until the sender hears that a channel it gave up is emptied it takes all credits for those of that one, and drops
-    /// them: none may go along with what leaves before that, however long it waits for room.
-    #[test]
-    fn no_credits_go_along_before_it_is_said_that_the_channel_before_is_emptied() {
-        let mut pair = Pair { inward_next: Some(inward()), ..Pair::default() };
-        assert!(
-            pair.follow().is_ok_and(|before| before.is_none()) && pair.may_carry(),
-            "nothing is owed for the first"
-        );
-        pair.credits = Some(7);
-        assert!(!pair.may_carry(), "some wait already");
-        pair.inward_next = Some(inward());
-        assert!(pair.follow().is_ok_and(|before| before.is_some()));
-        assert_eq!(pair.credits, None, "those were of the channel before");
-        assert!(!pair.may_carry());
-        pair.note_pushed(wire::control(Message::Open).record);
-        assert!(!pair.may_carry(), "another record does not say it");
-        pair.note_pushed(wire::control(Message::Closed).record);
-        assert!(pair.may_carry());
-        assert!(pair.follow().is_err() && pair.may_carry(), "none was granted");
     }
 }

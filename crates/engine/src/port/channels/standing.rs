@@ -27,13 +27,13 @@ impl Pair {
             Next::Asked(_) => "asked for",
             Next::Granted(_) => "granted",
         };
-        let Self { must_close, ask_in, credits, owes_closed, to_show, to_announce, .. } = self;
+        let Self { must_close, ask_in, credits, answers, to_show, to_announce, .. } = self;
         write!(text, "\n  next {next}, must close {must_close}, asks in {ask_in}, to announce {to_announce}")?;
         for (inward, what) in [(&self.inward, "used"), (&self.inward_next, "not used yet")] {
             if let Some(Inward { told_cold, marks, .. }) = inward {
                 write!(text, "\n  channel granted and {what}: told that nobody looks {told_cold}, {marks} marks")?;
             }
         }
-        write!(text, "\n  credits to go along {credits:?}, owes closed {owes_closed}, to show {to_show}")
+        write!(text, "\n  credits to go along {credits:?}, {answers:?}, to show {to_show}")
     }
 }
