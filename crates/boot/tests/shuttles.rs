@@ -105,6 +105,24 @@ fn messages_that_cross_go_aboard() {
     assert_eq!(aboard(&engines), [50, 50]);
 }
 
+/// After short messages that crossed each process has the other's shuttle, which takes no long one until its owner has made
+/// it longer.
+#[test]
+fn long_messages_go_aboard_whatever_crossed_before() {
+    let mut engines = pair(&Config { large_copy: LargeCopy::Staged, ..Config::default() });
+    let data = [0, 1].map(|to| payload(to, 1000));
+    let receives = [0, 1].map(|to| post(&mut engines, to, 1000));
+    let sent = [0, 1].map(|to| send(&mut engines, to, data[to].clone()));
+    for (to, receive) in receives.into_iter().enumerate() {
+        finish(&mut engines, to, sent[to], receive, &data[to]);
+    }
+    assert_eq!(aboard(&engines), [1, 1]);
+    (0..40).for_each(|number| pass(&mut engines, number % 2, number, 1 << 20));
+    let [first, second] = aboard(&engines);
+    assert!(first >= 20 && second >= 20, "all but the first: {first} and {second}");
+    assert_eq!(engines.iter().map(|engine| engine.stats().refused_records).sum::<u64>(), 0);
+}
+
 /// The first part of a message is aboard, and its receiver looks at nothing for so long that the channel is given up.
 #[test]
 fn a_channel_that_is_given_up_under_a_message_takes_nothing_of_it_along() {

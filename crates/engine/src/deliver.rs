@@ -155,6 +155,8 @@ impl Core {
             Some(Message::Want { geometry, control }) => self.arrive_want(peer, geometry, control),
             Some(Message::Grant(memory)) => self.arrive_grant(peer, memory),
             Some(Message::Closed) => self.arrive_closed(peer),
+            // Whoever took it out of the channel keeps what came with it.
+            Some(Message::Home) => {}
             None => self.arrive_other(peer, record, payload),
         }
     }

@@ -10,11 +10,14 @@
 //! What a process's own shuttles take is channel memory: as much as the longest message that this process has written there
 //! takes, to a power of two, and 256 KiB at least. The other writes no more into it, so nobody takes memory that is not counted.
 //! What would take more than there is left goes through the block; the memory of a pair that has become idle is given back.
+//! Who has nothing but the other's, and that too short for what it sends, sends it home: its owner's next long message makes it
+//! longer, and brings it back.
 
 use base::SlabKey;
 use datatype::SendBuf;
 use fabric::{MappedArea, PeerIndex};
-use lockfree::{Allowance, Brought, HeldShuttles, Record, Shuttle, Shuttles};
+use lockfree::{Aboard, Allowance, Brought, HeldShuttles, Record, Shuttle, Shuttles};
+use protocol::wire::{self, Message};
 
 use crate::core::Core;
 use crate::progress::push_piece;
@@ -71,6 +74,12 @@ impl ShuttleTable {
                 is_granted
             }
         })
+    }
+
+    /// Takes the one in the memory of a peer, if it is here and too short for `len_bytes`.
+    fn take_too_short(&mut self, peer: PeerId, len_bytes: u64) -> Option<Shuttle> {
+        let pair = self.pairs.get_mut(peer as usize).filter(|pair| pair.foreign_bytes < len_bytes)?;
+        pair.held.take_this(Shuttle::There)
     }
 
     /// True if one is here; whether a message may be written there shows when it is taken.
@@ -142,7 +151,26 @@ impl Core {
     pub(crate) fn take_shuttle(&mut self, to: PeerId, len_bytes: u64) -> Option<Shuttle> {
         let Some(Some(peer)) = self.peers.get(to as usize) else { return None };
         let goes_aboard = (ABOARD_MIN_BYTES as u64..=peer.link.aboard_max_bytes() as u64).contains(&len_bytes);
-        if goes_aboard { self.shuttles.take(to, len_bytes) } else { None }
+        if !goes_aboard {
+            return None;
+        }
+        let shuttle = self.shuttles.take(to, len_bytes);
+        if shuttle.is_none() {
+            self.send_home(to, len_bytes);
+        }
+        shuttle
+    }
+
+    /// Sends the shuttle in a peer's memory home that is too short for a message of `len_bytes`, if it is here and there is room.
+    #[cold]
+    fn send_home(&mut self, to: PeerId, len_bytes: u64) {
+        let Some(shuttle) = self.shuttles.take_too_short(to, len_bytes) else { return };
+        let record = wire::control(Message::Home).record;
+        let aboard = Aboard { shuttle, offset: 0, is_last: true };
+        let link = self.peers.get_mut(to as usize).and_then(Option::as_mut).map(|peer| &mut peer.link);
+        if !link.is_some_and(|link| link.try_push_aboard(record, 0, aboard, |_| ())) {
+            self.shuttles.keep(to, shuttle);
+        }
     }
 
     /// A message was to go aboard a shuttle, if one was taken for it: it is gone, and so is the shuttle, or neither is.
@@ -256,6 +284,16 @@ mod tests {
         table.unmake(1);
         table.keep(1, Shuttle::There);
         assert_eq!(table.take(1, 1), None, "it may have been given back");
+    }
+
+    #[test]
+    fn of_the_other_process_only_one_that_is_too_short_is_sent_home() {
+        let mut table = table(2, &Allowance::new(4 * MIB));
+        assert_eq!(table.take_too_short(1, LONG), None, "none has come");
+        table.welcome(1, came(Shuttle::There, LEN));
+        assert_eq!((table.take_too_short(1, LEN), table.take_too_short(1, LONG)), (None, Some(Shuttle::There)));
+        table.welcome(1, came(Shuttle::There, LONG));
+        assert_eq!(table.take_too_short(1, LONG), None, "it has become longer there");
     }
 
     #[test]

@@ -30,6 +30,8 @@
 //!   grant          0                          [address, rkey]                    its memory; empty: none
 //!   closed         0                          —                                  nobody writes to the place for what the
 //!                                                                                receiver of the channel before showed
+//!   home           0                          —                                  the shuttle that comes with it is the
+//!                                                                                receiver's own
 //! ```
 //! *scattered* is origin, count, and a reference to a layout: index, version, address, rkey and length of its wire form.
 
@@ -57,6 +59,7 @@ const CLOSE: u8 = 49;
 const WANT: u8 = 50;
 const GRANT: u8 = 51;
 const CLOSED: u8 = 52;
+const HOME: u8 = 53;
 /// Set in the kind of a record that credits go along with, behind its payload.
 const WITH_CREDITS: u8 = 0x40;
 /// What credits add to the payload of a record.
@@ -292,6 +295,8 @@ pub enum Message<'a> {
     Grant(Option<RemoteMemory>),
     /// The receiver of a channel that is written by RDMA is through with it, given up or followed by another.
     Closed,
+    /// Nothing but the shuttle in the receiver's memory, which goes home.
+    Home,
 }
 
 /// A record's header and, for control records, its payload.
@@ -438,6 +443,7 @@ pub fn control(message: Message<'_>) -> Control {
         Message::Want { geometry, control } => (record(WANT, geometry, 0), put_memory(&mut payload, control)),
         Message::Grant(memory) => (record(GRANT, 0, 0), memory.map_or(0, |memory| put_memory(&mut payload, memory))),
         Message::Closed => (record(CLOSED, 0, 0), 0),
+        Message::Home => (record(HOME, 0, 0), 0),
         Message::EagerSync { .. }
         | Message::Data { .. }
         | Message::Ahead { .. }
@@ -520,6 +526,7 @@ pub fn parse<'a>(record: Record, payload: &'a [u8]) -> Option<Message<'a>> {
         GRANT if payload.is_empty() => Message::Grant(None),
         GRANT => Message::Grant(Some(memory(payload)?)),
         CLOSED => Message::Closed,
+        HOME => Message::Home,
         _ => return None,
     })
 }
@@ -615,6 +622,7 @@ mod tests {
             Message::Grant(Some(memory)),
             Message::Grant(None),
             Message::Closed,
+            Message::Home,
         ];
         for case in cases {
             let control = control(case);
