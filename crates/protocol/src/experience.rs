@@ -30,6 +30,8 @@ const RUN: u32 = 4;
 const RUN_MAX: u32 = 512;
 /// Runs that a way gets at first to show what it takes.
 const FIRST_TRIES: u8 = 2;
+/// So many times something was under way in a run that what all took longer was the way's doing.
+const ALL_MIN: u32 = 3;
 /// No way takes so many times as long as another one.
 const UNBELIEVABLE: u32 = 16;
 /// A trial took some times longer than the best way would have: for each of these times, so many times as many bytes as it
@@ -192,7 +194,16 @@ struct Costs {
     run_bytes: u64,
     /// What is known of those that are there: of all, and of those the way is judged by.
     spent: Taken,
-    judged: Taken,
+    judged: Judged,
+}
+
+/// What the messages took by which a run is judged.
+#[derive(Clone, Copy, Default, Debug)]
+struct Judged {
+    taken: Taken,
+    /// What those took that were the quickest of all that were under way together, in ns per KiB, and how often some were.
+    quickest: u32,
+    count: u32,
 }
 
 /// What messages took.
@@ -234,7 +245,7 @@ impl Costs {
             follows: false,
             run_bytes: 0,
             spent: Taken::default(),
-            judged: Taken::default(),
+            judged: Judged::default(),
         }
     }
 }
@@ -381,6 +392,21 @@ impl Taken {
     }
 }
 
+impl Judged {
+    /// These were under way together, beside no others.
+    fn add(&mut self, taken: Taken) {
+        let Some(per_kib) = taken.per_kib() else { return };
+        self.quickest = if self.count == 0 { per_kib } else { self.quickest.min(per_kib) };
+        self.count += 1;
+        self.taken.add(taken);
+    }
+
+    /// What the quickest took, where there were so many that nothing else can have delayed them all; or else 0.
+    fn at_least(&self) -> u32 {
+        if self.count >= ALL_MIN { self.quickest } else { 0 }
+    }
+}
+
 /// True if a message goes through the channel this way.
 fn stages(way: CopyWay) -> bool {
     way == CopyWay::Staged
@@ -393,7 +419,7 @@ impl Costs {
             let goes_both_ways = other.taken != self.taken_before;
             if possible.has(self.current) && goes_both_ways && (1..TRIAL_OF_BOTH).contains(&self.trial) {
                 if self.trial == 1 {
-                    self.judged = Taken::default();
+                    self.judged = Judged::default();
                 }
                 self.trial += 1;
             } else {
@@ -449,8 +475,8 @@ impl Costs {
         let (way, run_bytes) = (self.current, std::mem::take(&mut self.run_bytes));
         let (spent, judged) = (std::mem::take(&mut self.spent), std::mem::take(&mut self.judged));
         let before = self.best(possible);
-        if let Some(per_kib) = judged.per_kib() {
-            self.note(way, per_kib);
+        if let Some(per_kib) = judged.taken.per_kib() {
+            self.note(way, per_kib, judged.at_least());
         }
         let best = self.best(possible);
         if best != before && self.per_kib[before as usize] != 0 {
@@ -512,8 +538,9 @@ impl Costs {
         ways.min_by_key(|way| (cost(way), *way != self.usual))
     }
 
-    /// What is faster is believed sooner than what is slower: most of what delays a message is not its way's doing.
-    fn note(&mut self, way: CopyWay, per_kib: u32) {
+    /// What is faster is believed sooner than what is slower: most of what delays a message is not its way's doing. What
+    /// all of a run were slower by is.
+    fn note(&mut self, way: CopyWay, per_kib: u32, at_least: u32) {
         let at = way as usize;
         let known = self.per_kib[at];
         self.per_kib[at] = match known {
@@ -521,379 +548,10 @@ impl Costs {
             // What was far off was not the way's doing.
             known if per_kib < known / 2 => per_kib,
             known if per_kib < known => known - (known - per_kib).div_ceil(2),
-            known => known.saturating_add(((per_kib - known).min(known) / 8).max(1)),
+            known => known.saturating_add(((per_kib - known).min(known) / 8).max(1)).max(at_least),
         };
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-
-    use super::*;
-    use CopyWay::{Read, Shared, Staged};
-
-    const LEN: u64 = 64 << 10;
-
-    fn all() -> CopyWays {
-        CopyWays::only(Read).and(Shared, true).and(Staged, true)
-    }
-
-    /// How often each way is taken by `count` messages that take what `cost` says, in ns.
-    fn run(
-        experience: &mut Experience,
-        count: usize,
-        is_near: bool,
-        cost: impl Fn(CopyWay, usize) -> u64,
-    ) -> [usize; 3] {
-        run_of(Kind::of(LEN, None, all()), experience, count, is_near, cost)
-    }
-
-    fn run_of(
-        kind: Kind,
-        experience: &mut Experience,
-        count: usize,
-        is_near: bool,
-        cost: impl Fn(CopyWay, usize) -> u64,
-    ) -> [usize; 3] {
-        let mut taken = [0; 3];
-        for message in 0..count {
-            let way = experience.choose(kind, LEN, is_near);
-            taken[way as usize] += 1;
-            experience.end(kind, LEN, way, true, Some(cost(way, message)));
-        }
-        taken
-    }
-
-    #[test]
-    fn of_many_under_way_together_all_go_the_same_way() {
-        let mut experience = Experience::default();
-        let kind = Kind::of(LEN, None, all());
-        let mut taken = [0; 3];
-        for _ in 0..1000 {
-            let ways: Vec<CopyWay> = (0..64).map(|_| experience.choose(kind, LEN, true)).collect();
-            let warm = taken.iter().sum::<usize>() > 64;
-            assert!(!warm || ways.iter().all(|way| *way == ways[0]), "{ways:?}");
-            for (message, way) in ways.into_iter().enumerate() {
-                taken[way as usize] += 1;
-                // What both copy is all there at the end.
-                let ns = match (way, message) {
-                    (Shared, 0) => 64 * 4000,
-                    (Shared, _) => 100,
-                    _ => 5000,
-                };
-                experience.end(kind, LEN, way, message == 0, Some(ns));
-            }
-        }
-        assert!(taken[1] > 900 * 64, "{taken:?}");
-        assert_eq!(experience.under_way, 0);
-    }
-
-    /// As in a step of a program that sends all its faces and then waits for all: whatever goes another way than the others
-    /// costs more than it saves.
-    #[test]
-    fn of_several_lengths_under_way_together_all_go_the_way_that_is_fastest_for_all() {
-        const LENS: [u64; 4] = [4 * LEN, 2 * LEN, 4 * LEN, LEN / 2];
-        for fastest in [Read, Shared, Staged] {
-            let mut experience = Experience::default();
-            let mut taken = [0; 3];
-            for step in 0..2000 {
-                let kinds = LENS.map(|len| Kind::of(len, None, all()));
-                let ways: Vec<CopyWay> =
-                    kinds.iter().zip(LENS).map(|(kind, len)| experience.choose(*kind, len, true)).collect();
-                let is_mixed = ways.iter().any(|way| *way != ways[0]);
-                let per_kib = |way| if is_mixed { 160 } else { if way == fastest { 80 } else { 120 } };
-                for (message, (kind, len)) in kinds.into_iter().zip(LENS).enumerate() {
-                    taken[ways[message] as usize] += usize::from(step >= 200);
-                    let ns = match (ways[0], message) {
-                        // What both copy is all there at the end.
-                        (Shared, 0) => LENS.iter().sum::<u64>() / 1024 * per_kib(Shared),
-                        (Shared, _) => 100,
-                        (way, _) => len / 1024 * per_kib(way),
-                    };
-                    experience.end(kind, len, ways[message], message == 0, Some(ns));
-                }
-            }
-            let count: usize = taken.iter().sum();
-            assert!(taken[fastest as usize] > count / 10 * 9, "{fastest:?}: {taken:?}");
-        }
-    }
-
-    /// There and back, the sender's help costs nothing; where both send, each holds up the other.
-    #[test]
-    fn what_is_known_of_messages_one_way_is_not_believed_of_those_that_cross() {
-        let mut experience = Experience::default();
-        let alone = |way, _| if way == Shared { 4000 } else { 6000 };
-        run(&mut experience, 3000, true, alone);
-        let crossing = Kind::of(LEN, None, all()).crossing(true);
-        for count in [60, 200] {
-            let taken =
-                run_of(crossing, &mut experience, count, true, |way, _| if way == Read { 6000 } else { 11_000 });
-            assert!(taken[0] > count / 2, "{taken:?}");
-            let taken = run(&mut experience, 60, true, alone);
-            assert!(taken[1] > 50, "{taken:?}");
-        }
-    }
-
-    #[test]
-    fn what_never_comes_alone_goes_the_usual_way() {
-        let mut experience = Experience::default();
-        let (first, second) = (Kind::of(LEN, None, all()), Kind::of(8 * LEN, None, all()));
-        let mut taken = [0; 3];
-        for _ in 0..10_000 {
-            let ways = [experience.choose(first, LEN, true), experience.choose(second, 8 * LEN, true)];
-            taken[ways[1] as usize] += 1;
-            experience.end(first, LEN, ways[0], true, Some(5000));
-            experience.end(second, 8 * LEN, ways[1], false, Some(5000));
-        }
-        assert!(taken[1] > 6000, "{taken:?}");
-    }
-
-    /// So it is while the channel is the fastest, but for the runs that try another way, and never while it is only tried.
-    #[test]
-    fn who_keeps_to_the_channel_is_not_trying_it() {
-        let kind = Kind::of(LEN, None, all());
-        for (staged_ns, keeps) in [(2000, true), (9000, false)] {
-            let mut experience = Experience::default();
-            run(&mut experience, 2000, true, |way, _| if way == Staged { staged_ns } else { 5000 });
-            let mut staged = [0; 2];
-            for _ in 0..20_000 {
-                let way = experience.choose(kind, LEN, true);
-                let kept = experience.keeps_to_channel(kind);
-                assert_eq!(kept, keeps && way == Staged, "{way:?} where the channel takes {staged_ns} ns");
-                staged[usize::from(way == Staged)] += 1;
-                experience.end(kind, LEN, way, true, Some(if way == Staged { staged_ns } else { 5000 }));
-            }
-            assert!(staged.iter().all(|count| *count > 0), "both happened: {staged:?}");
-            assert!((staged[1] > 10_000) == keeps, "{staged:?}");
-        }
-    }
-
-    #[test]
-    fn a_first_message_that_was_delayed_is_soon_forgiven() {
-        let mut experience = Experience::default();
-        let delayed = |way, message| match way {
-            Shared if message < 64 => 50_000_000,
-            Shared => 4000,
-            _ => 6000,
-        };
-        run(&mut experience, 64, false, delayed);
-        let taken = run(&mut experience, 3000, false, |way, message| delayed(way, message + 64));
-        assert!(taken[1] > 2000, "{taken:?}");
-    }
-
-    #[test]
-    fn where_there_is_always_one_under_way_others_are_tried_all_the_same() {
-        let mut experience = Experience::default();
-        let kind = Kind::of(LEN, None, all());
-        let mut last = experience.choose(kind, LEN, true);
-        let mut taken = [0; 3];
-        for _ in 0..100_000 {
-            let way = experience.choose(kind, LEN, true);
-            taken[way as usize] += 1;
-            experience.end(kind, LEN, last, false, Some(if last == Shared { 4000 } else { 6000 }));
-            last = way;
-        }
-        assert!(taken[1] > 85_000 && taken[0] > 500 && taken[2] > 500, "{taken:?}");
-    }
-
-    #[test]
-    fn the_fastest_way_is_taken_and_the_others_are_tried_now_and_then() {
-        for fastest in [Read, Shared, Staged] {
-            let mut experience = Experience::default();
-            let taken = run(&mut experience, 2000, true, |way, _| if way == fastest { 5000 } else { 11_000 });
-            assert!(taken[fastest as usize] > 1900, "{fastest:?}: {taken:?}");
-            assert!(taken.iter().all(|count| *count >= 8), "all are tried: {taken:?}");
-        }
-    }
-
-    #[test]
-    fn ways_about_as_fast_are_tried_more_often() {
-        let tried =
-            |slower| run(&mut Experience::default(), 5000, false, |way, _| if way == Read { 5000 } else { slower })[1];
-        assert!(tried(5500) > 2 * tried(20_000), "{} {}", tried(5500), tried(20_000));
-    }
-
-    #[test]
-    fn what_changes_is_found_out() {
-        let mut experience = Experience::default();
-        run(&mut experience, 1000, true, |way, _| if way == Staged { 4000 } else { 6000 });
-        let apart = |way, _| if way == Staged { 8000 } else { 6000 };
-        let taken = run(&mut experience, 200, true, apart);
-        assert!(taken[2] < 40, "what has become slower is left soon: {taken:?}");
-        run(&mut experience, 5000, false, apart);
-        let taken = run(&mut experience, 800, false, |way, _| if way == Staged { 4000 } else { 6000 });
-        assert!(taken[2] > 250, "what has become faster is found at the next trial: {taken:?}");
-        run(&mut experience, 5000, false, apart);
-        let taken = run(&mut experience, 100, true, |way, _| if way == Staged { 4000 } else { 6000 });
-        assert!(taken[2] > 90, "at once if the sender says that it might: {taken:?}");
-    }
-
-    #[test]
-    fn a_message_that_something_delayed_changes_nothing() {
-        let mut experience = Experience::default();
-        let taken = run(&mut experience, 3000, false, |way, message| match way {
-            Read if message % 20 == 0 => 10_000_000,
-            Read => 5000,
-            _ => 7000,
-        });
-        assert!(taken[0] > 2700, "{taken:?}");
-    }
-
-    #[test]
-    fn the_channel_is_warmed_before_it_is_judged() {
-        let mut experience = Experience::default();
-        let warm = (CHANNEL_WARM_BYTES / LEN) as usize;
-        assert_eq!(run(&mut experience, warm, true, |_, _| 1_000_000), [0, 0, warm]);
-        let taken = run(&mut experience, 1000, true, |way, _| if way == Staged { 4000 } else { 6000 });
-        assert!(taken[2] > 900, "{taken:?}");
-    }
-
-    #[test]
-    fn a_channel_that_has_become_cold_is_warmed_before_it_is_judged_again() {
-        let mut experience = Experience::default();
-        run(&mut experience, 1000, true, |way, _| if way == Staged { 8000 } else { 6000 });
-        // It is faster now, but not at once.
-        let staged = Cell::new((0, 0));
-        let taken = run(&mut experience, 4000, true, |way, message| {
-            let (last, count) = staged.get();
-            let count = if message - last > 100 { 0 } else { count };
-            staged.set(if way == Staged { (message, count + 1) } else { (last, count) });
-            match way {
-                Staged if count < 16 => 20_000,
-                Staged => 4000,
-                _ => 6000,
-            }
-        });
-        assert!(taken[2] > 2000, "{taken:?}");
-    }
-
-    #[test]
-    fn what_a_change_of_ways_costs_is_not_held_against_the_new_one() {
-        let mut experience = Experience::default();
-        let last = Cell::new(Staged);
-        let taken = run(&mut experience, 1000, false, |way, _| match (way, last.replace(way)) {
-            (Shared, Shared) => 4000,
-            (Shared, _) => 20_000,
-            _ => 6000,
-        });
-        assert!(taken[1] > 800, "{taken:?}");
-    }
-
-    #[test]
-    fn a_channel_that_others_keep_cold_is_judged_all_the_same() {
-        let mut experience = Experience::default();
-        let (short, long) =
-            (Kind::of(LEN, None, all()), Kind::of(8 << 20, None, CopyWays::only(Shared).and(Read, true)));
-        let mut taken = [0; 3];
-        for _ in 0..1000 {
-            let way = experience.choose(short, LEN, true);
-            taken[way as usize] += 1;
-            experience.end(short, LEN, way, true, Some(if way == Staged { 60_000 } else { 6000 }));
-            let way = experience.choose(long, 8 << 20, true);
-            experience.end(long, 8 << 20, way, true, Some(800_000));
-        }
-        assert!(taken[2] < 100, "{taken:?}");
-    }
-
-    #[test]
-    fn trials_of_a_channel_that_is_slow_cost_little() {
-        let mut experience = Experience::default();
-        let cost = |way, _| if way == Staged { 13_000 } else { 5500 };
-        run(&mut experience, 2000, true, cost);
-        let total = Cell::new(0);
-        run(&mut experience, 20_000, true, |way, message| {
-            total.set(total.get() + cost(way, message));
-            cost(way, message)
-        });
-        assert!(total.get() < 20_000 * 5500 / 100 * 103, "{}", total.get());
-    }
-
-    /// Both sides send windows to each other; `cost` of a message by its way and by whether the other side stages, too.
-    /// How often each way is taken by the one side, in the last quarter of the windows.
-    fn both_ways(sides: &mut [Experience; 2], windows: usize, cost: impl Fn(CopyWay, bool) -> u64) -> [usize; 3] {
-        let kind = Kind::of(LEN, None, all());
-        let mut taken = [0; 3];
-        for window in 0..windows {
-            let ways = [0, 1].map(|side| (0..64).map(|_| sides[side].choose(kind, LEN, true)).collect::<Vec<_>>());
-            for message in 0..64 {
-                for side in 0..2 {
-                    let (own, others) = (ways[side][message], ways[1 - side][message]);
-                    sides[side].end(kind, LEN, own, message == 0, Some(cost(own, others == Staged)));
-                    sides[1 - side].other_takes(own == Staged);
-                }
-                taken[ways[0][message] as usize] += usize::from(window >= windows / 4 * 3);
-            }
-        }
-        taken
-    }
-
-    #[test]
-    fn what_pays_only_if_both_sides_do_it_is_found() {
-        let mut sides = [Experience::default(), Experience::default()];
-        // They are out of step: one has used the other ways by itself before.
-        run(&mut sides[1], 3000, true, |way, _| if way == Read { 6000 } else { 9000 });
-        let taken = both_ways(&mut sides, 2000, |way, too| match way {
-            Staged if too => 4000,
-            Staged => 9000,
-            Read => 6000,
-            Shared => 20_000,
-        });
-        assert!(taken[2] > 28_000, "{taken:?}");
-    }
-
-    #[test]
-    fn what_pays_only_if_no_side_uses_the_channel_is_found() {
-        let mut sides = [Experience::default(), Experience::default()];
-        run(&mut sides[1], 3000, true, |way, _| if way == Staged { 6000 } else { 9000 });
-        let taken = both_ways(&mut sides, 2000, |way, too| match way {
-            Staged => 6000,
-            Shared if too => 9000,
-            Shared => 4000,
-            Read => 20_000,
-        });
-        assert!(taken[1] > 28_000, "{taken:?}");
-    }
-
-    #[test]
-    fn following_the_other_side_costs_little_where_it_does_not_pay() {
-        let mut sides = [Experience::default(), Experience::default()];
-        let taken = both_ways(&mut sides, 2000, |way, _| if way == Read { 6000 } else { 12_000 });
-        assert!(taken[0] > 30_000, "{taken:?}");
-    }
-
-    #[test]
-    fn an_other_side_that_begins_again_and_again_is_not_followed_each_time() {
-        let mut experience = Experience::default();
-        let kind = Kind::of(LEN, None, all());
-        let mut total = 0;
-        for _ in 0..20_000 {
-            let way = experience.choose(kind, LEN, true);
-            let ns = if way == Staged { 12_000 } else { 6000 };
-            experience.end(kind, LEN, way, true, Some(ns));
-            // Messages of two lengths, say, of which it stages one.
-            experience.other_takes(true);
-            experience.other_takes(false);
-            total += ns;
-        }
-        assert!(total < 20_000 * 6000 / 100 * 106, "{total}");
-    }
-
-    #[test]
-    fn what_is_the_only_way_is_taken_and_kinds_do_not_mix() {
-        let mut experience = Experience::default();
-        for way in [Read, Shared, Staged] {
-            let kind = Kind::of(LEN, None, CopyWays::only(way));
-            assert_eq!(experience.choose(kind, LEN, true), way);
-            assert_eq!(kind.only_way(), Some(way));
-        }
-        assert_eq!(Kind::of(LEN, None, all()).only_way(), None);
-        let kinds: Vec<Kind> = [None, Some(8), Some(16), Some(100), Some(600), Some(9000)]
-            .into_iter()
-            .flat_map(|block| [1, 20_000, 40_000, 1 << 23, u64::MAX].map(|len| Kind::of(len, block, all())))
-            .collect();
-        for (at, kind) in kinds.iter().enumerate() {
-            assert_eq!(kinds.iter().position(|other| other == kind), Some(at - at % 5 + [0, 1, 2, 3, 3][at % 5]));
-        }
-    }
-}
+mod tests;
