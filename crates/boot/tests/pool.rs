@@ -46,7 +46,7 @@ fn burst(engines: &mut [Engine], from: usize, to: usize, count: u32) {
         while !engines[to].is_complete(receive) {
             engines.iter_mut().for_each(|engine| _ = engine.progress());
             turns += 1;
-            assert!(turns < 10_000_000, "message {number} does not arrive");
+            assert!(turns < 10_000_000, "message {number} does not arrive\n{}", engines[from].standing(to as u32));
         }
         assert_eq!(engines[to].take(receive).expect("complete").outcome, Outcome::Done);
         assert_eq!(buf.as_contiguous().expect("in one piece"), payload(number));
@@ -113,6 +113,20 @@ fn it_grows_in_a_burst_shrinks_in_quiet_and_grows_again() {
 }
 
 /// What segments of packed data take is given back as well.
+/// What connections need at least may take all the buffers there may be, to the last one of a chunk. Whoever sends gets some
+/// all the same.
+#[test]
+fn a_pool_that_is_full_of_receives_sends() {
+    for device in [DeviceChoice::ShmVerbs, DeviceChoice::Tcp] {
+        for (count, credits_initial) in (3..7).flat_map(|count| [1, 2, 5].map(|credits| (count, credits))) {
+            let config = Config { pool_max_bytes: Some(0), credits_initial, pool_idle: None, ..config(device) };
+            let mut engines = local_engines(count, &config).expect("a device");
+            let pairs = (0..count as usize).flat_map(|from| (0..count as usize).map(move |to| (from, to)));
+            pairs.filter(|(from, to)| from != to).for_each(|(from, to)| burst(&mut engines, from, to, 20));
+        }
+    }
+}
+
 #[test]
 fn segments_that_are_not_used_are_given_back() {
     let datatypes = DatatypeSettings { scheme: DatatypeScheme::RwgUp, ..DatatypeSettings::default() };

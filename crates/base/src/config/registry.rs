@@ -178,7 +178,7 @@ pub const VARIABLES: &[Variable] = &[
         pool_max_bytes,
         "auto or bytes",
         0..,
-        "Registered buffers for messages over verbs, at most; past it connections get no more credits. By itself 64M, and over tcp, where what is not touched is not there, 256M."
+        "Registered buffers for messages over verbs, at most; past it connections get no more credits, and what they and sends need at least is taken all the same. By itself 64M, and over tcp, where what is not touched is not there, 256M."
     ),
     Variable {
         name: "FERROVIA_POOL_IDLE",

@@ -1,7 +1,8 @@
 //! The pool of a process: registered buffers for records, posted to one shared receive queue or on their way out.
 //!
 //! Paper: mpich2-ib §2.3.2, with one pool per process instead of one per connection. It grows by chunks, up to a limit;
-//! past it connections get no more credits and sends wait. What a fresh connection needs at least is taken all the same.
+//! past it connections get no more credits and sends wait. What a fresh connection needs at least is taken all the same, and
+//! so are some buffers for sends: where all are with receives, those would wait for ever.
 //! It shrinks as credits come back and buffers are not used, see [`Buffers`].
 
 use fabric::{Access, Context, FabricError, ProtectionDomain, ReceiveRequest, ScatterGather, SharedReceiveQueue};
@@ -16,11 +17,13 @@ use super::buffers::Buffers;
 const CHUNK_BYTES: usize = 512 << 10;
 /// Receives posted at once.
 const BATCH: usize = 32;
+/// Slots for sends at least, whatever the limit.
+const SENDS_MIN: u32 = 8;
 
 pub(super) struct Pool {
     buffers: Buffers,
     queue: SharedReceiveQueue,
-    /// Slots at most, but for what connections need at least.
+    /// Slots at most, but for what connections and sends need at least.
     slots_max: u32,
     /// Slots that are with the shared receive queue, or will be at once.
     receiving_count: u32,
@@ -64,7 +67,8 @@ impl Pool {
     #[inline]
     pub(super) fn take(&mut self, context: &mut dyn Context) -> Option<Slot> {
         if self.buffers.slots.free_count() == 0 {
-            self.grow(context, false).ok()?;
+            let must = self.buffers.slots.count().saturating_sub(self.receiving_count) < SENDS_MIN;
+            self.grow(context, must).ok()?;
         }
         self.buffers.slots.take()
     }
