@@ -1,3 +1,5 @@
+//! The choice of ways against messages whose times are known.
+
 use std::cell::Cell;
 
 use super::*;
