@@ -69,7 +69,10 @@ impl Inbox {
     pub fn poll(&mut self, world: &World, pattern: Pattern, label: Option<&Label>) -> Poll<Result<Vec<u8>>> {
         let Some(label) = label else { return self.poll_any(world, pattern) };
         loop {
-            if let Some(bytes) = world.commons.strays().take(pattern.0, label) {
+            // What is on its way in may be somebody else's, who would never get it: that comes first.
+            if self.under_way.is_none()
+                && let Some(bytes) = world.commons.strays().take(pattern.0, label)
+            {
                 return Poll::Ready(Ok(bytes));
             }
             let bytes = match self.poll_any(world, pattern) {
