@@ -126,16 +126,19 @@ fn engine(
     Ok(Engine::with_neighbours(Box::new(peers), mates, port, config, policy)?)
 }
 
-/// Engines over contexts that reach each other, all in this process and, as far as the settings want that, on one host.
+/// Engines over contexts that reach each other, each with settings of its own, all in this process and, as far as the
+/// first one's settings want that, on one host.
 pub(crate) fn together(
     contexts: Vec<Box<dyn Context>>,
-    config: &Config,
+    configs: &[&Config],
     policy: WaitPolicy,
     clock: fn() -> Duration,
 ) -> Result<Vec<Engine>, BootError> {
-    let is_mixed = is_mixed(config.device);
-    let hosts = Hosts::new(vec![0; contexts.len()], config.host_ranks_max);
-    let open = |(me, context)| Port::open(context, me, 1, config, clock);
+    let Some(first) = configs.first() else { return Ok(Vec::new()) };
+    let is_mixed = is_mixed(first.device);
+    let hosts = Hosts::new(vec![0; contexts.len()], first.host_ranks_max);
+    let config_of = |rank: u32| configs.get(rank as usize).unwrap_or(first);
+    let open = |(me, context)| Port::open(context, me, 1, config_of(me), clock);
     let mut ports = (0..).zip(contexts).map(open).collect::<Result<Vec<_>, _>>()?;
     let cards: Vec<Endpoint> = ports.iter().map(|port| port.card().clone()).collect();
     let mut segments: BTreeMap<u32, Segment> = BTreeMap::new();
@@ -144,15 +147,19 @@ pub(crate) fn together(
         let mates = if is_mixed { hosts.mates(me) } else { Vec::new() };
         let known = (0..).zip(&cards).map(|(rank, card)| (!mates.contains(&rank)).then(|| card.clone()));
         port.meet(known.collect())?;
-        let Some(first) = mates.first() else {
+        let Some(leader) = mates.first() else {
             neighbours.push(None);
             continue;
         };
-        let bells = || Ok(Segment::create_with_bells(shape(mates.len() as u32, config))?);
-        let segment = segment::of_host(&mut segments, *first, bells)?;
+        let bells = || Ok(Segment::create_with_bells(shape(mates.len() as u32, first))?);
+        let segment = segment::of_host(&mut segments, *leader, bells)?;
         neighbours.push(Some(Neighbours { segment, mates }));
     }
-    ports.into_iter().zip(neighbours).map(|(port, neighbours)| engine(port, neighbours, config, policy)).collect()
+    let engine = |(port, neighbours): (Port, _)| {
+        let config = config_of(port.rank());
+        engine(port, neighbours, config, policy)
+    };
+    ports.into_iter().zip(neighbours).map(engine).collect()
 }
 
 /// The cards of all processes, but for those that are reached otherwise.

@@ -43,7 +43,7 @@ pub use devices::{DeviceReport, devices};
 pub use fabric_soft::SimPlan;
 pub use fabric_soft::sim::LinkCost;
 pub use hardware::hardware;
-pub use local::{engines_over, local_engines};
+pub use local::{engines_over, local_engines, pair_over};
 pub use pair::{DEVICES, SimulatedTime, open_network, open_simulated, open_together};
 pub use protocols::{ProtocolReport, protocols};
 pub use start::{Job, configuration, configuration_with, connect, start};

@@ -35,7 +35,7 @@ pub fn local_engines(count: u32, config: &Config) -> Result<Vec<Engine>, BootErr
     let mut engines = match device {
         Some(device) => {
             let contexts = open_together(device, count, config).map_err(BootError::NoDevice)?;
-            connected::together(contexts, config, POLICY, connected::monotonic)?
+            connected::together(contexts, &[config], POLICY, connected::monotonic)?
         }
         None => {
             let segment = Segment::create(shape(count, config))?;
@@ -86,7 +86,15 @@ pub fn engines_over(
     config: &Config,
     clock: Option<fn() -> Duration>,
 ) -> Result<Vec<Engine>, BootError> {
-    let mut engines = connected::together(contexts, config, POLICY, clock.unwrap_or(connected::monotonic))?;
+    let mut engines = connected::together(contexts, &[config], POLICY, clock.unwrap_or(connected::monotonic))?;
     use_tuple_queues(&mut engines, config, true)?;
     Ok(engines)
+}
+
+/// As [`engines_over`], of two processes whose settings differ.
+///
+/// # Errors
+/// As [`engines_over`].
+pub fn pair_over(contexts: Vec<Box<dyn Context>>, configs: [&Config; 2]) -> Result<Vec<Engine>, BootError> {
+    connected::together(contexts, &configs, POLICY, connected::monotonic)
 }

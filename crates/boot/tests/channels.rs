@@ -42,7 +42,11 @@ fn message(from: usize, to: usize, number: u32) -> Vec<u8> {
 
 impl World {
     fn new(count: usize, config: &Config) -> Self {
-        let engines = local_engines(count as u32, config).expect("a segment");
+        Self::over(local_engines(count as u32, config).expect("a segment"))
+    }
+
+    fn over(engines: Vec<Engine>) -> Self {
+        let count = engines.len();
         Self { engines, sent: vec![vec![0; count]; count], taken: vec![vec![0; count]; count] }
     }
 
@@ -446,6 +450,24 @@ fn blocks_over_verbs_that_are_too_short_both_ways_are_followed_by_longer_ones() 
         assert!(world.sum(|stats| stats.blocks_resized) > 8, "{device:?}: shorter, and longer again");
         assert_eq!(world.sum(|stats| stats.refused_records), 0);
     }
+}
+
+/// Who wants no channels says so to whoever asks for one.
+#[test]
+fn a_peer_without_channels_answers_all_the_same() {
+    let asks = Config { device: DeviceChoice::Tcp, fastpath: FastPath::Veloblock, ..Config::default() };
+    let has_none = Config { fastpath: FastPath::Off, ..asks.clone() };
+    let contexts = boot::open_together("tcp", 2, &asks).expect("the device");
+    let mut world = World::over(boot::pair_over(contexts, [&asks, &has_none]).expect("a pair"));
+    (0..10).for_each(|_| world.send(0, 1));
+    world.take_all();
+    let start = Instant::now();
+    let is_refused = |standing: &str| standing.contains("next nothing") && !standing.contains("asks in 0");
+    while !is_refused(&world.engines[0].standing(1)) {
+        world.turn(1);
+        assert!(start.elapsed() < LOST, "{}", world.engines[0].standing(1));
+    }
+    assert_eq!(world.sum(|stats| stats.channels_opened), 0);
 }
 
 /// Longer than any machine keeps a process waiting for word of a death.

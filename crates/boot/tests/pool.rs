@@ -112,7 +112,6 @@ fn it_grows_in_a_burst_shrinks_in_quiet_and_grows_again() {
     }
 }
 
-/// What segments of packed data take is given back as well.
 /// What connections need at least may take all the buffers there may be, to the last one of a chunk. Whoever sends gets some
 /// all the same.
 #[test]
@@ -127,6 +126,7 @@ fn a_pool_that_is_full_of_receives_sends() {
     }
 }
 
+/// What segments of packed data take is given back as well.
 #[test]
 fn segments_that_are_not_used_are_given_back() {
     let datatypes = DatatypeSettings { scheme: DatatypeScheme::RwgUp, ..DatatypeSettings::default() };

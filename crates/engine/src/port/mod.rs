@@ -122,8 +122,9 @@ pub struct Port {
     greeting: Vec<PeerId>,
     /// Whose records this poll has taken, one by one: credits to return once their buffers are posted.
     freed: Vec<PeerId>,
-    /// Peers that must be told of credits, or of holding back.
+    /// Peers that must be told of credits, or of holding back, and those that wait for an answer about a channel.
     to_tell: Vec<PeerId>,
+    to_answer: Vec<PeerId>,
     /// By slot: to whom it is on its way; the credit-only records among them are not waited for.
     sends: Vec<(PeerId, bool)>,
     /// Records on their way that somebody may wait for.
@@ -213,6 +214,7 @@ impl Port {
             greeting: Vec::new(),
             freed: Vec::new(),
             to_tell: Vec::new(),
+            to_answer: Vec::new(),
             has_left: false,
             sends: Vec::new(),
             in_flight: 0,
@@ -309,7 +311,7 @@ impl Port {
 
     /// Records on their way whose arrival is not certain yet.
     pub(crate) fn in_flight(&self) -> usize {
-        self.in_flight + self.unannounced() + self.unanswered()
+        self.in_flight + self.unannounced() + self.to_answer.len()
     }
 
     /// Adds what happened here to `stats`.
@@ -627,7 +629,8 @@ impl Port {
     /// True if [`Port::settle`] has something to do although nothing came.
     #[inline]
     pub(crate) fn is_unsettled(&self) -> bool {
-        !(self.to_tell.is_empty() && self.greeting.is_empty() && self.partings.is_empty()) || self.has_to_show()
+        let is_idle = self.to_tell.is_empty() && self.to_answer.is_empty();
+        !(is_idle && self.greeting.is_empty() && self.partings.is_empty()) || self.has_to_show()
     }
 
     /// After a poll: posts what was emptied, tells who must be told, repeats hellos that are due.
@@ -648,6 +651,9 @@ impl Port {
         }
         if !(self.greeting.is_empty() && self.partings.is_empty()) {
             self.repeat_hellos();
+        }
+        if !self.to_answer.is_empty() {
+            self.send_answers();
         }
         if self.has_to_show() {
             self.settle_channels();

@@ -77,23 +77,17 @@ impl Port {
         let pair = connection.channels.get_or_insert_default();
         let is_listed = pair.answers.first().is_some();
         what(&mut pair.answers);
-        if !is_listed && let Some(channels) = &mut self.channels {
-            channels.to_answer.push(peer);
+        if !is_listed {
+            self.to_answer.push(peer);
         }
         self.send_answers();
     }
 
-    /// Peers that wait for an answer.
-    pub(in crate::port) fn unanswered(&self) -> usize {
-        self.channels.as_ref().map_or(0, |channels| channels.to_answer.len())
-    }
-
     /// Sends answers as far as there are credits.
-    pub(super) fn send_answers(&mut self) {
-        let Some(channels) = &mut self.channels else { return };
-        for peer in std::mem::take(&mut channels.to_answer) {
+    pub(in crate::port) fn send_answers(&mut self) {
+        for peer in std::mem::take(&mut self.to_answer) {
             if !self.send_answers_to(peer) {
-                self.channels.iter_mut().for_each(|channels| channels.to_answer.push(peer));
+                self.to_answer.push(peer);
             }
         }
     }

@@ -13,8 +13,9 @@
 //! ```
 //! Each change of the way is a record in the way before it, so nothing is overtaken: *open* goes by the queue pair or
 //! through the channel that the new one follows, and *close* by the queue pair, which delivers it behind every write. The
-//! answers, *grant* and *closed*, go by the queue pair as well, and before all that waits for room: that may wait for a
-//! longer channel, and so may what the peer has to say, which would wait for each other. A sender whose block should have another length (Paper: veloblock §8) asks for a channel of that length and goes on in
+//! answers, *grant* and *closed*, go by the queue pair before all that waits for room (`answers`).
+//!
+//! A sender whose block should have another length (Paper: veloblock §8) asks for a channel of that length and goes on in
 //! the old one until it is granted; where it is not, and a record waits that the block is too short for, the channel is
 //! closed and the record goes by the queue pair. When it should, when a channel is idle, and what a receiver may spend is
 //! decided where it is for mapped memory: `lockfree::growth`, [`Idleness`], [`Allowance`].
@@ -53,11 +54,9 @@ pub(super) struct Channels {
     allowance: Allowance,
     /// Channels that peers write into here.
     inward_count: u32,
-    /// Peers that are to be shown a control line, those to be told that something lies in their channel, and those that
-    /// wait for an answer.
+    /// Peers that are to be shown a control line, and those to be told that something lies in their channel.
     to_show: Vec<PeerId>,
     to_announce: Vec<PeerId>,
-    to_answer: Vec<PeerId>,
     /// Control lines under way.
     showing: u32,
     /// How long the last sleep could be, if something was uncertain.
@@ -151,7 +150,6 @@ impl Channels {
             inward_count: 0,
             to_show: Vec::new(),
             to_announce: Vec::new(),
-            to_answer: Vec::new(),
             showing: 0,
             nap: Duration::ZERO,
         })
@@ -462,8 +460,8 @@ impl Port {
         Some(remote)
     }
 
-    /// A peer's records come through the channel granted last from now on, and nothing into the one before; false if none
-    /// was granted.
+    /// A peer's records come through the channel granted last from now on, and nothing into the one before, of which it is
+    /// told; false if none was granted.
     pub(crate) fn open_inward(&mut self, peer: PeerId) -> bool {
         let Some(pair) = self.pair(peer) else { return false };
         let Ok(before) = pair.follow() else { return false };
@@ -478,7 +476,7 @@ impl Port {
         true
     }
 
-    /// Nothing comes through channels from a peer any more; false if there was none.
+    /// Nothing comes through channels from a peer any more, of which it is told; false if there was none.
     pub(crate) fn close_inward(&mut self, peer: PeerId) -> bool {
         let Some(pair) = self.pair(peer) else { return false };
         pair.credits = None;

@@ -19,7 +19,7 @@ use protocol::fastpath::COLD;
 use protocol::verbs_channel::Header;
 
 use super::super::{HURRIED_FROM, Port, SEND_DEPTH, Stage, Work};
-use super::{Channels, Pair};
+use super::Pair;
 use crate::request::PeerId;
 
 /// The first nap and the longest; each is twice as long as the one before.
@@ -154,13 +154,10 @@ impl Port {
     /// True if [`Port::settle_channels`] has something to do.
     #[inline]
     pub(in crate::port) fn has_to_show(&self) -> bool {
-        let waits = |channels: &Channels| {
-            !(channels.to_show.is_empty() && channels.to_announce.is_empty() && channels.to_answer.is_empty())
-        };
-        self.channels.as_ref().is_some_and(waits)
+        self.channels.as_ref().is_some_and(|channels| !channels.to_show.is_empty() || !channels.to_announce.is_empty())
     }
 
-    /// Writes control lines and sends answers and announcements that wait, as far as there is room.
+    /// Writes control lines and sends announcements that wait, as far as there is room.
     pub(in crate::port) fn settle_channels(&mut self) {
         let Some(channels) = &mut self.channels else { return };
         for peer in std::mem::take(&mut channels.to_show) {
@@ -171,7 +168,6 @@ impl Port {
                 pair.to_show = false;
             }
         }
-        self.send_answers();
         self.send_announcements();
     }
 
