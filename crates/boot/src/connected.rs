@@ -126,8 +126,8 @@ fn engine(
     Ok(Engine::with_neighbours(Box::new(peers), mates, port, config, policy)?)
 }
 
-/// Engines over contexts that reach each other, each with settings of its own, all in this process and, as far as the
-/// first one's settings want that, on one host.
+/// Engines over contexts that reach each other, all in this process and, as far as the first settings want that, on one
+/// host. Each has its own settings; where there are none for it, the first.
 pub(crate) fn together(
     contexts: Vec<Box<dyn Context>>,
     configs: &[&Config],
