@@ -1,6 +1,6 @@
 //! What every floor stands on: configuration, limits, long copies, the gate round an engine,
-//! slabs with generations, the synchronisation shim, log lines, a watch over the memory map, threads without
-//! signals, and the end of a process.
+//! slabs with generations, the synchronisation shim, log lines, a watch over the memory map, what tools are
+//! told of memory, threads without signals, and the end of a process.
 //!
 //! Floor: ground. Uses no other crate of the workspace.
 //!
@@ -33,6 +33,7 @@ pub mod signals;
 pub mod slab;
 pub mod streaming;
 pub mod sync;
+pub mod watched;
 
 pub use config::Config;
 pub use gate::{Gate, GateGuard, Released};

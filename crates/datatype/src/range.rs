@@ -89,6 +89,16 @@ impl RecvBuf {
         Some(unsafe { WriteRange::new(bytes.as_mut_ptr(), bytes.len()) })
     }
 
+    /// Another process may have written the first `len_bytes` packed bytes, of which a tool that watches this one knows
+    /// nothing.
+    #[inline]
+    pub fn written_by_others(&mut self, len_bytes: u64) {
+        if base::watched::is_watched() {
+            let len_bytes = len_bytes.min(self.len_bytes());
+            self.ranges_at(0, len_bytes).into_iter().for_each(base::watched::written_by_others);
+        }
+    }
+
     /// The memory of the packed bytes `offset_bytes..offset_bytes + len_bytes`, as far as there are any, in order.
     pub fn ranges_at(&mut self, offset_bytes: u64, len_bytes: u64) -> Vec<WriteRange> {
         let mut ranges = Vec::new();

@@ -484,6 +484,7 @@ impl Core {
         let (peer, send) = (incoming.envelope.peer, incoming.send);
         if outcome == Outcome::Done {
             Self::unpack_arrived(incoming, incoming.envelope.len_bytes);
+            incoming.buf.written_by_others(incoming.envelope.len_bytes);
         }
         if let IncomingWay::Shared { region, cell, .. } = &incoming.way {
             let (region, cell) = (*region, *cell);

@@ -540,6 +540,7 @@ impl Core {
         let (envelope, send) = (incoming.envelope, incoming.send);
         let get = matches!(incoming.way, IncomingWay::Get { .. } | IncomingWay::GetBlocks { .. });
         Self::unpack_arrived(incoming, envelope.len_bytes);
+        incoming.buf.written_by_others(envelope.len_bytes);
         self.release_incoming(key);
         if get {
             self.stats.get_received += 1;

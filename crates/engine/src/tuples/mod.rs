@@ -531,6 +531,7 @@ impl Core {
             let len = done.bytes.min(capacity_bytes) as usize;
             in_queue.buf.unpack_at(0, &bytes[..len]);
         }
+        in_queue.buf.written_by_others(done.bytes);
         // Its sender may sleep while this side has fetched the message.
         self.context.notify(fabric::PeerIndex(peer));
         let outcome = match done.status {
