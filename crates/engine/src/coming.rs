@@ -69,6 +69,7 @@ impl Core {
             Some(false) => {}
             Some(true) => {
                 self.set_coming(peer, None);
+                self.note_whole(peer);
                 self.ends_turn = true;
             }
             None => self.refuse(),

@@ -187,6 +187,9 @@ impl Core {
         match self.posted.arrive(context, peer, tag) {
             Some(receive) => {
                 self.fill_posted(receive, envelope, |buf| data.read_into(buf, 0));
+                if envelope.len_bytes > self.thresholds.eager_max_bytes as u64 {
+                    self.note_whole(peer);
+                }
                 // The next one has no receive yet. Even to look whether it is there would take its line from whoever writes it.
                 self.ends_turn |= self.posted.is_empty() && !self.thresholds.is_crowded;
                 if let Some(send) = acknowledge {

@@ -1,6 +1,6 @@
 //! What long messages took on their ways, noted by their receiver for those that come after them.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use protocol::experience::{CopyWay, Experience, Kind};
 use protocol::wire::OfferedChannel;
@@ -60,9 +60,20 @@ impl Core {
         let Some(Some(peer)) = self.peers.get_mut(peer as usize) else { return };
         let Some(ways) = &mut peer.ways else { return };
         let now = Instant::now();
-        let last_end = ways.last_end.replace(now).filter(|end| *end > judged.start);
-        let took = now.saturating_duration_since(last_end.unwrap_or(judged.start));
-        let ns = is_there.then_some(took.as_nanos() as u64);
-        ways.experience.end(judged.kind, len_bytes, way, last_end.is_none(), ns);
+        let last_end = ways.last_end.replace(now).unwrap_or(judged.start);
+        let pause = judged.start.checked_duration_since(last_end);
+        let took = now.saturating_duration_since(last_end.max(judged.start));
+        let ns = |duration: Duration| duration.as_nanos() as u64;
+        ways.experience.end(judged.kind, len_bytes, way, pause.map(ns), is_there.then_some(took).map(ns));
+    }
+
+    /// A long message that came whole is there.
+    #[cold]
+    pub(crate) fn note_whole(&mut self, peer: PeerId) {
+        if let Some(Some(peer)) = self.peers.get_mut(peer as usize)
+            && let Some(ways) = &mut peer.ways
+        {
+            ways.last_end = Some(Instant::now());
+        }
     }
 }

@@ -17,6 +17,10 @@
 //! behind it whichever the new one is, and is not judged, either, if it comes alone. What trials cost is kept small: the
 //! longer one took, the more goes the best way before the next.
 //!
+//! Where messages cross, a way costs the other side, too: who takes what the other side has to copy for it is done sooner, and
+//! the other later, which holds up the next message of both. So what such a message took is counted from when the one before
+//! was there, though the receive came later, within a limit: what the program computes meanwhile is the same for all ways.
+//!
 //! Where long messages go both ways, the channel may pay only if both sides use it, or only if none does: a side that tries
 //! alone finds nothing. So who sees that the other side begins to use it, or leaves it, does the same for a trial, unless it
 //! has just followed in vain; and who tries does so until the other can have followed, and judges it from then on.
@@ -32,8 +36,8 @@ const RUN_MAX: u32 = 512;
 const FIRST_TRIES: u8 = 2;
 /// So many times something was under way in a run that what all took longer was the way's doing.
 const ALL_MIN: u32 = 3;
-/// No way takes so many times as long as another one.
-const UNBELIEVABLE: u32 = 16;
+/// What took so many times as long as another way is tried once more before it rests.
+const DOUBTFUL: u32 = 2;
 /// A trial took some times longer than the best way would have: for each of these times, so many times as many bytes as it
 /// had go before the next. What the trials of a way cost is one part in so many, unless the bounds say otherwise.
 const REST: u64 = 64;
@@ -45,6 +49,8 @@ const CHANNEL_WARM_BYTES: u64 = 1 << 20;
 /// Runs of a trial to use the channel, or to leave it, where messages go both ways: in the first the other side has not
 /// followed yet.
 const TRIAL_OF_BOTH: u32 = 3;
+/// Of what goes by before a crossing message meets its receive, so many times as much as it then takes counts, at most.
+const PAUSE_TIMES: u64 = 2;
 /// It is cold again when so many went other ways.
 const CHANNEL_COLD_BYTES: u64 = 8 << 20;
 
@@ -319,8 +325,11 @@ impl Experience {
     }
 
     /// A message of `len_bytes` that went this way is there, or has failed. It took `ns`, or `None` if nothing can be
-    /// learned from it. `was_alone` if the message before was there when it met its receive.
-    pub fn end(&mut self, kind: Kind, len_bytes: u64, way: CopyWay, was_alone: bool, ns: Option<u64>) {
+    /// learned from it. It met its receive so long after the message before was there; `None` if it did before that.
+    pub fn end(&mut self, kind: Kind, len_bytes: u64, way: CopyWay, pause_ns: Option<u64>, ns: Option<u64>) {
+        let was_alone = pause_ns.is_some();
+        let pause_ns = pause_ns.filter(|_| kind.crosses).unwrap_or(0);
+        let ns = ns.map(|ns| ns.saturating_add(pause_ns.min(ns.saturating_mul(PAUSE_TIMES))));
         self.under_way = self.under_way.saturating_sub(1);
         let is_run = std::mem::replace(&mut self.together.last, way) == way;
         let only_warms = way == CopyWay::Staged && self.channel.there(len_bytes);
@@ -514,8 +523,8 @@ impl Costs {
         }
         let best = self.best(possible);
         let least = self.per_kib[best as usize];
-        // What is not believable was not the way's doing.
-        let is_unknown = |known: u32| known == 0 || known / UNBELIEVABLE > least;
+        // The first time, a channel has to be made, and its memory found.
+        let is_unknown = |known: u32| known == 0 || known / DOUBTFUL > least;
         let is_new = |way: &CopyWay| self.tries[*way as usize] < FIRST_TRIES && is_unknown(self.per_kib[*way as usize]);
         if let Some(way) = possible.iter().find(is_new) {
             self.tries[way as usize] += 1;

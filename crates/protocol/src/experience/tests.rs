@@ -27,7 +27,7 @@ fn run_of(
     for message in 0..count {
         let way = experience.choose(kind, LEN, is_near);
         taken[way as usize] += 1;
-        experience.end(kind, LEN, way, true, Some(cost(way, message)));
+        experience.end(kind, LEN, way, Some(0), Some(cost(way, message)));
     }
     taken
 }
@@ -49,7 +49,7 @@ fn of_many_under_way_together_all_go_the_same_way() {
                 (Shared, _) => 100,
                 _ => 5000,
             };
-            experience.end(kind, LEN, way, message == 0, Some(ns));
+            experience.end(kind, LEN, way, (message == 0).then_some(0), Some(ns));
         }
     }
     assert!(taken[1] > 900 * 64, "{taken:?}");
@@ -78,7 +78,7 @@ fn of_several_lengths_under_way_together_all_go_the_way_that_is_fastest_for_all(
                     (Shared, _) => 100,
                     (way, _) => len / 1024 * per_kib(way),
                 };
-                experience.end(kind, len, ways[message], message == 0, Some(ns));
+                experience.end(kind, len, ways[message], (message == 0).then_some(0), Some(ns));
             }
         }
         let count: usize = taken.iter().sum();
@@ -109,8 +109,8 @@ fn what_never_comes_alone_goes_the_usual_way() {
     for _ in 0..10_000 {
         let ways = [experience.choose(first, LEN, true), experience.choose(second, 8 * LEN, true)];
         taken[ways[1] as usize] += 1;
-        experience.end(first, LEN, ways[0], true, Some(5000));
-        experience.end(second, 8 * LEN, ways[1], false, Some(5000));
+        experience.end(first, LEN, ways[0], Some(0), Some(5000));
+        experience.end(second, 8 * LEN, ways[1], None, Some(5000));
     }
     assert!(taken[1] > 6000, "{taken:?}");
 }
@@ -128,7 +128,7 @@ fn who_keeps_to_the_channel_is_not_trying_it() {
             let kept = experience.keeps_to_channel(kind);
             assert_eq!(kept, keeps && way == Staged, "{way:?} where the channel takes {staged_ns} ns");
             staged[usize::from(way == Staged)] += 1;
-            experience.end(kind, LEN, way, true, Some(if way == Staged { staged_ns } else { 5000 }));
+            experience.end(kind, LEN, way, Some(0), Some(if way == Staged { staged_ns } else { 5000 }));
         }
         assert!(staged.iter().all(|count| *count > 0), "both happened: {staged:?}");
         assert!((staged[1] > 10_000) == keeps, "{staged:?}");
@@ -157,7 +157,7 @@ fn where_there_is_always_one_under_way_others_are_tried_all_the_same() {
     for _ in 0..100_000 {
         let way = experience.choose(kind, LEN, true);
         taken[way as usize] += 1;
-        experience.end(kind, LEN, last, false, Some(if last == Shared { 4000 } else { 6000 }));
+        experience.end(kind, LEN, last, None, Some(if last == Shared { 4000 } else { 6000 }));
         last = way;
     }
     assert!(taken[1] > 85_000 && taken[0] > 500 && taken[2] > 500, "{taken:?}");
@@ -263,9 +263,9 @@ fn a_channel_that_others_keep_cold_is_judged_all_the_same() {
     for _ in 0..1000 {
         let way = experience.choose(short, LEN, true);
         taken[way as usize] += 1;
-        experience.end(short, LEN, way, true, Some(if way == Staged { 60_000 } else { 6000 }));
+        experience.end(short, LEN, way, Some(0), Some(if way == Staged { 60_000 } else { 6000 }));
         let way = experience.choose(long, 8 << 20, true);
-        experience.end(long, 8 << 20, way, true, Some(800_000));
+        experience.end(long, 8 << 20, way, Some(0), Some(800_000));
     }
     assert!(taken[2] < 100, "{taken:?}");
 }
@@ -293,7 +293,7 @@ fn both_ways(sides: &mut [Experience; 2], windows: usize, cost: impl Fn(CopyWay,
         for message in 0..64 {
             for side in 0..2 {
                 let (own, others) = (ways[side][message], ways[1 - side][message]);
-                sides[side].end(kind, LEN, own, message == 0, Some(cost(own, others == Staged)));
+                sides[side].end(kind, LEN, own, (message == 0).then_some(0), Some(cost(own, others == Staged)));
                 sides[1 - side].other_takes(own == Staged);
             }
             taken[ways[0][message] as usize] += usize::from(window >= windows / 4 * 3);
@@ -329,6 +329,66 @@ fn what_pays_only_if_no_side_uses_the_channel_is_found() {
     assert!(taken[1] > 28_000, "{taken:?}");
 }
 
+/// Each sends the other a message and waits for its own. What one side takes through the channel the other side copies, too,
+/// which is what that one's next message waits for.
+#[test]
+fn crossing_messages_go_the_way_that_is_fastest_for_both_sides() {
+    let kind = Kind::of(LEN, None, all()).crossing(true);
+    // What a message takes here, and of the other's time.
+    let costs = |way, staged| match way {
+        Read => (6600, 0),
+        Shared => (9000, 4000),
+        Staged => (staged, staged),
+    };
+    for (staged, fastest) in [(2000, Staged), (4500, Read)] {
+        let mut sides = [Experience::default(), Experience::default()];
+        // One side has found before that the channel is the fastest, for what it waits itself.
+        run_of(kind, &mut sides[0], 3000, true, |way, _| costs(way, staged).0);
+        let mut taken = [0; 3];
+        for message in 0..20_000 {
+            let ways = [0, 1].map(|side| sides[side].choose(kind, LEN, true));
+            let [here, there] = ways.map(|way| costs(way, staged));
+            let turn = (here.0 + there.1).max(there.0 + here.1);
+            for (side, took) in [here.0, there.0].into_iter().enumerate() {
+                sides[side].end(kind, LEN, ways[side], Some(turn - took), Some(took));
+                sides[1 - side].other_takes(ways[side] == Staged);
+                taken[ways[side] as usize] += usize::from(message >= 2000);
+            }
+        }
+        assert!(taken[fastest as usize] > 36_000 / 5 * 4, "{fastest:?}: {taken:?}");
+    }
+}
+
+#[test]
+fn what_a_program_computes_between_crossing_messages_hides_no_way() {
+    let kind = Kind::of(LEN, None, all()).crossing(true);
+    let mut experience = Experience::default();
+    let mut taken = [0; 3];
+    for message in 0..3000 {
+        let way = experience.choose(kind, LEN, true);
+        taken[way as usize] += 1;
+        let computes = 1_000_000 + message % 7 * 500_000;
+        experience.end(kind, LEN, way, Some(computes), Some(if way == Staged { 4000 } else { 6000 }));
+    }
+    assert!(taken[2] > 2700, "{taken:?}");
+}
+
+#[test]
+fn a_channel_that_took_long_the_first_time_is_tried_once_more() {
+    let mut experience = Experience::default();
+    let first = Cell::new(0);
+    let taken = run(&mut experience, 1000, true, |way, _| {
+        first.set(first.get() + u64::from(way == Staged));
+        let warms = CHANNEL_WARM_BYTES / LEN;
+        match way {
+            Staged if first.get() <= warms + u64::from(RUN) => 30_000,
+            Staged => 4000,
+            _ => 6000,
+        }
+    });
+    assert!(taken[2] > 800, "{taken:?}");
+}
+
 #[test]
 fn following_the_other_side_costs_little_where_it_does_not_pay() {
     let mut sides = [Experience::default(), Experience::default()];
@@ -344,7 +404,7 @@ fn an_other_side_that_begins_again_and_again_is_not_followed_each_time() {
     for _ in 0..20_000 {
         let way = experience.choose(kind, LEN, true);
         let ns = if way == Staged { 12_000 } else { 6000 };
-        experience.end(kind, LEN, way, true, Some(ns));
+        experience.end(kind, LEN, way, Some(0), Some(ns));
         // Messages of two lengths, say, of which it stages one.
         experience.other_takes(true);
         experience.other_takes(false);
