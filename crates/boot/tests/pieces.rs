@@ -94,8 +94,8 @@ fn messages_are_whole_whenever_their_receive_is_posted() {
 /// and no longer than any may come whole.
 #[test]
 fn messages_come_whole_both_ways_and_longer_ones_ask() {
-    // What is longer than a shuttle goes through the block, which needs credits then.
-    let shuttle_bytes = 256 << 10;
+    // All goes through the block, which needs credits.
+    let shuttle_bytes = 0;
     let config =
         Config { large_copy: LargeCopy::Staged, channel_bytes: Some(1 << 20), shuttle_bytes, ..Config::default() };
     let mut engines = local_engines(2, &config).expect("a segment");

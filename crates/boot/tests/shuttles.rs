@@ -40,8 +40,13 @@ fn turn(engines: &mut [Engine]) {
 }
 
 /// Both go on until this message is over, and right.
-fn finish(engines: &mut [Engine], to: usize, sent: RequestId, (mut buf, receive): (RecvBuf, RequestId), data: &[u8]) {
-    let is_over = |engines: &[Engine]| engines[to].is_complete(receive) && engines[1 - to].is_complete(sent);
+fn finish(engines: &mut [Engine], to: usize, sent: RequestId, receive: (RecvBuf, RequestId), data: &[u8]) {
+    finish_receive(engines, to, receive, data);
+    go_on_until(engines, |engines| engines[1 - to].is_complete(sent));
+    assert_eq!(engines[1 - to].take(sent).expect("complete").outcome, Outcome::Done);
+}
+
+fn go_on_until(engines: &mut [Engine], is_over: impl Fn(&[Engine]) -> bool) {
     for _ in 0..TURNS_MAX {
         if is_over(engines) {
             break;
@@ -49,8 +54,11 @@ fn finish(engines: &mut [Engine], to: usize, sent: RequestId, (mut buf, receive)
         turn(engines);
     }
     assert!(is_over(engines), "it comes to an end");
+}
+
+fn finish_receive(engines: &mut [Engine], to: usize, (mut buf, receive): (RecvBuf, RequestId), data: &[u8]) {
+    go_on_until(engines, |engines| engines[to].is_complete(receive));
     assert_eq!(engines[to].take(receive).expect("complete").outcome, Outcome::Done);
-    assert_eq!(engines[1 - to].take(sent).expect("complete").outcome, Outcome::Done);
     assert!(buf.contiguous_mut().is_some_and(|space| *space == *data));
 }
 
@@ -103,6 +111,76 @@ fn messages_that_cross_go_aboard() {
         }
     }
     assert_eq!(aboard(&engines), [50, 50]);
+}
+
+/// Messages of these lengths from 0 to 1 and from 1 to 0 at once.
+fn cross(engines: &mut [Engine], number: usize, lens: [usize; 2]) {
+    let data = [1, 0].map(|to| payload(number + to, lens[1 - to]));
+    let receives = [1, 0].map(|to| post(engines, to, lens[1 - to]));
+    let sent = [0, 1].map(|from| send(engines, 1 - from, data[from].clone()));
+    for (from, receive) in receives.into_iter().enumerate() {
+        finish(engines, 1 - from, sent[from], receive, &data[from]);
+    }
+}
+
+/// Long ones do so part by part: what each has read last takes the next part, and no more memory is in use than that.
+#[test]
+fn long_messages_that_cross_go_aboard_by_turns_in_little_memory() {
+    const LEN: usize = 2 << 20;
+    let config = Config { large_copy: LargeCopy::Staged, ..Config::default() };
+    let mut engines = pair(&Config { channel_memory_bytes: Some(1500 << 10), ..config.clone() });
+    (0..20).for_each(|number| cross(&mut engines, number, [LEN; 2]));
+    let [first, second] = aboard(&engines);
+    assert!(first >= 19 && second >= 19, "all but those that find out: {first} and {second}");
+    // There and back none does: they ride to their end, for which there is no memory.
+    (0..2).for_each(|number| pass(&mut engines, number % 2, number, LEN));
+    let before = aboard(&engines);
+    (0..6).for_each(|number| pass(&mut engines, number % 2, number, LEN));
+    assert_eq!(aboard(&engines), before);
+    assert_eq!(engines.iter().map(|engine| engine.stats().refused_records).sum::<u64>(), 0);
+}
+
+/// Whoever sends less has both shuttles at its end: the rest of the longer one waits for none of them.
+#[test]
+fn of_two_messages_that_cross_the_longer_one_comes_to_its_end() {
+    let mut engines = pair(&Config { large_copy: LargeCopy::Staged, ..Config::default() });
+    let lens = [300_000, 70_000, 3 << 20, 1 << 20, 290_000, 5_000_000];
+    for number in 0..60 {
+        cross(&mut engines, number, [lens[number % lens.len()], lens[number / lens.len() % lens.len()]]);
+    }
+    assert_eq!(engines.iter().map(|engine| engine.stats().refused_records).sum::<u64>(), 0);
+}
+
+/// The other has begun a message, too, and then looks at nothing: what waits for its shuttle does not wait for ever, and not at
+/// all once somebody is about to sleep.
+#[test]
+fn a_message_that_crosses_leaves_though_the_other_side_does_nothing() {
+    const LEN: usize = 512 << 10;
+    for sleeps in [false, true] {
+        let config = Config { large_copy: LargeCopy::Staged, channel_bytes: Some(1 << 20), ..Config::default() };
+        let mut engines = pair(&config);
+        (0..3).for_each(|number| cross(&mut engines, number, [LEN; 2]));
+        let data = [1, 0].map(|to| payload(to, LEN));
+        let receives = [1, 0].map(|to| post(&mut engines, to, LEN));
+        let sent = [0, 1].map(|from| send(&mut engines, 1 - from, data[from].clone()));
+        // Each has been answered, and nothing of 1 follows.
+        turn(&mut engines);
+        turn(&mut engines[..1]);
+        let mut turns = 0;
+        while !engines[0].is_complete(sent[0]) {
+            if sleeps {
+                engines[0].hurry();
+            }
+            engines[0].progress();
+            turns += 1;
+            assert!(turns < if sleeps { 20 } else { 5000 }, "after {turns} turns it still waits");
+        }
+        assert!(sleeps || turns > 100, "it waited for a while: {turns} turns");
+        for (from, receive) in receives.into_iter().enumerate() {
+            finish_receive(&mut engines, 1 - from, receive, &data[from]);
+        }
+        (0..2).for_each(|from| assert_eq!(engines[from].take(sent[from]).expect("complete").outcome, Outcome::Done));
+    }
 }
 
 /// After short messages that crossed each process has the other's shuttle, which takes no long one until its owner has made

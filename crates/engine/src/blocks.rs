@@ -432,7 +432,7 @@ impl Core {
         let holds = |layout: &Arc<Layout>| layout.size().checked_mul(blocks.count) >= Some(range.end);
         let Some(layout) = layout.filter(holds) else {
             let (to, end) = (peer, range.end);
-            let stream = Stream { to, send: key, receive, next: 0, end, chunk_bytes: end, whole: true };
+            let stream = Stream::of(to, key, receive, 0..end);
             return self.streams.push_back(stream);
         };
         let near = self.near_of(key, false);

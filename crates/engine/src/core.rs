@@ -316,6 +316,7 @@ impl Engine {
     /// Has the next turn of progress take in everything: who is about to sleep must not leave anything behind.
     pub fn hurry(&mut self) {
         self.core.is_patient = false;
+        self.core.streams.iter_mut().for_each(|stream| stream.patience = 0);
     }
 
     /// Bytes of unexpected data held now.
@@ -722,7 +723,7 @@ impl Core {
     /// Ends a send: its registration goes, too.
     pub(crate) fn finish_send(&mut self, id: SlabKey, completion: Completion) {
         let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { return };
-        let (region, blocks, shuttle, to) = (send.region, send.blocks.clone(), send.shuttle, send.envelope.peer);
+        let (region, blocks, ride, to) = (send.region, send.blocks.clone(), send.ride, send.envelope.peer);
         if let Some(held) = region {
             self.release(held);
         }
@@ -730,7 +731,7 @@ impl Core {
             blocks.release(port);
         }
         // Not all of it went aboard, and nobody wants what did.
-        shuttle.into_iter().for_each(|shuttle| self.shuttles.keep(to, shuttle));
+        ride.into_iter().for_each(|ride| self.shuttles.keep(to, ride.shuttle));
         self.tuples.each_mut().for_each(|tuples| tuples.forget_cancel(id));
         self.unfinished_sends -= 1;
         self.complete(id, completion);

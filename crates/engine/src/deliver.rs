@@ -444,7 +444,7 @@ impl Core {
             peer.whole.give(end, whole);
         }
         self.other_takes(peer, true);
-        self.streams.push_back(Stream { to: peer, send: key, receive, next, end, chunk_bytes: end, whole: true });
+        self.streams.push_back(Stream::of(peer, key, receive, next..end));
     }
 
     /// The receiver lets us copy along.
@@ -467,8 +467,7 @@ impl Core {
             // Where it is to go cannot be known: through the channel, or all by the receiver.
             None if alone => {
                 let chunk_bytes = copy.chunk_bytes.into();
-                let (to, send, end) = (peer, key, len_bytes);
-                self.streams.push_back(Stream { to, send, receive, next: 0, end, chunk_bytes, whole: false });
+                self.streams.push_back(Stream::of_chunks(peer, key, receive, 0..len_bytes, chunk_bytes));
             }
             None => {}
         }

@@ -10,7 +10,7 @@ use crate::core::{Core, match_key, pack_all, write_all};
 use crate::peer::Peer;
 use crate::progress::{pieces_of, push_piece};
 use crate::request::{ContextId, PeerId, Tag};
-use crate::shuttles::ABOARD_MIN_BYTES;
+use crate::shuttles::{ABOARD_MIN_BYTES, Ride};
 
 impl Core {
     #[inline]
@@ -115,7 +115,13 @@ impl Core {
         let len_bytes = buf.len_bytes();
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
         let fits = shuttle.is_some() || len_bytes as usize <= peer.link.present_payload_max_bytes();
-        fits && push_piece(&mut peer.link, wire::eager(key, None), buf, (0, len_bytes), shuttle)
+        fits && push_piece(
+            &mut peer.link,
+            wire::eager(key, None),
+            buf,
+            (0, len_bytes),
+            Ride::of_all(shuttle, len_bytes),
+        )
     }
 
     /// Sends a longer message in pieces, if there is room for all of them.
@@ -127,6 +133,7 @@ impl Core {
         if !peer.link.reserve(pieces.iter().map(|(_, len)| in_block(*len))) {
             return false;
         }
+        let ride = Ride::of_all(shuttle, len_bytes);
         for (offset, len) in pieces {
             if offset > 0 {
                 // The one before; the last is announced with the message.
@@ -134,7 +141,7 @@ impl Core {
             }
             let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
             let record = if offset == 0 { wire::first(key, len_bytes) } else { wire::more(offset) };
-            let pushed = push_piece(&mut peer.link, record, buf, (offset, len), shuttle);
+            let pushed = push_piece(&mut peer.link, record, buf, (offset, len), ride);
             assert!(pushed, "there is room for it");
         }
         true

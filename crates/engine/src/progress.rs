@@ -1,11 +1,11 @@
 //! Progress: everything that can be done now, without waiting.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use base::SlabKey;
 use datatype::SendBuf;
 use fabric::{DirectCopy, DirectCopyError, PeerIndex};
-use lockfree::{Aboard, CACHE_LINE_BYTES, ClaimCell, Record, Shuttle, Stores};
+use lockfree::{Aboard, CACHE_LINE_BYTES, ClaimCell, Record, Stores};
 use protocol::rendezvous::{Chunks, Reach};
 use protocol::wire::{self, Message};
 use protocol::{Link, Outgoing};
@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use crate::core::{Core, Engine, pack_all, write_all};
 use crate::request::{Completion, Fault, IncomingWay, Outcome, PeerId, Request, State};
 use crate::scattered::{Local, Place};
+use crate::shuttles::{PATIENCE, Ride};
 use crate::tuples::Side;
 use crate::watch::EventKind;
 
@@ -23,10 +24,10 @@ const LOOKS_PER_SWEEP: u32 = 16;
 /// Bytes of a piece of a staged message, a quarter of it within these bounds: the receiver copies one piece while the next is
 /// written, and each begins with lines that nobody has asked for yet. Nothing is written any more while it copies the last,
 /// so those at the end are shorter.
-const PIECE_BYTES: RangeInclusive<u64> = 8 << 10..=32 << 10;
+pub(crate) const PIECE_BYTES: RangeInclusive<u64> = 8 << 10..=32 << 10;
 /// Bytes of one message that leave before this side takes in what has arrived: where both send at once, each reads what
 /// the other wrote while it is near.
-const BURST_BYTES: u64 = 128 << 10;
+pub(crate) const BURST_BYTES: u64 = 128 << 10;
 
 /// A message that leaves through the channel piece by piece.
 pub(crate) struct Stream {
@@ -39,6 +40,23 @@ pub(crate) struct Stream {
     pub(crate) chunk_bytes: u64,
     /// It carries the whole message, not one chunk of it.
     pub(crate) whole: bool,
+    /// A message came the same way from its receiver meanwhile.
+    pub(crate) crosses: bool,
+    /// Turns that its next piece still waits for a shuttle, see [`Core::waits_for_shuttle`].
+    pub(crate) patience: u32,
+}
+
+impl Stream {
+    /// These bytes of a message, which are the last of it.
+    pub(crate) fn of(to: PeerId, send: SlabKey, receive: u64, bytes: Range<u64>) -> Self {
+        Self { whole: true, ..Self::of_chunks(to, send, receive, bytes.clone(), bytes.end) }
+    }
+
+    /// These bytes of a message that consists of chunks, whose receiver is told of each that is there.
+    pub(crate) fn of_chunks(to: PeerId, send: SlabKey, receive: u64, bytes: Range<u64>, chunk_bytes: u64) -> Self {
+        let Range { start: next, end } = bytes;
+        Self { to, send, receive, next, end, chunk_bytes, whole: false, crosses: false, patience: PATIENCE }
+    }
 }
 
 /// A message of ours that its receiver lets us copy along.
@@ -232,14 +250,25 @@ impl Core {
     /// Pushes pieces of long messages while there is room.
     fn push_streams(&mut self) -> bool {
         let mut moved = false;
+        // Whose shuttle is waited for: what is behind waits, too.
+        let mut awaited = None;
         for _ in 0..self.streams.len() {
             let Some(mut stream) = self.streams.pop_front() else { break };
+            if stream.whole && (awaited == Some(stream.to) || self.waits_for_shuttle(&mut stream)) {
+                awaited = Some(stream.to);
+                self.streams.push_back(stream);
+                continue;
+            }
             moved |= self.push_stream(&mut stream);
             if stream.next < stream.end {
                 self.streams.push_back(stream);
-            } else if stream.whole
-                && let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(stream.send)
-            {
+                continue;
+            }
+            if !stream.whole {
+                continue;
+            }
+            self.note_crossing(&stream);
+            if let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(stream.send) {
                 let envelope = send.envelope;
                 self.finish_send(stream.send, Completion { envelope, outcome: Outcome::Done });
             }
@@ -362,7 +391,7 @@ impl Core {
                 let (receive, chunk_bytes) = (helping.receive, helping.chunks.chunk_bytes());
                 let end = if helping.alone { total } else { offset + len };
                 self.helping.swap_remove(index);
-                self.streams.push_back(Stream { to, send, receive, next: offset, end, chunk_bytes, whole: false });
+                self.streams.push_back(Stream::of_chunks(to, send, receive, offset..end, chunk_bytes));
             }
         }
         moved
@@ -553,20 +582,21 @@ fn staged_piece_bytes(len_bytes: u64, left_bytes: u64) -> u64 {
     if left_bytes < 2 * least { quarter.max(left_bytes) } else { quarter.min((left_bytes / 2).max(least)) }
 }
 
-/// Pushes `len` bytes of the message in `buf` from `offset` on to a mapped peer, if there is room: aboard a `shuttle`, if there
-/// is one, which goes with the last of them.
+/// Pushes `len` bytes of the message in `buf` from `offset` on to a mapped peer, if there is room: aboard a shuttle, if they
+/// `ride`.
 pub(crate) fn push_piece(
     link: &mut Link,
     record: Record,
     buf: &SendBuf,
     (offset, len): (u64, u64),
-    shuttle: Option<Shuttle>,
+    ride: Option<Ride>,
 ) -> bool {
     let len_bytes = len as usize;
-    let Some(shuttle) = shuttle else {
+    let Some(ride) = ride else {
         return link.try_push(record, len_bytes, |space, stores| write_all(buf, offset, space, stores));
     };
-    let aboard = Aboard { shuttle, offset: offset as usize, is_last: offset + len == buf.len_bytes() };
+    let Ride { shuttle, from, until } = ride;
+    let aboard = Aboard { shuttle, offset: (offset - from) as usize, is_last: offset + len >= until };
     link.try_push_aboard(record, len_bytes, aboard, |space| write_all(buf, offset, space, Stores::Ordinary))
 }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use base::SlabKey;
 use datatype::{RecvBuf, SendBuf};
-use lockfree::Shuttle;
 use protocol::experience::CopyWay;
 use protocol::registration::Registration;
 use protocol::rendezvous::Chunks;
@@ -15,6 +14,7 @@ use crate::layouts::ShownLayout;
 use crate::matching::Links;
 use crate::packed::PackedForm;
 use crate::scattered::{Held, Place};
+use crate::shuttles::Ride;
 use crate::tuples::InQueue;
 use crate::ways::Judged;
 
@@ -242,8 +242,8 @@ pub(crate) struct OutgoingSend {
     pub(crate) written: u64,
     /// Its packed form, if `buf` is that.
     pub(crate) packed: Option<PackedForm>,
-    /// The shuttle for its bytes, until the last of them is aboard.
-    pub(crate) shuttle: Option<Shuttle>,
+    /// Its bytes go aboard a shuttle.
+    pub(crate) ride: Option<Ride>,
     /// Synchronous: the receiver must say that it matched.
     pub(crate) synchronous: bool,
 }
@@ -251,8 +251,8 @@ pub(crate) struct OutgoingSend {
 impl OutgoingSend {
     /// A send of which nothing has been said or moved.
     pub(crate) fn new(buf: SendBuf, envelope: Envelope, key: u64, synchronous: bool) -> Self {
-        let (region, blocks, packed, shuttle) = (None, None, None, None);
+        let (region, blocks, packed, ride) = (None, None, None, None);
         let (ahead_bytes, cleared, written) = (0, 0, 0);
-        Self { buf, envelope, key, region, blocks, ahead_bytes, cleared, written, packed, shuttle, synchronous }
+        Self { buf, envelope, key, region, blocks, ahead_bytes, cleared, written, packed, ride, synchronous }
     }
 }

@@ -391,10 +391,11 @@ impl Core {
             *self.stats.schemes.of(scheme) += 1;
         }
         if matches!(incoming.way, IncomingWay::Staged { .. }) {
-            if let Some(Some(peer)) = self.peers.get_mut(peer as usize)
-                && incoming.waited
-            {
-                peer.ahead_into = Some(receive);
+            if let Some(Some(peer)) = self.peers.get_mut(peer as usize) {
+                peer.ways.get_or_insert_default().staged = Some(receive);
+                if incoming.waited {
+                    peer.ahead_into = Some(receive);
+                }
             }
             let (receive, took_ahead, whole) = (receive.to_bits(), incoming.waited, self.leave_for_whole(&incoming));
             self.send_control(peer, Message::Clear { send, receive, took_ahead, whole });

@@ -20,8 +20,8 @@ use lockfree::{Aboard, Allowance, Brought, HeldShuttles, Record, Shuttle, Shuttl
 use protocol::wire::{self, Message};
 
 use crate::core::Core;
-use crate::progress::push_piece;
-use crate::request::{Envelope, PeerId, Request, State};
+use crate::progress::{BURST_BYTES, PIECE_BYTES, Stream, push_piece};
+use crate::request::{Envelope, IncomingWay, PeerId, Request, State};
 
 /// Shortest message that goes aboard: a shorter one takes not many more lines than what announces it.
 pub const ABOARD_MIN_BYTES: usize = 128;
@@ -29,6 +29,25 @@ pub const ABOARD_MIN_BYTES: usize = 128;
 /// What a shuttle takes at least: of two processes that send to each other at once each has that of the other, and neither can
 /// write more there until the one comes home.
 const MEMORY_MIN_BYTES: u64 = 256 << 10;
+
+/// Turns of progress that bytes wait for a shuttle, at most: so long, about, as the other side takes to read one and to fill it.
+pub(crate) const PATIENCE: u32 = 500;
+
+/// Bytes of a message that go aboard a shuttle, which is its reader's with the last of them.
+#[derive(Clone, Copy)]
+pub(crate) struct Ride {
+    pub(crate) shuttle: Shuttle,
+    pub(crate) from: u64,
+    /// The piece that reaches this is the last.
+    pub(crate) until: u64,
+}
+
+impl Ride {
+    /// All of a message of `len_bytes`, if there is a shuttle for it.
+    pub(crate) fn of_all(shuttle: Option<Shuttle>, len_bytes: u64) -> Option<Self> {
+        shuttle.map(|shuttle| Self { shuttle, from: 0, until: len_bytes })
+    }
+}
 
 /// The shuttles between this process and one other, as far as this one has them.
 #[derive(Clone, Copy, Default)]
@@ -192,31 +211,83 @@ impl Core {
     fn push_aboard_one(&mut self, to: PeerId, record: Record, buf: &SendBuf) -> bool {
         let shuttle = self.take_shuttle(to, buf.len_bytes());
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
-        let is_gone = shuttle.is_some() && push_piece(&mut peer.link, record, buf, (0, buf.len_bytes()), shuttle);
+        let (len_bytes, ride) = (buf.len_bytes(), Ride::of_all(shuttle, buf.len_bytes()));
+        let is_gone = ride.is_some() && push_piece(&mut peer.link, record, buf, (0, len_bytes), ride);
         self.end_aboard(to, shuttle, is_gone);
         is_gone
     }
 
     /// Pushes `len` bytes from `offset` on of the message of a send to a mapped peer, if there is room: aboard a shuttle if
-    /// there was one when the first of them left. Then all of them go aboard, for the last ones give the shuttle away.
+    /// they ride on one, or begin to.
     pub(crate) fn push_piece_of(&mut self, id: SlabKey, record: Record, offset: u64, len: u64) -> bool {
         let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { return false };
-        let (Envelope { peer: to, len_bytes, .. }, mut shuttle) = (send.envelope, send.shuttle);
-        if offset == 0 && shuttle.is_none() {
-            shuttle = self.take_shuttle(to, len_bytes);
-        }
+        let (Envelope { peer: to, len_bytes, .. }, ride) = (send.envelope, send.ride);
+        let mut ride = ride.or_else(|| self.begin_ride(to, offset, len_bytes));
         let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get_mut(id) else { return false };
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
-        if shuttle.is_some() && peer.link.is_by_mailbox() {
+        if ride.is_some() && peer.link.is_by_mailbox() {
             // The channel was given up as one that nobody used; its reader is through with what went aboard.
-            shuttle.take().into_iter().for_each(|shuttle| self.shuttles.keep(to, shuttle));
+            ride.take().into_iter().for_each(|ride| self.shuttles.keep(to, ride.shuttle));
         }
-        send.shuttle = shuttle;
-        let pushed = push_piece(&mut peer.link, record, &send.buf, (offset, len), shuttle);
-        if pushed && offset + len == len_bytes {
-            self.stats.aboard_sent += u64::from(send.shuttle.take().is_some());
+        send.ride = ride;
+        let pushed = push_piece(&mut peer.link, record, &send.buf, (offset, len), ride);
+        if pushed && ride.is_some_and(|ride| offset + len >= ride.until) {
+            send.ride = None;
+            self.stats.aboard_sent += u64::from(offset + len == len_bytes);
         }
         pushed
+    }
+
+    /// A ride for the bytes of a message from `offset` on. One that crosses others takes what is here for a part of it; any
+    /// other rides to its end, or not at all, for whoever reads it sends no shuttle back meanwhile.
+    fn begin_ride(&mut self, to: PeerId, offset: u64, len_bytes: u64) -> Option<Ride> {
+        let ways = self.peers.get(to as usize)?.as_ref()?.ways.as_ref();
+        let crosses = ways.is_some_and(|ways| ways.crosses) && !self.thresholds.is_crowded;
+        if offset > 0 && !crosses {
+            return None;
+        }
+        let until = if crosses { len_bytes.min(offset + BURST_BYTES) } else { len_bytes };
+        // The piece that ends a part is not cut.
+        let most_bytes = len_bytes.min(until + PIECE_BYTES.end()) - offset;
+        Some(Ride { shuttle: self.take_shuttle(to, most_bytes)?, from: offset, until })
+    }
+
+    /// Whether the next bytes of a message wait for a shuttle, since none is here and the receiver, whose own message comes
+    /// the same way, or is likely to, has those there are. Not for long, or where somebody waits for the processor.
+    pub(crate) fn waits_for_shuttle(&mut self, stream: &mut Stream) -> bool {
+        let Some(Some(peer)) = self.peers.get_mut(stream.to as usize) else { return false };
+        let Some(ways) = &mut peer.ways else { return false };
+        let coming = ways.staged.and_then(|receive| self.requests.get(receive));
+        let comes = matches!(coming, Some(Request { state: State::Incoming(its), .. })
+            if its.envelope.peer == stream.to && matches!(its.way, IncomingWay::Staged { .. }));
+        stream.crosses |= comes;
+        // Who exchanges messages one by one may be ahead of the other a little.
+        let is_likely = ways.crosses && self.unfinished_sends == 1;
+        if !comes {
+            stream.patience = stream.patience.min(if is_likely { PATIENCE / 4 } else { 0 });
+        }
+        if self.thresholds.is_crowded || stream.patience == 0 || peer.link.aboard_max_bytes() == 0 {
+            return false;
+        }
+        let rides = match self.requests.get(stream.send) {
+            Some(Request { state: State::Outgoing(send), .. }) => send.ride.is_some(),
+            _ => true,
+        };
+        if rides || self.shuttles.has_some(stream.to) {
+            stream.patience = PATIENCE;
+            return false;
+        }
+        stream.patience -= 1;
+        true
+    }
+
+    /// A message has left through the channel: the next is likely to cross others if this one did.
+    pub(crate) fn note_crossing(&mut self, stream: &Stream) {
+        if let Some(Some(peer)) = self.peers.get_mut(stream.to as usize)
+            && let Some(ways) = &mut peer.ways
+        {
+            ways.crosses = stream.crosses;
+        }
     }
 
     /// A channel between this process and a peer was given up: the memory of this one's shuttle is given back, if it is here.

@@ -1,7 +1,9 @@
-//! What long messages took on their ways, noted by their receiver for those that come after them.
+//! What is known of the ways of long messages: what they took, noted by their receiver for those that come after them, and
+//! which come and go through the channel at the same time.
 
 use std::time::{Duration, Instant};
 
+use base::SlabKey;
 use protocol::experience::{CopyWay, Experience, Kind};
 use protocol::wire::OfferedChannel;
 
@@ -14,6 +16,10 @@ pub(crate) struct Ways {
     experience: Experience,
     /// When the message before was there: what is under way together goes one after the other.
     last_end: Option<Instant>,
+    /// The last receive of a message that comes through the channel, piece by piece.
+    pub(crate) staged: Option<SlabKey>,
+    /// Such a message came while the last one to the peer left so.
+    pub(crate) crosses: bool,
 }
 
 /// A message whose way is judged by what it takes.
