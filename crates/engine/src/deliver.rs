@@ -144,7 +144,10 @@ impl Core {
                 self.arrive_clear_blocks(peer, send, receive, blocks);
             }
             Some(Message::Finished { send }) => {
-                self.other_takes(peer, false);
+                let sent = self.outgoing_to(peer, SlabKey::from_bits(send)).map(|send| send.envelope.len_bytes);
+                if let Some(len_bytes) = sent {
+                    self.other_takes(peer, len_bytes, false);
+                }
                 self.arrive_finished(peer, send);
             }
             Some(Message::Acknowledge { send }) => self.arrive_finished(peer, send),
@@ -443,7 +446,7 @@ impl Core {
             peer.takes_ahead = took_ahead;
             peer.whole.give(end, whole);
         }
-        self.other_takes(peer, true);
+        self.other_takes(peer, end, true);
         self.streams.push_back(Stream::of(peer, key, receive, next..end));
     }
 

@@ -7,6 +7,14 @@
 //! Whoever answers writes into the shuttle that has come; of those who write at the same time each begins with its own. A
 //! stream one way goes through the block but for its first message.
 //!
+//! Of long messages that cross, a part goes aboard at a time, and the next waits a little for what the other side sends back:
+//!
+//! ```text
+//!   A writes a part into a ── a ──▶ B reads a, and writes its next part there ── a ──▶ A reads a …
+//!   B writes a part into b ── b ──▶ A reads b, and writes its next part there ── b ──▶ B reads b …
+//! ```
+//! Two parts are in use, however long the messages are, and stay in the caches next to the cores.
+//!
 //! What a process's own shuttles take is channel memory: as much as the longest message that this process has written there
 //! takes, to a power of two, and 256 KiB at least. The other writes no more into it, so nobody takes memory that is not counted.
 //! What would take more than there is left goes through the block; the memory of a pair that has become idle is given back.
@@ -29,6 +37,9 @@ pub const ABOARD_MIN_BYTES: usize = 128;
 /// What a shuttle takes at least: of two processes that send to each other at once each has that of the other, and neither can
 /// write more there until the one comes home.
 const MEMORY_MIN_BYTES: u64 = 256 << 10;
+
+/// Bytes of a part of a message that crosses others, at most: the piece that ends it is not cut.
+const PART_MAX_BYTES: u64 = BURST_BYTES + *PIECE_BYTES.end();
 
 /// Turns of progress that bytes wait for a shuttle, at most: so long, about, as the other side takes to read one and to fill it.
 pub(crate) const PATIENCE: u32 = 500;
@@ -246,9 +257,10 @@ impl Core {
         if offset > 0 && !crosses {
             return None;
         }
-        let until = if crosses { len_bytes.min(offset + BURST_BYTES) } else { len_bytes };
-        // The piece that ends a part is not cut.
-        let most_bytes = len_bytes.min(until + PIECE_BYTES.end()) - offset;
+        let (until, most_bytes) = match crosses {
+            true => (len_bytes.min(offset + BURST_BYTES), PART_MAX_BYTES.min(len_bytes - offset)),
+            false => (len_bytes, len_bytes),
+        };
         Some(Ride { shuttle: self.take_shuttle(to, most_bytes)?, from: offset, until })
     }
 
@@ -261,12 +273,14 @@ impl Core {
         let comes = matches!(coming, Some(Request { state: State::Incoming(its), .. })
             if its.envelope.peer == stream.to && matches!(its.way, IncomingWay::Staged { .. }));
         stream.crosses |= comes;
+        ways.crosses |= comes;
         // Who exchanges messages one by one may be ahead of the other a little.
         let is_likely = ways.crosses && self.unfinished_sends == 1;
         if !comes {
             stream.patience = stream.patience.min(if is_likely { PATIENCE / 4 } else { 0 });
         }
-        if self.thresholds.is_crowded || stream.patience == 0 || peer.link.aboard_max_bytes() == 0 {
+        let may_ride = peer.link.aboard_max_bytes() as u64 >= PART_MAX_BYTES;
+        if self.thresholds.is_crowded || stream.patience == 0 || !may_ride {
             return false;
         }
         let rides = match self.requests.get(stream.send) {

@@ -52,12 +52,12 @@ impl Core {
         (way, Some(Judged { kind, start: Instant::now(), keeps_to_channel }))
     }
 
-    /// The peer takes a message of ours through the channel (`stages`), or has taken it another way.
-    pub(crate) fn other_takes(&mut self, peer: PeerId, stages: bool) {
+    /// The peer takes a message of ours of `len_bytes` through the channel (`stages`), or has taken it another way.
+    pub(crate) fn other_takes(&mut self, peer: PeerId, len_bytes: u64, stages: bool) {
         if let Some(Some(peer)) = self.peers.get_mut(peer as usize)
             && let Some(ways) = &mut peer.ways
         {
-            ways.experience.other_takes(stages);
+            ways.experience.other_takes(len_bytes, stages);
         }
     }
 

@@ -27,6 +27,8 @@
 
 /// Shortest and longest lengths that are told apart, as powers of two.
 const LEN_BITS: std::ops::RangeInclusive<u32> = 13..=23;
+/// Kinds of lengths.
+const LENGTHS: usize = (*LEN_BITS.end() - *LEN_BITS.start() + 1) as usize;
 /// Average blocks that are told apart, in bytes: shorter than the first, …, at least as long as the last.
 const BLOCK_BYTES: [u64; 4] = [16, 64, 512, 4096];
 /// Messages of a run: at least, and at most if there is always one under way.
@@ -93,6 +95,11 @@ impl CopyWays {
     }
 }
 
+/// The kind of lengths that this is of.
+fn length_of(len_bytes: u64) -> usize {
+    (len_bytes.max(1).ilog2().clamp(*LEN_BITS.start(), *LEN_BITS.end()) - LEN_BITS.start()) as usize
+}
+
 /// Messages that are compared with each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Kind {
@@ -104,9 +111,9 @@ pub struct Kind {
 impl Kind {
     /// Those of about `len_bytes`, in one piece on both sides or in blocks of about `block_bytes`, that can take `ways`.
     pub fn of(len_bytes: u64, block_bytes: Option<u64>, ways: CopyWays) -> Self {
-        let bits = len_bytes.max(1).ilog2().clamp(*LEN_BITS.start(), *LEN_BITS.end()) - LEN_BITS.start();
         let blocks = block_bytes.map_or(0, |bytes| 1 + BLOCK_BYTES.iter().filter(|least| bytes >= **least).count());
-        Self { class: bits as u8 * (BLOCK_BYTES.len() as u8 + 2) + blocks as u8, ways, crosses: false }
+        let class = length_of(len_bytes) * (BLOCK_BYTES.len() + 2) + blocks;
+        Self { class: class as u8, ways, crosses: false }
     }
 
     /// The same, of messages that cross others: their sender waits for messages itself.
@@ -139,7 +146,8 @@ pub struct Experience {
     /// Messages whose way was chosen and that are not there yet.
     under_way: u32,
     together: Together,
-    other: Other,
+    /// By lengths.
+    others: [Other; LENGTHS],
 }
 
 /// Messages under way together, and what they took so far.
@@ -153,7 +161,7 @@ struct Together {
     last: CopyWay,
 }
 
-/// What the other side does with messages from here.
+/// What the other side does with messages from here, of one kind of lengths.
 #[derive(Debug, Default)]
 struct Other {
     /// It takes them through the channel.
@@ -283,9 +291,9 @@ impl Experience {
             self.costs(kind).join(way, kind.ways, len_bytes);
             way
         } else {
-            let mut other = std::mem::take(&mut self.other);
+            let mut other = std::mem::take(&mut self.others[length_of(len_bytes)]);
             let way = self.costs(kind).choose(kind.ways, under_way, len_bytes, &mut other);
-            self.other = other;
+            self.others[length_of(len_bytes)] = other;
             self.begin(way);
             way
         };
@@ -348,11 +356,12 @@ impl Experience {
         }
     }
 
-    /// The other side takes a message from here through the channel, or has taken it another way.
-    pub fn other_takes(&mut self, stages: bool) {
-        self.other.has_changed |= stages != self.other.stages;
-        self.other.stages = stages;
-        self.other.taken = self.other.taken.wrapping_add(1);
+    /// The other side takes a message of `len_bytes` from here through the channel, or has taken it another way.
+    pub fn other_takes(&mut self, len_bytes: u64, stages: bool) {
+        let other = &mut self.others[length_of(len_bytes)];
+        other.has_changed |= stages != other.stages;
+        other.stages = stages;
+        other.taken = other.taken.wrapping_add(1);
     }
 
     fn costs(&mut self, kind: Kind) -> &mut Costs {

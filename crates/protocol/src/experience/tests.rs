@@ -294,7 +294,7 @@ fn both_ways(sides: &mut [Experience; 2], windows: usize, cost: impl Fn(CopyWay,
             for side in 0..2 {
                 let (own, others) = (ways[side][message], ways[1 - side][message]);
                 sides[side].end(kind, LEN, own, (message == 0).then_some(0), Some(cost(own, others == Staged)));
-                sides[1 - side].other_takes(own == Staged);
+                sides[1 - side].other_takes(LEN, own == Staged);
             }
             taken[ways[0][message] as usize] += usize::from(window >= windows / 4 * 3);
         }
@@ -351,7 +351,7 @@ fn crossing_messages_go_the_way_that_is_fastest_for_both_sides() {
             let turn = (here.0 + there.1).max(there.0 + here.1);
             for (side, took) in [here.0, there.0].into_iter().enumerate() {
                 sides[side].end(kind, LEN, ways[side], Some(turn - took), Some(took));
-                sides[1 - side].other_takes(ways[side] == Staged);
+                sides[1 - side].other_takes(LEN, ways[side] == Staged);
                 taken[ways[side] as usize] += usize::from(message >= 2000);
             }
         }
@@ -406,8 +406,8 @@ fn an_other_side_that_begins_again_and_again_is_not_followed_each_time() {
         let ns = if way == Staged { 12_000 } else { 6000 };
         experience.end(kind, LEN, way, Some(0), Some(ns));
         // Messages of two lengths, say, of which it stages one.
-        experience.other_takes(true);
-        experience.other_takes(false);
+        experience.other_takes(LEN, true);
+        experience.other_takes(LEN, false);
         total += ns;
     }
     assert!(total < 20_000 * 6000 / 100 * 106, "{total}");
