@@ -365,8 +365,8 @@ pub trait Board: Send {
     fn open(&mut self, queue: u32, domain: u32, depth: u32) -> bool;
     /// Hides it. Sends that wait come as packets; receives not taken are the caller's again.
     fn close(&mut self, queue: u32, depth: u32);
-    /// A receive whose memory was checked; `None` if it can not be shown.
-    fn show(&mut self, queue: u32, into: &[WriteRange]) -> Option<u32>;
+    /// A receive whose memory was checked; `None` if it can not be shown. True with its slot if it met a send that waited.
+    fn show(&mut self, queue: u32, into: &[WriteRange]) -> Option<(u32, bool)>;
     /// Takes it back; false if a sender took it first.
     fn hide(&mut self, queue: u32, slot: u32) -> bool;
     /// Queues in which receives were filled since this was asked last.

@@ -429,15 +429,15 @@ impl<Q: Copy> ReceiveTuples<Q> {
         }
     }
 
-    /// It was filled.
-    pub fn filled(&mut self, tuple: Tuple, receive: u64) {
-        if let Some(it) = self.table.get_mut(&tuple)
-            && let Some(at) = it.in_queue.iter().position(|other| *other == receive)
-        {
+    /// It was filled; true if its sender has left the queue, which may be over by that.
+    pub fn filled(&mut self, tuple: Tuple, receive: u64) -> bool {
+        let Some(it) = self.table.get_mut(&tuple) else { return false };
+        if let Some(at) = it.in_queue.iter().position(|other| *other == receive) {
             it.in_queue.remove(at);
             self.in_queues -= 1;
             it.filled = it.filled.saturating_add(1);
         }
+        it.left
     }
 
     /// It was taken back: the next message meets the receive behind it.

@@ -53,6 +53,7 @@ impl Tuples {
             cancelling: FxHashMap::default(),
             stuck: Vec::new(),
             kept: FxHashMap::default(),
+            boxes: Vec::new(),
         })
     }
 
@@ -263,6 +264,27 @@ impl Tuples {
             device.deregister(region)?;
         }
         posted.map(|_| None)
+    }
+
+    /// A receive in a box, one that was used before if there is one.
+    #[inline]
+    pub(super) fn boxed(&mut self, in_queue: InQueue) -> Box<InQueue> {
+        match self.boxes.pop() {
+            Some(mut boxed) => {
+                *boxed = in_queue;
+                boxed
+            }
+            None => Box::new(in_queue),
+        }
+    }
+
+    /// The receive is over: its box takes another one. Nothing is kept of it but that.
+    #[inline]
+    pub(super) fn unbox(&mut self, mut boxed: Box<InQueue>) {
+        if self.boxes.len() < QUEUE_DEPTH as usize {
+            (boxed.buf, boxed.staging) = (RecvBuf::empty(), None);
+            self.boxes.push(boxed);
+        }
     }
 
     /// Puts a receive into a queue, for a message of up to `len_bytes` bytes; gives the buffer back if it can not go there.

@@ -83,6 +83,9 @@ pub(crate) struct Tuples {
     stuck: Vec<PeerId>,
     /// What was fetched for a probe, by its request, until the receive comes.
     kept: FxHashMap<SlabKey, RecvBuf>,
+    /// Of receives that are over.
+    #[expect(clippy::vec_box, reason = "the boxes are what is kept")]
+    boxes: Vec<Box<InQueue>>,
 }
 
 /// The way to one peer's queues.
@@ -285,7 +288,10 @@ impl Core {
                 let len = whole.len_bytes();
                 match tuples.post(device, tuple, queue, id, whole, len) {
                     // One that met a message is over, which the next turn of progress finds.
-                    Ok(in_queue) => self.set_state(id, State::InQueue(Box::new(in_queue))),
+                    Ok(in_queue) => {
+                        let in_queue = tuples.boxed(in_queue);
+                        self.set_state(id, State::InQueue(in_queue));
+                    }
                     Err(back) => buf = Some(back),
                 }
             }
@@ -505,12 +511,14 @@ impl Core {
         };
         let (peer, key) = in_queue.tuple;
         let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.port, peer) else { return };
-        tuples.receiving.filled(in_queue.tuple, done.id);
+        let may_be_over = tuples.receiving.filled(in_queue.tuple, done.id);
         if let Some(region) = in_queue.region.take() {
             // It was registered with the receive.
             let _ = device.deregister(region);
         }
-        tuples.close_if_over(device, in_queue.tuple);
+        if may_be_over {
+            tuples.close_if_over(device, in_queue.tuple);
+        }
         self.drop_ways_if_lost(peer);
         if done.status != WcStatus::Success && self.lose_with(peer, done.status) {
             (in_queue.is_met, in_queue.has_failed) = (true, true);
@@ -541,6 +549,9 @@ impl Core {
             WcStatus::Success => Outcome::Done,
             status => Outcome::Failed(Fault::new(format!("receiving from the queue of its tuple failed: {status:?}"))),
         };
+        if let Some(tuples) = self.tuples_of(peer) {
+            tuples.unbox(in_queue);
+        }
         self.complete(id, Completion { envelope, outcome });
     }
 }

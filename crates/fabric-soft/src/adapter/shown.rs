@@ -74,11 +74,13 @@ impl Core {
         if !shared.on_board || !shared.queue.posted.is_empty() || !shared.queue.waiting.is_empty() {
             return false;
         }
-        let Some(slot) = board.show(number, &[memory]) else { return false };
+        let Some((slot, has_met)) = board.show(number, &[memory]) else { return false };
         shared.queue.live += 1;
         shared.shown.push_back(ShownReceive { slot, posted: Posted::InSeveral(several) });
         // What met a send that waited is over already.
-        self.end_filled(number);
+        if has_met {
+            self.end_filled(number);
+        }
         true
     }
 
@@ -99,7 +101,7 @@ impl Core {
                 continue;
             };
             let targets = receive.targets(&self.regions, shared.domain);
-            let Some(slot) = targets.and_then(|targets| board.show(number, &targets)) else {
+            let Some((slot, _)) = targets.and_then(|targets| board.show(number, &targets)) else {
                 return self.leave_board(number);
             };
             self.regions.board(&receive.list);
@@ -482,9 +484,9 @@ mod tests {
             true
         }
         fn close(&mut self, _: u32, _: u32) {}
-        fn show(&mut self, _: u32, _: &[WriteRange]) -> Option<u32> {
+        fn show(&mut self, _: u32, _: &[WriteRange]) -> Option<(u32, bool)> {
             self.shown += 1;
-            Some(self.shown - 1)
+            Some((self.shown - 1, false))
         }
         fn hide(&mut self, _: u32, slot: u32) -> bool {
             slot > 0

@@ -174,13 +174,13 @@ impl Board for ShmBoard {
         }
     }
 
-    fn show(&mut self, queue: u32, into: &[WriteRange]) -> Option<u32> {
+    fn show(&mut self, queue: u32, into: &[WriteRange]) -> Option<(u32, bool)> {
         let content = content(into.iter().map(|range| (range.address() as u64, range.len_bytes() as u64)))?;
         let slot = self.free_receives.pop()?;
         let named = self.own_queue(queue);
         loop {
             match self.latched(named, |meeting| meeting.show(named.index, slot, &content)) {
-                Shown::Waits => return Some(slot),
+                Shown::Waits => return Some((slot, false)),
                 Shown::TooShort => {
                     // Its target refuses it, and that is told both sides by packets.
                     self.free_receives.push(slot);
@@ -193,7 +193,7 @@ impl Board for ShmBoard {
                     if is_whole {
                         let own = lockfree::meeting::SlotName { process: self.me, index: slot };
                         self.meeting.fill(named, own, [what.len_bytes | what.words[0] << 32, what.words[1]]);
-                        return Some(slot);
+                        return Some((slot, true));
                     }
                 }
             }
