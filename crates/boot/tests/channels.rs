@@ -638,3 +638,26 @@ fn a_full_store_holds_cold_channels_and_the_mailbox_back() {
         world.take_all();
     }
 }
+
+/// Whoever finds no room and sleeps is woken when there is some.
+#[test]
+fn whoever_waits_for_room_is_woken() {
+    for fastpath in DESIGNS {
+        let mut world = World::new(2, &Config { fastpath, ..Config::default() });
+        (0..1000).for_each(|_| world.send(0, 1));
+        for _ in 0..3 {
+            let waiter = world.engines[0].waiter();
+            let ticket = waiter.announce();
+            world.engines[0].progress();
+            assert!(world.engines[0].holdings().pending_sends > 0, "{fastpath:?}: nothing waits");
+            for _ in 0..8 {
+                world.engines[1].progress();
+            }
+            waiter.withdraw(ticket);
+            let later = waiter.announce();
+            assert_ne!(later, ticket, "{fastpath:?}: room was made, and nobody told of it");
+            waiter.withdraw(later);
+        }
+        world.take_all();
+    }
+}

@@ -256,6 +256,13 @@ impl Core {
         self.arrive(from, record, payload);
     }
 
+    /// There is room in the mailbox again, for which somebody waits: nobody knows who.
+    #[cold]
+    pub(crate) fn tell_of_room(&self) {
+        let peers = (0..self.context.place_count()).filter_map(|place| self.context.peer_at(place));
+        peers.filter(|peer| peer.0 != self.me).for_each(|peer| self.context.notify(peer));
+    }
+
     /// A record that is not simply a message.
     #[cold]
     #[inline(never)]

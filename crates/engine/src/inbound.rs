@@ -232,7 +232,7 @@ struct Mailbox {
 }
 
 impl Mailbox {
-    /// Takes in what has arrived, of which there is some.
+    /// Takes in what has arrived, of which there is some, and wakes who waits for room.
     #[inline(never)]
     fn take_in(&mut self, core: &mut Core) {
         self.used = true;
@@ -245,6 +245,9 @@ impl Mailbox {
             if !core.turned.is_empty() {
                 break;
             }
+        }
+        if self.receiver.take_awaited() {
+            core.tell_of_room();
         }
     }
 }

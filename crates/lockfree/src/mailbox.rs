@@ -5,14 +5,17 @@
 //! share.
 //!
 //! ```text
-//!   line 0   hint            line 1   tickets drawn
+//!   line 0   hint | awaited  line 1   tickets drawn
 //!   slot     turn | from | flag | long | payload
 //! ```
 //! A slot's turn says whose it is: `2 n` free in lap *n*, `2 n + 1` holds a record of lap *n*. A sender draws a ticket
 //! for the slot whose turn it is; records of one sender are taken in the order of their tickets. A sender that dies
 //! between its ticket and its flag stops the mailbox; its death is the end of the job anyway.
+//!
+//! A sender that finds no room says that room is awaited and looks once more: either it finds some then, or the receiver,
+//! who looks at that word after it has made room, sees it and wakes its senders.
 
-use base::sync::Ordering;
+use base::sync::{Ordering, fence};
 
 use crate::fastpath::{HINT, flag_word, parse_flag};
 use crate::{CACHE_LINE_BYTES, Record, SharedMemory};
@@ -21,6 +24,8 @@ use crate::{CACHE_LINE_BYTES, Record, SharedMemory};
 const SLOT_BYTES: usize = 4 << 10;
 /// Slots of a mailbox.
 const SLOT_COUNT: usize = 64;
+/// Beside the hint, which senders read and nobody writes often.
+const AWAITED: usize = HINT + 8;
 const TICKETS: usize = CACHE_LINE_BYTES;
 const SLOTS: usize = 2 * CACHE_LINE_BYTES;
 const FROM: usize = 8;
@@ -65,7 +70,7 @@ impl MailboxSender {
     /// If `len_bytes` exceeds [`PAYLOAD_MAX_BYTES`].
     pub fn push(&mut self, record: Record, len_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         assert!(len_bytes <= PAYLOAD_MAX_BYTES, "a record fits a slot");
-        let Some((at, lap)) = self.draw() else { return false };
+        let Some((at, lap)) = self.draw().or_else(|| self.draw_awaiting()) else { return false };
         // SAFETY: the ticket gives this slot to this sender alone until its turn is published.
         unsafe { self.memory.write(at + PAYLOAD, len_bytes, fill) };
         let flag = flag_word(record, 0, len_bytes);
@@ -102,6 +107,15 @@ impl MailboxSender {
                 Err(now) => ticket = now,
             }
         }
+    }
+
+    /// As [`MailboxSender::draw`], after there was no room, of which the receiver hears.
+    #[cold]
+    fn draw_awaiting(&self) -> Option<(usize, u64)> {
+        self.memory.word(AWAITED).store(1, Ordering::Relaxed);
+        // Pairs with the fence in `take_awaited`.
+        fence(Ordering::SeqCst);
+        self.draw()
     }
 
     /// What the receiver asked of its senders.
@@ -150,6 +164,19 @@ impl MailboxReceiver {
         true
     }
 
+    /// After records were taken: true if a sender has found no room since this was asked last. It may sleep by now; one
+    /// that does not looks again before it does.
+    pub fn take_awaited(&mut self) -> bool {
+        let awaited = self.memory.word(AWAITED);
+        // Pairs with the fence in `draw_awaiting`: either its sender sees the room, or this sees its word.
+        fence(Ordering::SeqCst);
+        let is_awaited = awaited.load(Ordering::Relaxed) != 0;
+        if is_awaited {
+            awaited.store(0, Ordering::Relaxed);
+        }
+        is_awaited
+    }
+
     /// Leaves a word for all senders to see before they send.
     pub fn set_hint(&self, hint: u64) {
         self.memory.word(HINT).store(hint, Ordering::Relaxed);
@@ -174,6 +201,7 @@ mod tests {
                 count += 1;
             }
             assert_eq!(count, SLOT_COUNT);
+            assert!(receiver.take_awaited() && !receiver.take_awaited(), "once for all who were refused");
             for expected in 0..count {
                 assert!(receiver.pop(|from, record, payload| {
                     assert_eq!((from as usize, record.long, payload.len()), (expected % 2, expected as u128, expected));

@@ -515,6 +515,23 @@ fn two_senders_share_a_mailbox() {
     });
 }
 
+/// Either a sender finds the room that its receiver makes, or the receiver hears that room is awaited.
+#[test]
+fn whoever_finds_a_mailbox_full_is_heard() {
+    model(|| {
+        let memory = SharedMemory::private(lockfree::mailbox::FOOTPRINT);
+        let mut receiver = MailboxReceiver::new(memory.clone());
+        let mut sender = MailboxSender::new(memory, 0);
+        let push = |sender: &mut MailboxSender| sender.push(Record { kind: 1, ..Record::default() }, 0, |_| ());
+        while push(&mut sender) {}
+        assert!(receiver.take_awaited());
+        let writer = thread::spawn(move || push(&mut sender));
+        assert!(receiver.pop(|_, _, _| ()));
+        let is_awaited = receiver.take_awaited();
+        assert!(writer.join().unwrap() || is_awaited, "it would sleep for ever");
+    });
+}
+
 /// A receiver stops polling a channel; the sender, who sees that, announces what it brings.
 #[test]
 fn nothing_is_left_in_a_channel_that_is_not_polled() {
