@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use base::Config;
-use base::config::{DeviceChoice, FastPath, TcpChoice};
+use base::config::{DeviceChoice, FastPath, Rendezvous, TcpChoice};
 use boot::local_engines;
 use datatype::{RecvBuf, SendBuf};
 use engine::{ContextId, Engine, PeerStats, SendMode, Source, Stats, TagPattern};
@@ -636,6 +636,40 @@ fn a_full_store_holds_cold_channels_and_the_mailbox_back() {
         let stats = world.stats(0);
         assert!(stats.held_back >= 1 && stats.unexpected_peak_bytes < 200_000, "{fastpath:?}: {stats:?}");
         world.take_all();
+    }
+}
+
+/// What nobody needs any more and finds no room keeps no process from ending: here answers to wishes for tuple queues.
+#[test]
+fn nobody_waits_for_room_with_a_process_that_has_left() {
+    if fabric_soft::shm::probe_cross_memory().is_err() {
+        return println!("skipped: tuple queues need cross-memory attach");
+    }
+    // Those that have room for few records of whatever length.
+    for fastpath in [FastPath::Off, FastPath::FixedTop, FastPath::FixedTopReduced, FastPath::FixedBottom] {
+        let config = Config { fastpath, rendezvous: Rendezvous::TupleQueue, ..Config::default() };
+        let mut world = World::new(2, &config);
+        let [asked, asks] = &mut world.engines[..] else { panic!("two") };
+        // It asks for a queue with one message of several, and does not look at the answers.
+        for number in 0..20_000 {
+            let buf = SendBuf::from_owned(vec![1; 4].into());
+            let send = asks.send(SendMode::Standard, 0, CONTEXT, number / 8, buf).expect("a peer");
+            asks.detach(send);
+            asked.progress();
+        }
+        assert!(asked.holdings().pending_sends > 0, "{fastpath:?}: the answers find room");
+        let waiter = asked.waiter();
+        let ticket = waiter.announce();
+        asks.leave();
+        assert_eq!(asked.holdings().pending_sends, 0, "{fastpath:?}");
+        waiter.withdraw(ticket);
+        let later = waiter.announce();
+        assert_ne!(later, ticket, "{fastpath:?}: whoever waits is told");
+        waiter.withdraw(later);
+        asks.come_back();
+        assert!(asked.holdings().pending_sends > 0, "{fastpath:?}");
+        world.turn(10_000);
+        assert_eq!(world.engines[0].holdings().pending_sends, 0, "{fastpath:?}: nothing was dropped");
     }
 }
 

@@ -4,7 +4,7 @@ use fabric::{FabricError, MappedArea, PeerIndex, RemoteMemory};
 use lockfree::fastpath::{RecordReceiver, retire};
 use lockfree::{Announcements, MailboxSender, Record, Shuttle};
 use protocol::Link;
-use protocol::fastpath::RECORDS_PER_REQUEST;
+use protocol::fastpath::{LEFT, RECORDS_PER_REQUEST};
 use protocol::link::Announce;
 use protocol::wire;
 
@@ -256,11 +256,16 @@ impl Core {
         self.arrive(from, record, payload);
     }
 
-    /// There is room in the mailbox again, for which somebody waits: nobody knows who.
+    /// Something that one of those who share memory with this process may be asleep for: nobody knows who.
     #[cold]
-    pub(crate) fn tell_of_room(&self) {
+    pub(crate) fn notify_all(&self) {
         let peers = (0..self.context.place_count()).filter_map(|place| self.context.peer_at(place));
         peers.filter(|peer| peer.0 != self.me).for_each(|peer| self.context.notify(peer));
+    }
+
+    /// True if a mapped peer has said that it needs nothing more. What has found no room there stays where it is.
+    pub(crate) fn has_left(&self, peer: PeerId) -> bool {
+        self.mailbox_of(peer).is_some_and(|mailbox| mailbox.hint() & LEFT != 0)
     }
 
     /// A record that is not simply a message.
@@ -282,6 +287,18 @@ impl Core {
 }
 
 impl Engine {
+    /// Tells peers, once there are no pending sends, that this process needs nothing more of them: what they have to say and
+    /// find no room for keeps none of them from ending.
+    pub fn leave(&mut self) {
+        self.inbound.leave(true);
+        self.core.notify_all();
+    }
+
+    /// Takes that back: this process goes on.
+    pub fn come_back(&mut self) {
+        self.inbound.leave(false);
+    }
+
     /// The counters with what channels hold now.
     pub(crate) fn with_channels(&self, stats: Stats) -> Stats {
         let (channels_live, bytes) = self.inbound.held();

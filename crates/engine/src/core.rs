@@ -502,7 +502,8 @@ impl Engine {
     pub fn pending_sends(&self) -> usize {
         let posted = self.core.port.as_ref().map_or(0, |port| port.in_flight());
         let in_flight = self.core.tuples.each().map(|tuples| tuples.in_flight()).sum::<usize>();
-        self.core.unfinished_sends + self.core.crowded.len() + self.core.streams.len() + posted + in_flight
+        let crowded = self.core.crowded.iter().filter(|to| !self.core.has_left(**to)).count();
+        self.core.unfinished_sends + crowded + self.core.streams.len() + posted + in_flight
     }
 
     /// Messages that came and were not received.

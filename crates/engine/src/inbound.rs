@@ -16,7 +16,7 @@ use fabric::MappedArea;
 use fabric::{PeerIndex, SharedMemory};
 use lockfree::fastpath::RecordReceiver;
 use lockfree::{Allowance, Announcements, BlockReceiver, MailboxReceiver};
-use protocol::fastpath::{COLD, Geometry, HOLD_BACK, OtherReceiver, Receiver};
+use protocol::fastpath::{COLD, Geometry, HOLD_BACK, LEFT, OtherReceiver, Receiver};
 
 use crate::core::Core;
 use crate::deliver::PATIENCE_TURNS;
@@ -247,7 +247,7 @@ impl Mailbox {
             }
         }
         if self.receiver.take_awaited() {
-            core.tell_of_room();
+            core.notify_all();
         }
     }
 }
@@ -469,9 +469,19 @@ impl Inbound {
 
     /// Asks all senders to keep their data, or not to.
     pub(crate) fn hold_back(&mut self, hold: bool) {
-        self.hint = if hold { HOLD_BACK } else { 0 };
+        self.hint = self.hint & LEFT | if hold { HOLD_BACK } else { 0 };
         self.blocks.hint_all(self.hint);
         self.others.hint_all(self.hint);
+        self.hint_in_mailbox();
+    }
+
+    /// Tells everybody that nothing of theirs is needed any more, or that it is again.
+    pub(crate) fn leave(&mut self, leaves: bool) {
+        self.hint = self.hint & !LEFT | if leaves { LEFT } else { 0 };
+        self.hint_in_mailbox();
+    }
+
+    fn hint_in_mailbox(&self) {
         if let Some(mailbox) = &self.mailbox {
             let is_cold = mailbox.cooling || !mailbox.is_hot;
             mailbox.receiver.set_hint(if is_cold { self.hint | COLD } else { self.hint });

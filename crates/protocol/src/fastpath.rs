@@ -13,6 +13,8 @@ use lockfree::{Allowance, BlockReceiver, BlockSender, Bounds, CACHE_LINE_BYTES, 
 pub const HOLD_BACK: u64 = 1;
 /// In a hint: the receiver does not poll this channel; records are announced.
 pub const COLD: u64 = 2;
+/// In the hint of a mailbox: its owner needs nothing more of anybody, and may read no more.
+pub const LEFT: u64 = 4;
 
 /// Records the slow way between two requests for a channel, where the peer grants none.
 pub const RECORDS_PER_REQUEST: u64 = 64;

@@ -54,7 +54,10 @@ impl Process {
         make: impl FnOnce(u32, u32, ThreadLevel) -> Result<()>,
     ) -> Result<()> {
         let (rank, size, level) = match self.world_even_if_closed() {
-            Some(world) => (world.peer(), world.comm_world().size(), wanted.min(world.thread_level())),
+            Some(world) => {
+                world.reopen();
+                (world.peer(), world.comm_world().size(), wanted.min(world.thread_level()))
+            }
             None => {
                 let mut job = self.stage.job();
                 if job.is_none() {

@@ -263,6 +263,11 @@ impl World {
         self.depart()
     }
 
+    /// After [`World::close`]: there will be more communication.
+    pub fn reopen(&self) {
+        self.engine.borrow_mut().come_back();
+    }
+
     fn complete(&self) {
         self.wait_until(|world| world.operations.none_awaited().then_some(()));
         self.detach_buffer(&BufferOwner::Process);
@@ -271,6 +276,7 @@ impl World {
     fn depart(&self) -> crate::Result<()> {
         self.engine.borrow_mut().say_farewell();
         self.wait_until(|world| (world.engine.borrow().pending_sends() == 0).then_some(()));
+        self.engine.borrow_mut().leave();
         if let Some(watcher) = self.watcher.get() {
             watcher(self);
         }
