@@ -1,14 +1,16 @@
 /* A flood of messages nobody has asked for yet: kept in order, within bounds, nothing lost.
  *
  * The senders use blocking sends, so the library may hold them back; it may not fail. The
- * receiver first waits for a message behind the flood's beginning, then drains it. */
+ * receiver first waits for a message behind the flood's beginning, then drains it.
+ * The argument: how many short messages each sends. */
 #include "check.h"
 
-enum { small_count = 20000, large_count = 24, large_bytes = 400000, small_tag = 1, large_tag = 2, last_tag = 3 };
+enum { large_count = 24, large_bytes = 400000, small_tag = 1, large_tag = 2, last_tag = 3 };
 
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
+    int small_count = argc > 1 ? atoi(argv[1]) : 20000;
     char *large = allocate(large_bytes);
     if (world_rank != 0) {
         MPI_Request last;

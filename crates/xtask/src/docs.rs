@@ -309,6 +309,12 @@ fn tests(page: &mut String) -> Result<()> {
     }
     let shown: Vec<String> = programs.iter().map(|(name, ranks)| format!("`{name}` ({})", ranks.join("; "))).collect();
     writeln!(page, "{}.\n", shown.join(", "))?;
+    writeln!(
+        page,
+        "Those that say `ways` in `tests/c/list.txt` are also run over each of {} ways that messages go, of several \
+         devices, protocols, designs of channels and schemes of datatypes (`tests/c/ways.txt`).\n",
+        test::way_count()?
+    )?;
     let (out, within): (Vec<_>, Vec<_>) = test::python_list()?.into_iter().partition(|entry| entry.name == "-");
     let (whole, alone): (Vec<_>, Vec<_>) = within.into_iter().partition(|entry| entry.name == "all");
     let counts: Vec<String> = whole.iter().map(ranks).collect();

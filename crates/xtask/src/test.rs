@@ -23,6 +23,7 @@ mod relocation;
 mod surroundings;
 mod tool;
 mod vipl;
+mod ways;
 
 use anyhow::{Result, bail};
 use std::cell::OnceCell;
@@ -227,6 +228,7 @@ fn all() -> Result<Vec<Case>> {
     let mut cases = cargo::cases();
     cases.extend(fabric::cases());
     cases.extend(programs::cases()?);
+    cases.extend(ways::cases()?);
     cases.extend(examples::cases()?);
     cases.extend(profiling::cases());
     cases.extend(launch::cases());
@@ -250,3 +252,4 @@ pub fn python_with_mpi4py() -> Result<PathBuf> {
 pub use debian::mpich::list as mpich_list;
 pub use examples::rust_example;
 pub use python::list as python_list;
+pub use ways::count as way_count;

@@ -104,13 +104,21 @@ pub fn cases() -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-fn arguments(entry: &list::Entry) -> Vec<String> {
+/// What a program of the list is given.
+pub fn arguments(entry: &list::Entry) -> Vec<String> {
     entry.last("args").map(|args| args.split(',').map(str::to_owned).collect()).unwrap_or_default()
 }
 
-fn variables(entry: &list::Entry) -> Vec<(String, String)> {
+/// The environment variables of an entry.
+pub fn variables(entry: &list::Entry) -> Vec<(String, String)> {
     let pairs = entry.all("env").filter_map(|pair| pair.split_once('='));
     pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// The lines that have an option, and its value: the number of ranks.
+pub fn with(option: &str) -> Result<Vec<(list::Entry, String)>> {
+    let entries = list::read(&folder().join("list.txt"))?.into_iter();
+    Ok(entries.filter_map(|entry| entry.last(option).map(str::to_owned).map(|ranks| (entry, ranks))).collect())
 }
 
 /// The lines with `verbs`, to be run one after another on a machine with an adapter.
@@ -121,9 +129,7 @@ pub struct OverAdapter {
 impl OverAdapter {
     /// Reads the list.
     pub fn read() -> Result<Self> {
-        let entries = list::read(&folder().join("list.txt"))?.into_iter();
-        let chosen = entries.filter_map(|entry| entry.last("verbs").map(str::to_owned).map(|ranks| (entry, ranks)));
-        Ok(Self { entries: chosen.collect() })
+        Ok(Self { entries: with("verbs")? })
     }
 
     /// The commands, for `sh`, each in its block.
@@ -155,14 +161,15 @@ impl OverAdapter {
 
 /// What a program's end must look like.
 #[derive(Clone)]
-struct Expected {
+pub struct Expected {
     /// `None`: any status but 0.
     status: Option<i32>,
     says: Vec<String>,
 }
 
 impl Expected {
-    fn from(entry: &list::Entry) -> Self {
+    /// What an entry says of it.
+    pub fn from(entry: &list::Entry) -> Self {
         let status = match entry.last("exit") {
             None => Some(0),
             Some(text) => text.parse().ok(),
@@ -175,7 +182,7 @@ impl Expected {
     }
 
     /// What is wrong with an end, if anything is.
-    fn check(&self, code: Option<i32>, said: &str) -> Result<(), String> {
+    pub fn check(&self, code: Option<i32>, said: &str) -> Result<(), String> {
         let right = match self.status {
             Some(status) => code == Some(status),
             None => code.is_some_and(|code| code != 0),
