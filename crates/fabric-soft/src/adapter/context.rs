@@ -310,14 +310,17 @@ impl<L: Link> Context for SoftContext<L> {
         within("entries of a receive", attributes.receive_entries_max, SCATTER_GATHER_MAX)?;
         within("bytes of an inline payload", attributes.inline_max_bytes, INLINE_MAX_BYTES)?;
         let refuse = |reason| Err(FabricError::InvalidRequest { operation: "create_queue_pair", reason });
+        let mut shared_number = None;
         if let Some(queue) = attributes.shared_receives {
-            let shared = self.core.shared.get(number_of(queue.0)).ok_or(NO_SHARED_QUEUE)?;
+            let number = number_of(queue.0);
+            let shared = self.core.shared.get(number).ok_or(NO_SHARED_QUEUE)?;
             if !attributes.transport.receives() {
                 return refuse("XRC queue pairs take no receives of their own");
             }
             if shared.xrc.is_some() {
                 return refuse("a queue in an XRC domain is reached by its number only");
             }
+            shared_number = Some(number);
         }
         if attributes.independent_queues && attributes.transport != Transport::XrcInitiator {
             return refuse("only XRC sends name queues");
@@ -325,7 +328,7 @@ impl<L: Link> Context for SoftContext<L> {
         if let Transport::XrcTarget(domain) = attributes.transport {
             self.xrc_domain(domain)?;
         }
-        let number = self.core.queue_pairs.insert(QueuePairObject::new(*attributes))?;
+        let number = self.core.queue_pairs.insert(QueuePairObject::new(*attributes, shared_number))?;
         Ok(QueuePair(handle(number)))
     }
 

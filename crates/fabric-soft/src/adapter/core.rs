@@ -328,7 +328,7 @@ impl Core {
     pub(super) fn take_receive(&mut self, number: u32, selected: Option<u32>) -> Option<(Receive, CompletionQueue)> {
         let qp = self.queue_pairs.get_mut(number)?;
         let own_completions = qp.attributes.receive_completions;
-        let shared = selected.or_else(|| qp.attributes.shared_receives.map(|queue| number_of(queue.0)));
+        let shared = selected.or(qp.shared);
         let Some(shared) = shared else {
             let Posted::Here(receive) = qp.receives.posted.pop_front()? else { return None };
             qp.receives.live -= 1;
@@ -389,7 +389,7 @@ impl Core {
     /// The queue from which a message through `number` takes its receive.
     pub(super) fn receive_queue(&mut self, number: u32, selected: Option<u32>) -> Option<&mut ReceiveQueue> {
         let qp = self.queue_pairs.get_mut(number)?;
-        match selected.or_else(|| qp.attributes.shared_receives.map(|queue| number_of(queue.0))) {
+        match selected.or(qp.shared) {
             Some(shared) => self.shared.get_mut(shared).map(|shared| &mut shared.queue),
             None => self.queue_pairs.get_mut(number).map(|qp| &mut qp.receives),
         }

@@ -67,6 +67,9 @@ impl Hold {
 /// A queue pair.
 pub(super) struct QueuePairObject {
     pub(super) attributes: QueuePairAttributes,
+    /// The number of the shared queue among the attributes. Each message asks for it; and made of the handle anew each time,
+    /// compilers make it whether there is a handle or not, of which Valgrind complains.
+    pub(super) shared: Option<u32>,
     pub(super) state: QueuePairState,
     /// Counts resets, so that what was under way before one is not taken for what came after.
     pub(super) epoch: u32,
@@ -108,9 +111,11 @@ pub(super) struct QueuePairObject {
 }
 
 impl QueuePairObject {
-    pub(super) fn new(attributes: QueuePairAttributes) -> Self {
+    /// `shared` is the number of the shared queue among the attributes.
+    pub(super) fn new(attributes: QueuePairAttributes, shared: Option<u32>) -> Self {
         Self {
             attributes,
+            shared,
             state: QueuePairState::Reset,
             epoch: 0,
             access: Access::LOCAL,
@@ -142,7 +147,7 @@ impl QueuePairObject {
     /// Back to the beginning; requests vanish.
     pub(super) fn reset(&mut self) {
         let (epoch, listed, unsent_answers) = (self.epoch.wrapping_add(1), self.listed, self.unsent_answers);
-        *self = Self { epoch, listed, unsent_answers, ..Self::new(self.attributes) };
+        *self = Self { epoch, listed, unsent_answers, ..Self::new(self.attributes, self.shared) };
     }
 
     /// True if it takes what peers send.

@@ -385,8 +385,7 @@ impl Core {
 
     /// The shared queue whose receives a message through `number` fills, if it is one.
     fn shared_queue(&self, number: u32, selected: Option<u32>) -> Option<u32> {
-        let its = || self.queue_pairs.get(number)?.attributes.shared_receives;
-        selected.or_else(|| its().map(|queue| number_of(queue.0)))
+        selected.or_else(|| self.queue_pairs.get(number)?.shared)
     }
 
     /// The protection domain of the receives a message through `number` fills.

@@ -103,7 +103,10 @@ fn valgrind(workshop: &Workshop) -> Result<Verdict> {
     let usual = ("FERROVIA_LARGE_COPY", "auto");
     let others = [("FERROVIA_LARGE_COPY", "both"), ("FERROVIA_RENDEZVOUS", "tupleq")];
     let names = ["environment", "random", "coll_basic"].map(|name| (name, usual));
-    for (name, (variable, value)) in names.into_iter().chain(others.map(|setting| ("coll_basic", setting))) {
+    let others = others.map(|setting| ("coll_basic", setting));
+    let devices = ["shm-verbs", "tcp"].map(|device| ("FERROVIA_DEVICE", device));
+    let over_devices = ["random", "coll_basic"].into_iter().flat_map(|name| devices.map(|device| (name, device)));
+    for (name, (variable, value)) in names.into_iter().chain(others).chain(over_devices) {
         let program = workshop.program(name)?;
         Job::of(2)
             .with(|command| command.args(["valgrind", "-q", "--error-exitcode=9"]).arg(program).env(variable, value))
