@@ -18,8 +18,9 @@
 //! longer one took, the more goes the best way before the next.
 //!
 //! Where messages cross, a way costs the other side, too: who takes what the other side has to copy for it is done sooner, and
-//! the other later, which holds up the next message of both. So what such a message took is counted from when the one before
-//! was there, though the receive came later, within a limit: what the program computes meanwhile is the same for all ways.
+//! the other later, which holds up the next message of both. So what such a message took is counted from when the one before,
+//! if that was its like, was there, though the receive came later, within a limit: what the program computes meanwhile is the
+//! same for all ways.
 //!
 //! Where long messages go both ways, the channel may pay only if both sides use it, or only if none does: a side that tries
 //! alone finds nothing. So who sees that the other side begins to use it, or leaves it, does the same for a trial, unless it
@@ -148,6 +149,8 @@ pub struct Experience {
     together: Together,
     /// By lengths.
     others: [Other; LENGTHS],
+    /// The kind of the message that was there last.
+    last: Option<Kind>,
 }
 
 /// Messages under way together, and what they took so far.
@@ -336,7 +339,8 @@ impl Experience {
     /// learned from it. It met its receive so long after the message before was there; `None` if it did before that.
     pub fn end(&mut self, kind: Kind, len_bytes: u64, way: CopyWay, pause_ns: Option<u64>, ns: Option<u64>) {
         let was_alone = pause_ns.is_some();
-        let pause_ns = pause_ns.filter(|_| kind.crosses).unwrap_or(0);
+        let is_alike = self.last.replace(kind) == Some(kind);
+        let pause_ns = pause_ns.filter(|_| kind.crosses && is_alike).unwrap_or(0);
         let ns = ns.map(|ns| ns.saturating_add(pause_ns.min(ns.saturating_mul(PAUSE_TIMES))));
         self.under_way = self.under_way.saturating_sub(1);
         let is_run = std::mem::replace(&mut self.together.last, way) == way;
