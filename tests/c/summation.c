@@ -1,7 +1,7 @@
 /* Where all ranks share a host and run by turns, or are three at most, a blocking call sums floating-point numbers as
- * a loop over the ranks does, from the first to the last, to the bit; so does a short one that does not block. Long ones
- * do once their communicator has boards, which short ones before them see to here. (Of four and more ranks with cores
- * of their own MPI_Iallreduce and long blocks of MPI_Reduce_scatter_block go ways of other orders.) */
+ * a loop over the ranks does, from the first to the last, to the bit; so does a short one that does not block. Long
+ * ones do once their communicator has boards, which short ones before them see to here. (Of four and more ranks with
+ * cores of their own MPI_Iallreduce and long blocks of MPI_Reduce_scatter_block go ways of other orders.) */
 #include "check.h"
 
 enum { longest = 40000 };

@@ -115,13 +115,8 @@ impl Core {
         let len_bytes = buf.len_bytes();
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
         let fits = shuttle.is_some() || len_bytes as usize <= peer.link.present_payload_max_bytes();
-        fits && push_piece(
-            &mut peer.link,
-            wire::eager(key, None),
-            buf,
-            (0, len_bytes),
-            Ride::of_all(shuttle, len_bytes),
-        )
+        let (record, ride) = (wire::eager(key, None), Ride::of_all(shuttle, len_bytes));
+        fits && push_piece(&mut peer.link, record, buf, (0, len_bytes), ride)
     }
 
     /// Sends a longer message in pieces, if there is room for all of them.
