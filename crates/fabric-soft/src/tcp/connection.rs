@@ -67,6 +67,11 @@ impl Ending {
     pub(super) fn is_refusal(self) -> bool {
         self == Self::Failed(Errno::CONNREFUSED)
     }
+
+    /// Whether it is what is told of a write once the other side has cut the connection.
+    pub(super) fn is_cut(self) -> bool {
+        matches!(self, Self::Failed(Errno::PIPE | Errno::CONNRESET))
+    }
 }
 
 impl fmt::Display for Ending {

@@ -249,6 +249,11 @@ impl TcpLink {
         }
         match connection.flush(Some(&mut self.peers[at.peer as usize])) {
             Ok(()) => self.watch(slot),
+            Err(ending) if ending.is_cut() => {
+                // What came before is still to be read: a peer that has left may have said so.
+                connection.is_blocked = true;
+                self.watch(slot);
+            }
             Err(ending) => {
                 let now = self.now();
                 self.end(slot, ending, now);

@@ -164,7 +164,13 @@ impl TcpLink {
             while self.advance(slot, connection, responder, now)? {}
         }
         let peer = live_at(connection).map(|at| &mut self.peers[at.peer as usize]);
-        connection.flush(peer)
+        let flushed = connection.flush(peer);
+        if flushed.is_err_and(Ending::is_cut) && more && !connection.is_stalled {
+            // It ends when all that came is read.
+            connection.is_blocked = true;
+            return Ok(());
+        }
+        flushed
     }
 
     /// The peer's system has taken the connection: its process is greeted.

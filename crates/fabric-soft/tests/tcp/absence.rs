@@ -170,6 +170,26 @@ fn a_peer_that_greets_late_is_waited_for() {
     assert_eq!(sides[0].done[0].status, WcStatus::Success);
 }
 
+/// What it has not read makes its system cut the connection, which who writes next hears of before the word that came first.
+#[test]
+fn a_peer_that_leaves_with_something_unread_has_left() {
+    let mut sides = [(); 2].map(|()| Side::new(1, |_| {}));
+    join(&mut sides);
+    let write = Operation::RdmaWrite(sides[1].region.remote(0));
+    sides[0].post(1, write, 0, 8);
+    until(&mut sides, "the first write", |sides| !sides[0].done.is_empty());
+    let [mut here, there] = sides;
+    here.post(2, write, 0, 8);
+    drop(there);
+    here.post(3, write, 0, 8);
+    let start = Instant::now();
+    while here.done.len() < 3 {
+        assert!(start.elapsed() < PATIENCE, "the writes do not end");
+        here.poll();
+    }
+    assert_eq!(here.adapter.link().why_lost(LinkPeer(0)), Some("it has left"));
+}
+
 /// Whoever has armed a queue polls once more before it sleeps; what that poll finds may have to be looked after soon.
 #[test]
 fn what_is_found_between_arming_and_sleeping_is_looked_after() {
