@@ -183,6 +183,31 @@ fn a_message_that_crosses_leaves_though_the_other_side_does_nothing() {
     }
 }
 
+/// What went ahead of the answer lies in two shuttles, and its receiver, who had no receive yet, wants all of it once more.
+#[test]
+fn a_message_that_crosses_begins_anew_if_what_went_ahead_came_too_early() {
+    const LEN: usize = 512 << 10;
+    let config = Config {
+        large_copy: LargeCopy::Staged,
+        ahead_bytes: 192 << 10,
+        channel_bytes: Some(1 << 20),
+        ..Config::default()
+    };
+    let mut engines = pair(&config);
+    (0..3).for_each(|number| cross(&mut engines, number, [LEN; 2]));
+    // 0 has both shuttles.
+    pass(&mut engines, 0, 4, 1000);
+    let before = engines[1].stats().ahead_dropped_bytes;
+    let data = payload(5, LEN);
+    let sent = send(&mut engines, 1, data.clone());
+    (0..10).for_each(|_| turn(&mut engines));
+    assert_eq!(engines[1].stats().ahead_dropped_bytes - before, 192 << 10);
+    let receive = post(&mut engines, 1, LEN);
+    finish(&mut engines, 1, sent, receive, &data);
+    (6..9).for_each(|number| cross(&mut engines, number, [LEN; 2]));
+    assert_eq!(engines.iter().map(|engine| engine.stats().refused_records).sum::<u64>(), 0);
+}
+
 /// After short messages that crossed each process has the other's shuttle, which takes no long one until its owner has made
 /// it longer.
 #[test]

@@ -233,14 +233,20 @@ impl Core {
     pub(crate) fn push_piece_of(&mut self, id: SlabKey, record: Record, offset: u64, len: u64) -> bool {
         let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { return false };
         let (Envelope { peer: to, len_bytes, .. }, ride) = (send.envelope, send.ride);
-        let mut ride = ride.or_else(|| self.begin_ride(to, offset, len_bytes));
+        let mut ride = match ride {
+            // What is asked for once more, because it came too early or by a peer that does not keep to the protocol, may lie
+            // elsewhere.
+            Some(_) => ride.filter(|ride| (ride.from..ride.until).contains(&offset)),
+            None => self.begin_ride(to, offset, len_bytes),
+        };
         let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get_mut(id) else { return false };
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
         if ride.is_some() && peer.link.is_by_mailbox() {
             // The channel was given up as one that nobody used; its reader is through with what went aboard.
             ride.take().into_iter().for_each(|ride| self.shuttles.keep(to, ride.shuttle));
+            send.ride = None;
         }
-        send.ride = ride;
+        send.ride = ride.or(send.ride);
         let pushed = push_piece(&mut peer.link, record, &send.buf, (offset, len), ride);
         if pushed && ride.is_some_and(|ride| offset + len >= ride.until) {
             send.ride = None;
