@@ -4,6 +4,8 @@
 //! line of its own memory, and all others read it. A group takes one of a few boards of each of its members, the same
 //! one everywhere, and gives it back when it is dropped; see [`BoardTable`].
 
+mod common;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -12,10 +14,11 @@ use base::sync::{AtomicBool, AtomicU64, Ordering};
 use datatype::SendBuf;
 use fabric::{Access, DirectCopy, LocalMemory, MappedArea, MemoryRegion, PeerIndex, RemoteMemory, Rkey};
 pub use lockfree::board::CommonPiece as BoardCommonPiece;
-use lockfree::board::{Ahead, Place, Places, Turn};
+use lockfree::board::{Ahead, Place, Places};
 use lockfree::pace::Pace;
 use lockfree::{Board, Stores};
 
+use self::common::CommonChanges;
 use crate::core::{Engine, write_all};
 use crate::request::PeerId;
 
@@ -39,9 +42,6 @@ pub const BOARD_COMMON_PIECES: usize = lockfree::board::COMMON_PIECES;
 
 /// Longest content of a step that travels in one cache line, in bytes.
 pub const BOARD_SHORT_BYTES: usize = lockfree::board::SHORT_MAX_BYTES;
-
-/// The member on whose board stands what all change in turn.
-const COMMON_RANK: usize = 0;
 
 /// Most that is read of another member's memory at once, in bytes.
 const READ_MAX_BYTES: usize = 64 << 20;
@@ -198,6 +198,7 @@ impl BoardTable {
                 pace: Pace::of_short_laps(REST_LAPS_MAX),
             }),
             ahead: Ahead::default(),
+            common_changes: Mutex::default(),
             reads_straight: AtomicBool::new(true),
             has_read_straight: AtomicBool::new(false),
             table: Arc::clone(self),
@@ -232,6 +233,7 @@ pub struct GroupBoard {
     finished: AtomicU64,
     long_steps: Mutex<LongSteps>,
     ahead: Ahead,
+    common_changes: Mutex<CommonChanges>,
     /// No member has failed to read the memory of another.
     reads_straight: AtomicBool,
     /// All members have read the memory of all others.
@@ -386,47 +388,6 @@ impl GroupBoard {
     #[inline]
     pub fn read(&self, rank: usize, step: u64, offset: usize, len_bytes: usize, take: impl FnOnce(&[u8])) -> bool {
         self.boards[rank].read(step, offset, len_bytes, take)
-    }
-
-    /// True if members may begin to change something in turn in `step`: nobody reads what stood there before.
-    #[inline]
-    pub fn has_common_room(&self, step: u64) -> bool {
-        self.have_finished(Board::finished_before_common(step), step)
-    }
-
-    /// Lets `change` work on a piece of what members change in turn: this one after that of rank `before`, or first, if there is
-    /// room for it. False if that one has not passed the piece on.
-    #[inline]
-    pub fn change_common(
-        &self,
-        piece: BoardCommonPiece,
-        before: Option<usize>,
-        change: impl FnOnce(&mut [u8]),
-    ) -> bool {
-        let turn = match before {
-            Some(rank) => Turn::After(&self.boards[rank]),
-            None => Turn::First { finished: self.finished.load(Ordering::Relaxed) },
-        };
-        self.boards[COMMON_RANK].change_common(piece, turn, change)
-    }
-
-    /// This member has changed this piece, and those before it. Wakes nobody.
-    #[inline]
-    pub fn pass_on(&self, piece: BoardCommonPiece) {
-        self.boards[self.me].pass_on(piece);
-    }
-
-    /// True if the member of this rank has passed this piece on.
-    #[inline]
-    pub fn has_passed_on(&self, rank: usize, piece: BoardCommonPiece) -> bool {
-        self.boards[rank].has_passed_on(piece)
-    }
-
-    /// Lets `take` read a piece that members have changed in a step that is not finished here; false if the `last` to change it
-    /// has not passed it on.
-    #[inline]
-    pub fn read_common(&self, piece: BoardCommonPiece, last: usize, take: impl FnOnce(&[u8])) -> bool {
-        self.boards[COMMON_RANK].read_common(piece, &self.boards[last], take)
     }
 
     /// This member is through with `step`, which all showed.

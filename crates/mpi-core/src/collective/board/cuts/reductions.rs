@@ -1,5 +1,6 @@
 //! Operands from each, of which everyone reduces all, or a part for all, or which are added to one value in turn.
 
+use base::streaming::LINE_BYTES;
 use engine::{BOARD_COMMON_BYTES, BOARD_COMMON_PIECES, BOARD_PIECE_BYTES, BOARD_STEP_BYTES};
 
 use super::LENGTH_BYTES;
@@ -19,18 +20,28 @@ const PART_READ_MIN_BYTES: u64 = 32 << 10;
 const PAIR_PART_READ_MIN_BYTES: u64 = 128 << 10;
 /// Shortest piece of a reduction in a chain that has several.
 const LINK_MIN_BYTES: u64 = 16 << 10;
+/// Bytes reduced at a time: operand and value stay in a first-level cache.
+const BLOCK_BYTES: u64 = 8 << 10;
 /// Most bytes of an element.
 pub const ELEMENT_MAX_BYTES: u64 = (BOARD_STEP_BYTES - LENGTHS * LENGTH_BYTES) as u64;
 
+/// Elements that are reduced at a time: of short ones whole lines.
+pub fn block_of(size: u64) -> u64 {
+    let (count, line) = ((BLOCK_BYTES / size).max(1), LINE_BYTES as u64);
+    if count > line { count / line * line } else { count }
+}
+
 /// True if a reduction of so many bytes, to a root or to all, takes one step.
 pub fn is_brief(comm: &Comm, len_bytes: u64, has_root: bool) -> bool {
-    let ranks = comm.size();
+    let (ranks, takes_turns) = (comm.size(), comm.is_oversubscribed());
     let max_bytes = match ranks {
         2 => PAIR_REDUCE_ALL_MAX_BYTES,
-        _ if has_root && comm.is_oversubscribed() => TURNS_REDUCE_ALL_MAX_BYTES,
+        _ if has_root && takes_turns => TURNS_REDUCE_ALL_MAX_BYTES,
         _ => REDUCE_ALL_MAX_BYTES,
     };
-    len_bytes <= engine::BOARD_SHORT_BYTES as u64 || len_bytes.saturating_mul(ranks.into()) <= max_bytes
+    // What is one piece of a chain has a member wait for each of those before it.
+    let least = if takes_turns { LINK_MIN_BYTES } else { engine::BOARD_SHORT_BYTES as u64 };
+    len_bytes <= least || len_bytes.saturating_mul(ranks.into()) <= max_bytes
 }
 
 /// Shortest part of a reduction to all whose operands are read straight by itself: none where members do not all run at once.

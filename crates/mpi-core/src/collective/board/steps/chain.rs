@@ -9,9 +9,9 @@ use engine::BoardCommonPiece;
 use super::super::flavoured;
 use super::Table;
 use super::blocks::Brought;
-use super::reduce::{Part, REDUCE_BLOCK_BYTES, Value};
+use super::reduce::{Part, Value};
 use crate::collective::arguments::Reduction;
-use crate::collective::board::cuts::reductions::{chain_pieces, chain_steps};
+use crate::collective::board::cuts::reductions::{block_of, chain_pieces, chain_steps};
 use crate::error::Result;
 
 /// A reduction in a chain, as one member sees it.
@@ -114,22 +114,24 @@ impl Table<'_> {
             None => self.group.has_common_room(piece.step),
         })
         .await?;
-        let is_its_turn = self.group.change_common(piece, before, |common| match value {
-            _ if before.is_none() => {
-                part.input(data).pack_at(0, common);
+        let is_its_turn = match before {
+            None => {
+                self.group.begin_common(piece, &part.input(data));
+                true
             }
-            Some(value) if me == self.last() => {
-                let block_max = (REDUCE_BLOCK_BYTES / size).max(1);
-                let mut first = part.first;
-                for common in common.chunks_mut((block_max * size) as usize) {
+            Some(before) => {
+                let value = value.filter(|_| me == self.last());
+                let block_bytes = block_of(size) * size;
+                self.group.change_common(piece, before, block_bytes as usize, |offset, common| {
+                    let first = part.first + offset as u64 / size;
                     let block = Part { first, count: common.len() as u64 / size };
                     op.reduce_to(&block.input(data), common);
-                    value.part(data, block.first, block.count).unpack_at(0, common);
-                    first += block.count;
-                }
+                    if let Some(value) = value {
+                        value.part(data, block.first, block.count).unpack_at(0, common);
+                    }
+                })
             }
-            _ => op.reduce_to(&part.input(data), common),
-        });
+        };
         if let (false, Some(before)) = (is_its_turn, before) {
             // It has taken back what it said.
             return Err(self.shorter(before, 0));

@@ -11,12 +11,9 @@ use super::Table;
 use super::blocks::Brought;
 use crate::collective::arguments::Reduction;
 use crate::collective::board::cuts::blocks::Cut;
-use crate::collective::board::cuts::reductions::{goes_in_chain, is_brief, piece_max_bytes};
+use crate::collective::board::cuts::reductions::{block_of, goes_in_chain, is_brief, piece_max_bytes};
 use crate::collective::board::judgement::Choice;
 use crate::error::{ErrorClass, Result};
-
-/// Bytes reduced at a time: operand and value stay in a first-level cache.
-pub(super) const REDUCE_BLOCK_BYTES: u64 = 8 << 10;
 
 #[flavoured]
 impl Table<'_> {
@@ -238,7 +235,7 @@ impl Table<'_> {
             return Ok(());
         }
         let (size, me) = (data.datatype.size(), self.me());
-        let block_max = (REDUCE_BLOCK_BYTES / size).max(1);
+        let block_max = block_of(size);
         let temporary = || self.caller.temporary(input.count.min(block_max), &data.datatype);
         let way = match data.op.packed(&data.datatype) {
             Some(op) => Way::Packed(op),
