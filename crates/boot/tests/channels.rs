@@ -470,6 +470,29 @@ fn a_peer_without_channels_answers_all_the_same() {
     assert_eq!(world.sum(|stats| stats.channels_opened), 0);
 }
 
+/// Nobody polls any more in a process that has left, and nobody waits for it.
+#[test]
+fn who_has_left_owes_nobody_an_answer() {
+    for device in [DeviceChoice::Tcp, DeviceChoice::ShmVerbs] {
+        for fastpath in DESIGNS {
+            let mut world = World::new(2, &Config { device, fastpath, ..Config::default() });
+            bursts(&mut world, 3);
+            for count in 1..20 {
+                (0..count).for_each(|_| world.send(0, 1));
+                world.take_all();
+                world.engines[1].leave();
+                let start = Instant::now();
+                while world.engines[0].pending_sends() > 0 {
+                    world.engines[0].progress();
+                    let standing = || world.engines[0].standing(1);
+                    assert!(start.elapsed() < LOST, "{device:?} {fastpath:?}, {count} messages: {}", standing());
+                }
+                world.engines[1].come_back();
+            }
+        }
+    }
+}
+
 /// Longer than any machine keeps a process waiting for word of a death.
 const LOST: Duration = Duration::from_secs(20);
 

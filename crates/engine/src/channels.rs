@@ -288,15 +288,25 @@ impl Core {
 
 impl Engine {
     /// Tells peers, once there are no pending sends, that this process needs nothing more of them: what they have to say and
-    /// find no room for keeps none of them from ending.
+    /// find no room for keeps none of them from ending. What it owes them goes, for nobody may poll any more.
     pub fn leave(&mut self) {
         self.inbound.leave(true);
+        if let Some(port) = &mut self.core.port {
+            port.context().rest();
+        }
         self.core.notify_all();
     }
 
     /// Takes that back: this process goes on.
     pub fn come_back(&mut self) {
         self.inbound.leave(false);
+    }
+
+    /// This process ends, after [`Engine::leave`]: peers that are still there hear of it at once.
+    pub fn part(&mut self) {
+        if let Some(port) = &mut self.core.port {
+            port.context().part();
+        }
     }
 
     /// The counters with what channels hold now.

@@ -233,6 +233,9 @@ pub trait Link: Send {
     /// The sleeper is awake: the descriptor is reset.
     fn woken(&mut self) {}
 
+    /// The process ends without dropping the link: peers that would look for it are told.
+    fn part(&mut self) {}
+
     /// Where receives of shared queues are shown to senders, for links on which whoever comes second moves the data.
     fn board(&mut self) -> Option<Box<dyn Board>> {
         None

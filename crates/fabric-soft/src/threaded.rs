@@ -373,6 +373,14 @@ impl<L: Link + 'static> Context for ThreadedContext<L> {
     fn next_event(&mut self) -> Option<AsynchronousEvent> {
         self.with(|adapter| adapter.next_event())
     }
+
+    fn rest(&mut self) {
+        self.with(Context::rest);
+    }
+
+    fn part(&mut self) {
+        self.with(Context::part);
+    }
 }
 
 #[cfg(test)]

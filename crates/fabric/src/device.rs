@@ -312,6 +312,12 @@ pub trait Context: Send {
 
     /// What happened to objects since the last call, one at a time.
     fn next_event(&mut self) -> Option<AsynchronousEvent>;
+
+    /// This process may not poll for long, or ever again: answers that peers wait for and that were held back go now.
+    fn rest(&mut self) {}
+
+    /// This process ends, and nothing is asked of the device any more: peers that would look for it are told.
+    fn part(&mut self) {}
 }
 
 /// Takes a fresh queue pair all the way to [`QueuePairState::ReadyToSend`].

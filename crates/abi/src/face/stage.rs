@@ -11,6 +11,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use base::ending;
 use boot::Job;
@@ -24,8 +25,9 @@ use super::process::Process;
 pub(super) struct Stage {
     /// The launcher was greeted and the other processes have not been met.
     job: Mutex<Option<Job>>,
-    /// The process that greeted the launcher without meeting others; 0 if none has.
-    connected: AtomicU32,
+    /// The process that says goodbye at its end: to a launcher that it greeted without meeting others, or to the others;
+    /// 0 if none does.
+    greeter: AtomicU32,
     sessions: Cell<u32>,
     in_world_model: Cell<bool>,
     /// A tool has threads that call at any time.
@@ -40,6 +42,18 @@ impl Stage {
     /// A panic elsewhere leaves a job or none, so a poisoned lock is no obstacle.
     fn job(&self) -> std::sync::MutexGuard<'_, Option<Job>> {
         self.job.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has a launcher hear of the end that was greeted for sessions which never met another process, and other processes
+    /// of the end of one that has met them and closed.
+    fn say_goodbye_at_exit(&self) {
+        // Relaxed: read by this thread's own process at its end, long after.
+        if self.greeter.swap(std::process::id(), Ordering::Relaxed) != 0 {
+            return;
+        }
+        // SAFETY: the function lives as long as the library, which unregisters it when it is unloaded.
+        let refused = unsafe { libc::atexit(goodbye) };
+        debug_assert_eq!(refused, 0, "there is room for at least 32 such functions");
     }
 }
 
@@ -62,7 +76,7 @@ impl Process {
                 let mut job = self.stage.job();
                 if job.is_none() {
                     *job = Some(boot::connect().map_err(boot_error)?);
-                    say_goodbye_at_exit(&self.stage);
+                    self.stage.say_goodbye_at_exit();
                 }
                 let job = job.as_ref().expect("connected above");
                 (job.rank(), job.size(), wanted)
@@ -82,6 +96,7 @@ impl Process {
         self.stage.sessions.set(self.stage.sessions.get() - 1);
         let Some(world) = self.world_even_if_closed().filter(|_| !self.stage.is_used()) else { return Ok(()) };
         let closed = world.close();
+        self.stage.say_goodbye_at_exit();
         self.show_phase();
         closed
     }
@@ -110,7 +125,8 @@ impl Process {
         if self.stage.sessions.get() > 0 {
             world.leave_world_model()?
         } else {
-            world.finalize()?
+            world.finalize()?;
+            self.stage.say_goodbye_at_exit();
         }
         self.lifecycle.finalized()?;
         self.show_predefined_communicators(false);
@@ -188,19 +204,11 @@ fn boot_error(error: boot::BootError) -> Error {
     ErrorClass::Other.error(error.to_string())
 }
 
-/// Has a launcher hear of the end that was greeted for sessions which never met another process.
-fn say_goodbye_at_exit(stage: &Stage) {
-    // Relaxed: read by this thread's own process at its end, long after.
-    stage.connected.store(std::process::id(), Ordering::Relaxed);
-    // SAFETY: the function lives as long as the library, which unregisters it when it is unloaded.
-    let refused = unsafe { libc::atexit(goodbye) };
-    debug_assert_eq!(refused, 0, "there is room for at least 32 such functions");
-}
-
 extern "C" fn goodbye() {
-    let stage = &Process::this().stage;
-    // A copy of the process must not speak in its name. Relaxed: as above.
-    if stage.connected.load(Ordering::Relaxed) != std::process::id() {
+    let process = Process::this();
+    let stage = &process.stage;
+    // A copy of the process must not speak in its name. Relaxed: as where it is stored.
+    if stage.greeter.load(Ordering::Relaxed) != std::process::id() {
         return;
     }
     // A thread that starts the engine right now holds no lock, and has taken the job with it.
@@ -209,5 +217,12 @@ extern "C" fn goodbye() {
     {
         // Nobody is left to be told that the launcher is gone.
         let _ = job.process_manager().finalize();
+    }
+    // Whoever opens a session right now is inside this gate, and goes on.
+    if let Some(_early) = process.early_gate.enter_within(Duration::ZERO)
+        && process.running().is_none()
+        && let Some(world) = process.world_even_if_closed()
+    {
+        world.part();
     }
 }

@@ -513,6 +513,15 @@ impl<L: Link> Context for SoftContext<L> {
     fn next_event(&mut self) -> Option<AsynchronousEvent> {
         self.core.events.pop_front()
     }
+
+    fn rest(&mut self) {
+        self.send_held();
+    }
+
+    fn part(&mut self) {
+        self.send_held();
+        self.link.part();
+    }
 }
 
 impl<L: Link> SoftContext<L> {

@@ -353,6 +353,19 @@ mod tests {
         assert_eq!(complete(&mut here), 1, "before its owner sleeps");
     }
 
+    /// Whoever rests may never poll again.
+    #[test]
+    fn who_rests_owes_nobody_an_acknowledgement() {
+        for hurry in [false, true] {
+            let [here, there] = adapters();
+            let (mut here, mut there) = connect(here, there);
+            teach(&mut here, &mut there, 10);
+            assert_eq!(complete_after(&mut here, &mut there, hurry), 0, "it waits for a packet to ride with");
+            there.context.rest();
+            assert_eq!(complete(&mut here), 1);
+        }
+    }
+
     #[test]
     fn what_rides_is_due_soon_until_it_is_sent() {
         let [here, there] = adapters();

@@ -470,6 +470,41 @@ fn who_has_received_more_than_was_sent_is_lost() {
     });
 }
 
+/// What comes on one connection may be read before what was written to another one earlier.
+#[test]
+fn who_leaves_is_heard_to_the_end_of_its_first_lane() {
+    for chooses in [false, true] {
+        let mut hostile = Hostile::new(chooses);
+        let mut victim = Victim::of(&hostile);
+        (0..LANES).for_each(|lane| hostile.greet(&mut victim, lane, 0, 0));
+        victim.until("all lanes", |victim| victim.link().greeting_count == 0);
+        (1..LANES).for_each(|lane| hostile.say(&mut victim, lane, Kind::Goodbye, 0));
+        victim.until("the others' end", |victim| {
+            let lanes = &victim.link().peers[Victim::HOSTILE.0 as usize].lanes;
+            lanes[1..].iter().all(|lane| lane.connection.is_none())
+        });
+        assert_eq!(victim.link().why_lost(Victim::HOSTILE), None);
+        let header = Header { kind: wire::Kind::Write, offset: 0, noise: None };
+        let (number, received, payload_bytes, is_checked, part) = (0, 0, 8, false, 4);
+        let (lane, kind, part_count) = (0, 0, 1);
+        let write = Act::Frame { lane, kind, number, received, payload_bytes, part_count, is_checked, part, header };
+        hostile.act(&mut victim, &write);
+        victim.until("the packet", |victim| victim.mark(0).0 == 1);
+        let received = victim.mark(0).1;
+        hostile.say(&mut victim, 0, Kind::Goodbye, received);
+        victim.until("the loss", |victim| victim.link().why_lost(Victim::HOSTILE) == Some("it has left"));
+        victim.check_honest();
+        // One that never had a first lane, or has none any more, is lost at once.
+        let mut hostile = Hostile::new(chooses);
+        let mut victim = Victim::of(&hostile);
+        hostile.greet(&mut victim, 1, 0, 0);
+        victim.until("its lane", |victim| victim.link().greeting_count == 0);
+        hostile.say(&mut victim, 1, Kind::Goodbye, 0);
+        victim.until("the loss", |victim| victim.link().why_lost(Victim::HOSTILE) == Some("it has left"));
+        victim.check_honest();
+    }
+}
+
 /// Epochs are the peer's to say, where it chooses connections.
 #[test]
 fn connections_of_any_epoch_are_counted() {

@@ -465,13 +465,7 @@ impl Drop for TcpLink {
             let told = format_args!("tcp: {} connections were refused in all", self.refused);
             self.options.log.say(Level::Info, told);
         }
-        for connection in self.connections.iter_mut().flatten() {
-            let Some(at) = live_at(connection) else { continue };
-            let peer = &mut self.peers[at.peer as usize];
-            connection.say_head(Kind::Goodbye, peer.lanes[usize::from(at.lane)].received);
-            // Who does not hear it finds nobody listening.
-            let _ = connection.flush(Some(peer));
-        }
+        self.part();
     }
 }
 
@@ -586,6 +580,18 @@ impl Link for TcpLink {
     fn woken(&mut self) {
         self.turns_left = 0;
         self.turns_hot = 0;
+    }
+
+    fn part(&mut self) {
+        for connection in self.connections.iter_mut().flatten() {
+            let Some(at) = live_at(connection) else { continue };
+            let peer = &mut self.peers[at.peer as usize];
+            // What is not written yet goes before it. Who does not hear it finds nobody listening.
+            if connection.flush(Some(peer)).is_ok() {
+                connection.say_head(Kind::Goodbye, peer.lanes[usize::from(at.lane)].received);
+                let _ = connection.flush(Some(peer));
+            }
+        }
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -456,9 +456,14 @@ impl TcpLink {
         let chooses = self.chooses(at.peer);
         let peer = &mut self.peers[at.peer as usize];
         let is_incoming = peer.incoming.as_ref().is_some_and(|incoming| incoming.missing & 1 << at.lane != 0);
+        let says_more = peer.lanes[0].connection.is_some();
         let lane = &mut peer.lanes[usize::from(at.lane)];
         let was_attempt = lane.attempt.take_if(|attempt| *attempt == slot).is_some();
         let did_count = lane.connection.take_if(|connection| *connection == slot).is_some();
+        if ending == Ending::PeerLeft && at.lane > 0 && says_more {
+            // What came on the first lane, before that says so, too, may not have been read.
+            return;
+        }
         if matches!(ending, Ending::PeerWrong | Ending::PeerLeft) {
             return self.lose(at.peer, ending.to_string(), now);
         }

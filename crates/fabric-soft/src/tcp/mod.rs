@@ -14,8 +14,8 @@
 //! Between two processes there are one or several *lanes*, each with a connection of its own. Packets travel on the first
 //! in order; a long payload is cut into parts, one for each lane, and its packet is finished when all have come.
 //!
-//! A peer is given up when its host cannot be reached, when nobody listens at its addresses any more, or when it owes an
-//! answer for too long though its host is there: its process may be stopped.
+//! A peer is given up when it says that it ends, when its host cannot be reached, when nobody listens at its addresses any
+//! more, or when it owes an answer for too long though its host is there: its process may be stopped.
 //!
 //! **Invariants**
 //! - Nothing but a greeting of fixed size is read from somebody who has not proved the secret.

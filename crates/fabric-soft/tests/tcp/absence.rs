@@ -7,7 +7,7 @@ use fabric::{ConnectOptions, Context, Endpoint, Operation, WcStatus};
 use fabric_soft::link::LinkPeer;
 
 use crate::process::{sleep_until_done, with_answering};
-use crate::side::{PATIENCE, Side, join, until};
+use crate::side::{MEMORY_BYTES, PATIENCE, Side, join, until};
 
 /// An endpoint like `endpoint`, whose process listens at `sockets` instead.
 pub fn elsewhere(endpoint: &Endpoint, sockets: &[SocketAddr]) -> Endpoint {
@@ -188,6 +188,39 @@ fn a_peer_that_leaves_with_something_unread_has_left() {
         here.poll();
     }
     assert_eq!(here.adapter.link().why_lost(LinkPeer(0)), Some("it has left"));
+}
+
+/// A process that ends drops nothing: its system closes what was open.
+#[test]
+fn who_parts_is_not_looked_for() {
+    for connections in [1, 3] {
+        let mut sides = [(); 2].map(|()| Side::new(1, |options| options.connections = connections));
+        join(&mut sides);
+        let write = Operation::RdmaWrite(sides[1].region.remote(0));
+        sides[0].post(1, write, 0, MEMORY_BYTES / 2);
+        until(&mut sides, "the first write", |sides| !sides[0].done.is_empty());
+        let [mut here, mut there] = sides;
+        here.fill(0, 8, 7);
+        there.fill(0, 8, 9);
+        here.receive(2, 8, 8);
+        there.post(3, Operation::Send, 0, 8);
+        there.adapter.part();
+        // It was written already when its sender parted, and what is written here then is not answered any more.
+        here.post(4, write, 0, 8);
+        let start = Instant::now();
+        while here.done.len() < 3 {
+            assert!(start.elapsed() < PATIENCE, "{:?}", here.done);
+            here.poll();
+        }
+        let ended: Vec<_> = here.done.iter().map(|one| (one.id, one.status)).collect();
+        let expected = [(1, WcStatus::Success), (2, WcStatus::Success), (4, WcStatus::TransportRetryExceeded)];
+        assert_eq!(ended, expected, "{connections} connections");
+        here.check(8, 8, 9, "received");
+        assert_eq!(here.adapter.link().why_lost(LinkPeer(0)), Some("it has left"));
+        // Neither looks for the other now.
+        (0..100).for_each(|_| here.poll());
+        assert_eq!(here.adapter.link().connections_made(), connections as u64);
+    }
 }
 
 /// Whoever has armed a queue polls once more before it sleeps; what that poll finds may have to be looked after soon.

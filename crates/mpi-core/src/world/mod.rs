@@ -268,6 +268,14 @@ impl World {
         self.engine.borrow_mut().come_back();
     }
 
+    /// The process ends after [`World::close`] or [`World::finalize`]: those who look for it are told.
+    pub fn part(&self) {
+        // A signal's handler may end the process amid a call.
+        if let Ok(mut engine) = self.engine.try_borrow_mut() {
+            engine.part();
+        }
+    }
+
     fn complete(&self) {
         self.wait_until(|world| world.operations.none_awaited().then_some(()));
         self.detach_buffer(&BufferOwner::Process);
