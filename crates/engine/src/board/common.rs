@@ -18,35 +18,51 @@ use crate::core::write_all;
 
 /// The member on whose board it stands.
 const RANK: usize = 0;
+/// Steps whose pieces have places of their own.
+const LAP_STEPS: u64 = 2;
 
 /// How this member changes what comes to it.
 pub(super) struct CommonChanges {
-    /// With which stores; a lap is a step.
+    /// With which stores.
     pace: Pace,
-    /// A block that is changed beside its place.
+    /// Steps begun.
+    step_count: u64,
+    /// Where a block is changed that is written past the caches.
     beside: Vec<u8>,
 }
 
 impl Default for CommonChanges {
     fn default() -> Self {
-        Self { pace: Pace::of_short_laps(REST_LAPS_MAX), beside: Vec::new() }
+        Self { pace: Pace::of_short_laps(REST_LAPS_MAX), step_count: 0, beside: Vec::new() }
     }
 }
 
 impl CommonChanges {
+    /// A step begins: a lap is as many as have room.
+    fn begin_step(&mut self) {
+        if self.step_count > 0 && self.step_count.is_multiple_of(LAP_STEPS) {
+            self.pace.turn();
+        }
+        self.step_count += 1;
+    }
+
     /// Changes a piece, at most so many bytes at a time.
     fn carry_out(&mut self, common: &mut [u8], block_bytes: usize, mut change: impl FnMut(usize, &mut [u8])) {
         let stores = self.pace.stores();
+        let beside_bytes = block_bytes.min(common.len());
+        if self.beside.len() < beside_bytes {
+            self.beside.resize(beside_bytes, 0);
+        }
         let start = (self.pace.wants_sample() && !common.is_empty()).then(Instant::now);
         let mut offset = 0;
         for block in common.chunks_mut(block_bytes) {
             match stores {
                 Stores::Ordinary => change(offset, block),
                 Stores::Streaming => {
-                    self.beside.clear();
-                    self.beside.extend_from_slice(block);
-                    change(offset, &mut self.beside);
-                    stores.copy(block, &self.beside);
+                    let beside = &mut self.beside[..block.len()];
+                    base::copy::copy(beside, block);
+                    change(offset, beside);
+                    stores.copy(block, beside);
                 }
             }
             offset += block.len();
@@ -87,7 +103,7 @@ impl GroupBoard {
     ) -> bool {
         let mut changes = self.common_changes.lock().unwrap_or_else(PoisonError::into_inner);
         if piece.index == 0 {
-            changes.pace.turn();
+            changes.begin_step();
         }
         let turn = Turn::After(&self.boards[before]);
         self.boards[RANK].change_common(piece, turn, |common| changes.carry_out(common, block_bytes, change))
@@ -123,8 +139,8 @@ mod tests {
         const LEN: usize = 10_000;
         let mut changes = CommonChanges::default();
         let mut used = [0; 2];
-        for step in 0..12 {
-            changes.pace.turn();
+        for step in 0..24 {
+            changes.begin_step();
             for len_bytes in [LEN, LEN - 1, 4096, 1, 0] {
                 used[usize::from(changes.pace.stores() == Stores::Streaming)] += 1;
                 let mut common: Vec<u8> = (0..LEN).map(|at| (at + step) as u8).collect();
