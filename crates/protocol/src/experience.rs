@@ -10,7 +10,8 @@
 //! sides copy is all there at the end. So whatever joins a message that is under way goes its way, and the time that they
 //! took together is shared out by their bytes. A way is taken for a run of messages, which ends when none is under way.
 //! Messages are compared with those of like lengths, and of like blocks where their data is in pieces. Those whose sender waits
-//! for messages itself, so that its help is not free, are compared with their like, too.
+//! for messages itself, so that its help is not free, are compared with their like, too. What is known of some lengths is
+//! expected of longer and shorter ones: a way that took twice as long there, or more, need not show at once what it takes.
 //!
 //! A channel that was not used for long messages is short, and its memory in no cache. So a run through it begins with
 //! messages that only warm it, and is the longer for them. The first message after a change of ways takes longer than those
@@ -32,6 +33,10 @@ const LEN_BITS: std::ops::RangeInclusive<u32> = 13..=23;
 const LENGTHS: usize = (*LEN_BITS.end() - *LEN_BITS.start() + 1) as usize;
 /// Average blocks that are told apart, in bytes: shorter than the first, …, at least as long as the last.
 const BLOCK_BYTES: [u64; 4] = [16, 64, 512, 4096];
+/// Kinds of blocks, one piece among them.
+const CLASSES: u32 = BLOCK_BYTES.len() as u32 + 2;
+/// Lengths that differ by so many of their kinds are much alike.
+const LIKE_MAX: u32 = 2;
 /// Messages of a run: at least, and at most if there is always one under way.
 const RUN: u32 = 4;
 const RUN_MAX: u32 = 512;
@@ -113,7 +118,7 @@ impl Kind {
     /// Those of about `len_bytes`, in one piece on both sides or in blocks of about `block_bytes`, that can take `ways`.
     pub fn of(len_bytes: u64, block_bytes: Option<u64>, ways: CopyWays) -> Self {
         let blocks = block_bytes.map_or(0, |bytes| 1 + BLOCK_BYTES.iter().filter(|least| bytes >= **least).count());
-        let class = length_of(len_bytes) * (BLOCK_BYTES.len() + 2) + blocks;
+        let class = length_of(len_bytes) * CLASSES as usize + blocks;
         Self { class: class as u8, ways, crosses: false }
     }
 
@@ -121,6 +126,18 @@ impl Kind {
     #[must_use]
     pub fn crossing(self, crosses: bool) -> Self {
         Self { crosses, ..self }
+    }
+
+    /// How far lengths of this kind are from those of another one, if they differ in nothing else, and not by much.
+    fn distance(&self, other: &Self) -> Option<u32> {
+        let but_lengths = |kind: &Self| (u32::from(kind.class) % CLASSES, kind.ways, kind.crosses);
+        let distance = self.len_bits().abs_diff(other.len_bits());
+        (but_lengths(self) == but_lengths(other) && distance <= LIKE_MAX).then_some(distance)
+    }
+
+    /// Their lengths, as a power of two.
+    fn len_bits(&self) -> u32 {
+        LEN_BITS.start() + u32::from(self.class) / CLASSES
     }
 
     /// The way while nothing is known.
@@ -265,6 +282,26 @@ impl Costs {
             judged: Judged::default(),
         }
     }
+
+    /// The same where this is known of messages of other lengths: ways that took much longer rest as after a trial.
+    fn expecting(mut self, kind: Kind, alike: &Costs) -> Self {
+        let least = alike.per_kib[alike.best(kind.ways) as usize];
+        for way in kind.ways.iter().map(|way| way as usize) {
+            let known = alike.per_kib[way];
+            if least > 0 && known / DOUBTFUL > least {
+                (self.per_kib[way], self.tries[way]) = (known, FIRST_TRIES);
+                self.rest_bytes[way] = (u64::from(RUN) << kind.len_bits()).saturating_mul(rest_times(known, least));
+            }
+        }
+        self
+    }
+}
+
+/// How many times the bytes of a trial go before the next, if it took so much, in ns per KiB, and the best way does this.
+fn rest_times(took: u32, least: u32) -> u64 {
+    let least = u64::from(least).max(1);
+    let longer = u64::from(took).saturating_sub(least);
+    (REST * longer / least).clamp(*REST_BOUNDS.start(), *REST_BOUNDS.end())
 }
 
 impl Experience {
@@ -371,7 +408,13 @@ impl Experience {
     fn costs(&mut self, kind: Kind) -> &mut Costs {
         let found = self.kinds.iter().position(|(known, _)| *known == kind);
         let at = found.unwrap_or_else(|| {
-            self.kinds.push((kind, Costs::of(kind)));
+            let alike = self.kinds.iter().filter_map(|(known, costs)| Some((kind.distance(known)?, costs)));
+            let costs = Costs::of(kind);
+            let costs = match alike.min_by_key(|(distance, _)| *distance) {
+                Some((_, nearest)) => costs.expecting(kind, nearest),
+                None => costs,
+            };
+            self.kinds.push((kind, costs));
             self.kinds.len() - 1
         });
         &mut self.kinds[at].1
@@ -506,9 +549,7 @@ impl Costs {
             self.rest_bytes[before as usize] = run_bytes.saturating_mul(*REST_BOUNDS.start());
         }
         if way != best {
-            let least = u64::from(self.per_kib[best as usize]).max(1);
-            let longer = u64::from(spent.per_kib().unwrap_or(u32::MAX)).saturating_sub(least);
-            let times = (REST * longer / least).clamp(*REST_BOUNDS.start(), *REST_BOUNDS.end());
+            let times = rest_times(spent.per_kib().unwrap_or(u32::MAX), self.per_kib[best as usize]);
             self.rest_bytes[way as usize] = run_bytes.saturating_mul(times);
             if self.follows {
                 // Sooner than its own next trial, for the other side's may come before that.

@@ -32,6 +32,18 @@ fn run_of(
     taken
 }
 
+/// The same of messages of another length, that take so many ns per KiB.
+fn run_at(len_bytes: u64, experience: &mut Experience, count: usize, per_kib: impl Fn(CopyWay) -> u64) -> [usize; 3] {
+    let kind = Kind::of(len_bytes, None, all());
+    let mut taken = [0; 3];
+    for _ in 0..count {
+        let way = experience.choose(kind, len_bytes, true);
+        taken[way as usize] += 1;
+        experience.end(kind, len_bytes, way, Some(0), Some(per_kib(way) * len_bytes / 1024));
+    }
+    taken
+}
+
 #[test]
 fn of_many_under_way_together_all_go_the_same_way() {
     let mut experience = Experience::default();
@@ -387,6 +399,27 @@ fn a_channel_that_took_long_the_first_time_is_tried_once_more() {
         }
     });
     assert!(taken[2] > 800, "{taken:?}");
+}
+
+#[test]
+fn what_took_twice_as_long_at_like_lengths_need_not_show_at_once_what_it_takes() {
+    let per_kib = |way| match way {
+        Staged => 60,
+        Shared => 90,
+        Read => 130,
+    };
+    let mut experience = Experience::default();
+    let tried = |taken: [usize; 3]| [Read, Shared].map(|way| taken[way as usize] > 0);
+    assert_eq!(tried(run_at(4 * LEN, &mut experience, 500, per_kib)), [true, true]);
+    for len in [LEN, 2 * LEN, 8 * LEN, 16 * LEN] {
+        assert_eq!(tried(run_at(len, &mut experience, 60, per_kib)), [false, true], "{len}");
+    }
+    let mut fresh = Experience::default();
+    run_at(LEN, &mut fresh, 500, per_kib);
+    assert_eq!(tried(run_at(8 * LEN, &mut fresh, 60, per_kib)), [true, true], "so long a message is another matter");
+    let reads_best = |way| if way == Read { 30 } else { 60 };
+    let taken = run_at(2 * LEN, &mut experience, 3000, reads_best);
+    assert!(taken[Read as usize] > 2000, "it is found out where it is the fastest: {taken:?}");
 }
 
 #[test]
