@@ -11,7 +11,7 @@
 //! took together is shared out by their bytes. A way is taken for a run of messages, which ends when none is under way.
 //! Messages are compared with those of like lengths, and of like blocks where their data is in pieces. Those whose sender waits
 //! for messages itself, so that its help is not free, are compared with their like, too. What is known of some lengths is
-//! expected of longer and shorter ones: a way that took twice as long there, or more, need not show at once what it takes.
+//! expected of longer and shorter ones: a way that took more than twice as long there need not show at once what it takes.
 //!
 //! A channel that was not used for long messages is short, and its memory in no cache. So a run through it begins with
 //! messages that only warm it, and is the longer for them. The first message after a change of ways takes longer than those
