@@ -19,18 +19,18 @@
 use std::sync::Arc;
 
 use base::SlabKey;
-use base::config::{DatatypeScheme, Rendezvous};
+use base::config::{DatatypeScheme, Medium, Rendezvous};
 use datatype::{Group, Grouping, Layout, RecvBuf, SendBuf};
 use fabric::{Access, Lkey, LocalMemory, RemoteMemory, Translation};
 use protocol::blocks::{REGIONS_MAX, RemoteBlocks, RemoteRegion};
 use protocol::registration::{Registration, group_gaps};
-use protocol::schemes::{self, PortFacts, Side};
+use protocol::schemes::{PortFacts, Side};
 use protocol::wire::{self, Message};
 use protocol::{RendezvousOffer, SourceLayout};
 use smallvec::SmallVec;
 
 use crate::core::Core;
-use crate::port::{Port, SEGMENT_MAX_BYTES, SegmentUse};
+use crate::port::{Port, SegmentUse};
 use crate::progress::Stream;
 use crate::request::{Completion, Envelope, Incoming, IncomingWay, Outcome, PeerId, Request, State};
 use crate::scattered::{Held, with_packed_form};
@@ -89,9 +89,13 @@ fn register_groups<R>(
 impl Core {
     /// What is offered of a buffer that goes over the port and does not lie in one piece.
     pub(crate) fn offer_blocks(buf: &SendBuf) -> SourceLayout {
+        SourceLayout::Scattered { block_count: Self::block_count(buf) }
+    }
+
+    /// Blocks of a buffer that does not lie in one piece.
+    pub(crate) fn block_count(buf: &SendBuf) -> u64 {
         // Elements of which the first is not whole have short blocks, as far as anybody knows.
-        let block_count = buf.scattered().map_or(buf.len_bytes().div_ceil(8), |data| data.block_count());
-        SourceLayout::Scattered { block_count }
+        buf.scattered().map_or(buf.len_bytes().div_ceil(8), |data| data.block_count())
     }
 
     /// A long message over the port, of which one side at least is scattered, has met its receive.
@@ -133,6 +137,7 @@ impl Core {
             is_long: offer.len_bytes >= self.thresholds.cross_memory_min_bytes
                 && self.thresholds.rendezvous != Rendezvous::Staged,
             by_adapter: self.moves_by_adapter(),
+            medium: self.port.as_ref().map_or(Medium::Memory, |port| port.medium()),
         }
     }
 
@@ -258,7 +263,9 @@ impl Core {
     /// BC-SPUP and RWG-UP: segments are written and unpacked. Refused while there is no segment at all.
     fn begin_segments(&mut self, receive: SlabKey, incoming: Incoming, packed: bool) -> Option<Incoming> {
         let Envelope { peer, len_bytes, .. } = incoming.envelope;
-        let segment_bytes = schemes::segment_bytes(len_bytes, false).min(SEGMENT_MAX_BYTES as u32);
+        let Some(segment_bytes) = self.port.as_ref().map(|port| port.segment_bytes(len_bytes)) else {
+            return Some(incoming);
+        };
         let at_end = !self.datatypes.segment_unpack;
         let needed = len_bytes.div_ceil(segment_bytes.into());
         let wanted = if at_end { needed } else { needed.min(SEGMENTS_OPEN_MAX) };

@@ -112,9 +112,10 @@ impl Core {
     pub(crate) fn packed_first(&mut self, is_port: bool, buf: SendBuf) -> (SendBuf, Option<PackedForm>) {
         // Without a port nothing is packed that nobody asked to be packed.
         let by_adapter = !is_port || self.moves_by_adapter();
-        let packs = schemes::packs_first(self.datatypes.scheme, buf.len_bytes(), by_adapter)
+        let packs = buf.as_contiguous().is_none()
+            && schemes::packs_first(self.datatypes.scheme, buf.len_bytes(), Self::block_count(&buf), by_adapter)
             && !(self.datatypes.scheme == DatatypeScheme::Auto && self.thresholds.rendezvous == Rendezvous::Staged);
-        if !packs || buf.as_contiguous().is_some() {
+        if !packs {
             return (buf, None);
         }
         let Some(mut form) = self.packed_form(buf.len_bytes()) else { return (buf, None) };

@@ -29,7 +29,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::blocks::BlockRegions;
 use crate::core::Core;
-use crate::port::{Posted, SEGMENT_MAX_BYTES, Work};
+use crate::port::{Port, Posted, Work};
 use crate::request::{Completion, Fault, IncomingWay, Outcome, PeerId, Request, State};
 use crate::scattered::Held;
 
@@ -150,9 +150,9 @@ impl Far {
 }
 
 impl Transfer {
-    /// True if what is posted next may be the end, of which the peer is told.
-    fn may_end(&self) -> bool {
-        let most = if matches!(self.near, Near::Packed) { SEGMENT_MAX_BYTES as u64 } else { BATCH_BYTES };
+    /// True if what is posted next over `port` may be the end, of which the peer is told.
+    fn may_end(&self, port: &Port) -> bool {
+        let most = if matches!(self.near, Near::Packed) { port.segment_max_bytes() } else { BATCH_BYTES };
         matches!(self.direction, Direction::Put(_)) && self.range.end - self.next <= most
     }
 }
@@ -245,7 +245,8 @@ impl Core {
         for _ in 0..self.posting.len() {
             let Some(key) = self.posting.pop_front() else { break };
             let mut step = Step::Posted;
-            while let Some(need) = self.transfers.get(key).map(|transfer| (transfer.peer, transfer.may_end()))
+            while let (Some(transfer), Some(port)) = (self.transfers.get(key), self.port.as_ref())
+                && let need = (transfer.peer, transfer.may_end(port))
                 && step == Step::Posted
                 && !full.contains(&need)
             {
@@ -267,7 +268,7 @@ impl Core {
             return Step::Rests;
         }
         // Before anything is packed.
-        if !port.has_room_for(transfer.peer, transfer.may_end()) {
+        if !port.has_room_for(transfer.peer, transfer.may_end(port)) {
             return Step::NoRoom;
         }
         let Some((plan, packed)) = self.plan_batch(key) else { return Step::Rests };
@@ -320,7 +321,7 @@ impl Core {
                 Some((plan, None))
             }
             Near::Packed => {
-                let len = (end - next).min(self.segment_bytes(request)) as u32;
+                let len = (end - next).min(self.segment_bytes(request)?) as u32;
                 let (source, packed) = self.pack_segment(request, next, len)?;
                 let plan = self.plan_operations(key, Some(source), len.into());
                 if plan.is_none() {
@@ -333,12 +334,12 @@ impl Core {
     }
 
     /// Bytes of a packed segment of a send.
-    fn segment_bytes(&self, request: SlabKey) -> u64 {
+    fn segment_bytes(&self, request: SlabKey) -> Option<u64> {
         let len_bytes = match self.requests.get(request) {
             Some(Request { state: State::Outgoing(send), .. }) => send.envelope.len_bytes,
             _ => 0,
         };
-        u64::from(protocol::schemes::segment_bytes(len_bytes, false)).min(SEGMENT_MAX_BYTES as u64)
+        Some(self.port.as_ref()?.segment_bytes(len_bytes).into())
     }
 
     /// Packs bytes of a send: into a segment of the pool, or into memory of their own if the pool will never have one.

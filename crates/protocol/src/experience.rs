@@ -283,18 +283,28 @@ impl Costs {
         }
     }
 
+    /// True if it has had its first tries, which one alone would leave in doubt.
+    fn was_tried(&self, way: usize) -> bool {
+        self.tries[way] >= FIRST_TRIES && self.current as usize != way
+    }
+
     /// The same where this is known of messages of other lengths: ways that took much longer rest as after a trial.
     fn expecting(mut self, kind: Kind, alike: &Costs) -> Self {
         let least = alike.per_kib[alike.best(kind.ways) as usize];
         for way in kind.ways.iter().map(|way| way as usize) {
             let known = alike.per_kib[way];
-            if least > 0 && known / DOUBTFUL > least {
+            if least > 0 && takes_long(known, least) && alike.was_tried(way) {
                 (self.per_kib[way], self.tries[way]) = (known, FIRST_TRIES);
                 self.rest_bytes[way] = (u64::from(RUN) << kind.len_bits()).saturating_mul(rest_times(known, least));
             }
         }
         self
     }
+}
+
+/// True if a way that took so much, in ns per KiB, took far longer than the best: if it did so at first, that is doubted.
+fn takes_long(took: u32, least: u32) -> bool {
+    took / DOUBTFUL > least
 }
 
 /// How many times the bytes of a trial go before the next, if it took so much, in ns per KiB, and the best way does this.
@@ -578,7 +588,7 @@ impl Costs {
         let best = self.best(possible);
         let least = self.per_kib[best as usize];
         // The first time, a channel has to be made, and its memory found.
-        let is_unknown = |known: u32| known == 0 || known / DOUBTFUL > least;
+        let is_unknown = |known: u32| known == 0 || takes_long(known, least);
         let is_new = |way: &CopyWay| self.tries[*way as usize] < FIRST_TRIES && is_unknown(self.per_kib[*way as usize]);
         if let Some(way) = possible.iter().find(is_new) {
             self.tries[way as usize] += 1;

@@ -14,6 +14,7 @@
 //! ([`crate::experience`]).
 
 pub use base::config::DatatypeScheme as Scheme;
+use base::config::Medium;
 
 use crate::experience::{CopyWay, CopyWays};
 
@@ -35,10 +36,19 @@ const GATHER_MIN_BYTES: u64 = 512;
 /// Longest message that is packed as a whole where a processor moves it, in bytes: past it, packing, moving and unpacking are
 /// worth overlapping.
 const PACK_WHOLE_MAX_BYTES: u64 = 1 << 20;
-/// Shortest average block that gets a write of its own, in bytes.
+/// Shortest average block that gets an operation of its own, in bytes.
 const BLOCK_WRITE_MIN_BYTES: u64 = 8 << 10;
+/// Most blocks of a message that are written each by itself though a processor does it, and the length past which that pays:
+/// packing and unpacking take longer then than so many operations.
+const FEW_BLOCKS: u64 = 20;
+const FEW_BLOCKS_MIN_BYTES: u64 = 512 << 10;
+/// Longest packed message that is scattered as it comes out of a socket, in bytes: past it, a read for each block costs more
+/// than unpacking what one write has brought.
+const SCATTERED_READ_MAX_BYTES: u64 = 256 << 10;
 /// Segments of a packed form are between these; of one longer than the shorter, there are at least two. Paper: datatypes §7.2
 const SEGMENT_BYTES: (u64, u64) = (8 << 10, 128 << 10);
+/// The longest where sockets carry them, and each takes some system calls on both sides.
+const SOCKETS_SEGMENT_MAX_BYTES: u64 = 512 << 10;
 
 /// One side of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -147,6 +157,8 @@ pub struct PortFacts {
     pub is_long: bool,
     /// An adapter moves the data, not a processor: each block that it gathers is one that nobody copies.
     pub by_adapter: bool,
+    /// What carries it.
+    pub medium: Medium,
 }
 
 impl PortFacts {
@@ -171,12 +183,22 @@ impl PortFacts {
     /// The way whose work for the processors is least.
     fn choose(&self) -> Scheme {
         let (source, target) = (self.source.block_count, self.target.block_count);
+        let has_long_blocks = self.target.is_reachable && self.block_bytes(target) >= BLOCK_WRITE_MIN_BYTES;
         if !self.by_adapter {
             // Whoever gathers copies block by block; what is packed goes as one long message.
-            return if self.source.is_reachable { Scheme::Generic } else { Scheme::BcSpup };
+            let comes_scattered = self.medium == Medium::Sockets
+                && target > 1
+                && has_long_blocks
+                && self.len_bytes <= SCATTERED_READ_MAX_BYTES;
+            return match self.source.is_reachable {
+                true if comes_scattered => Scheme::PRrs,
+                true => Scheme::Generic,
+                false if is_of_few_blocks(self.len_bytes, source.max(target)) => Scheme::MultiW,
+                false => Scheme::BcSpup,
+            };
         }
         let gathers = self.block_bytes(source) >= GATHER_MIN_BYTES;
-        if target == 1 || self.target.is_reachable && self.block_bytes(target) >= BLOCK_WRITE_MIN_BYTES {
+        if target == 1 || has_long_blocks {
             return if gathers { Scheme::MultiW } else { Scheme::BcSpup };
         }
         if gathers { Scheme::RwgUp } else { Scheme::BcSpup }
@@ -187,11 +209,16 @@ impl PortFacts {
     }
 }
 
-/// Whether a sender packs all of a message of `len_bytes` before it offers it over a device.
-pub fn packs_first(asked: Scheme, len_bytes: u64, by_adapter: bool) -> bool {
+/// True of a message of which each block had better be written where it belongs, though it is a processor that does it.
+fn is_of_few_blocks(len_bytes: u64, block_count: u64) -> bool {
+    block_count <= FEW_BLOCKS && len_bytes > FEW_BLOCKS_MIN_BYTES
+}
+
+/// Whether a sender packs all of a message before it offers it over a device.
+pub fn packs_first(asked: Scheme, len_bytes: u64, block_count: u64, by_adapter: bool) -> bool {
     match asked {
         Scheme::Generic | Scheme::PRrs => true,
-        Scheme::Auto => !by_adapter && len_bytes <= PACK_WHOLE_MAX_BYTES,
+        Scheme::Auto => !by_adapter && len_bytes <= PACK_WHOLE_MAX_BYTES && !is_of_few_blocks(len_bytes, block_count),
         Scheme::BcSpup | Scheme::RwgUp | Scheme::MultiW | Scheme::Direct => false,
     }
 }
@@ -208,11 +235,30 @@ pub fn is_worth_describing(asked: Scheme, len_bytes: u64, block_count: u64) -> b
     }
 }
 
-/// Bytes of a segment of a packed form; all in one if `whole`.
+/// Bytes of a segment of a packed form that is copied across memory; all in one if `whole`.
 pub fn segment_bytes(len_bytes: u64, whole: bool) -> u32 {
-    let (least, most) = SEGMENT_BYTES;
-    let segment = if whole { len_bytes } else { (len_bytes / 8).clamp(least, most) & !63 };
-    u32::try_from(segment.max(1)).unwrap_or(u32::MAX - 63)
+    if whole { u32::try_from(len_bytes.max(1)).unwrap_or(u32::MAX - 63) } else { cut(len_bytes, 8, SEGMENT_BYTES.1) }
+}
+
+/// Bytes of a segment of a packed form that a device moves.
+pub fn port_segment_bytes(len_bytes: u64, medium: Medium) -> u32 {
+    let parts = match medium {
+        Medium::Memory => 8,
+        Medium::Sockets => 4,
+    };
+    cut(len_bytes, parts, port_segment_max_bytes(medium))
+}
+
+/// The most that [`port_segment_bytes`] says.
+pub fn port_segment_max_bytes(medium: Medium) -> u64 {
+    match medium {
+        Medium::Memory => SEGMENT_BYTES.1,
+        Medium::Sockets => SOCKETS_SEGMENT_MAX_BYTES,
+    }
+}
+
+fn cut(len_bytes: u64, parts: u64, most: u64) -> u32 {
+    ((len_bytes / parts).clamp(SEGMENT_BYTES.0, most) & !63) as u32
 }
 
 fn cross_ns(len_bytes: u64, remote_blocks: u64, local_blocks: u64) -> u64 {
@@ -289,28 +335,38 @@ mod tests {
 
     #[test]
     fn over_a_device_an_adapter_gets_blocks_and_a_processor_packed_data() {
-        let facts = |source: u64, target: u64, by_adapter: bool| {
-            let len_bytes = 1 << 20;
+        let facts = |len_bytes: u64, source: u64, target: u64, by_adapter: bool| {
             let source = Side { block_count: len_bytes / source, is_reachable: source == len_bytes };
             let target = Side { block_count: len_bytes / target, is_reachable: true };
-            PortFacts { len_bytes, source, target, is_long: true, by_adapter }
+            PortFacts { len_bytes, source, target, is_long: true, by_adapter, medium: Medium::Sockets }
         };
-        let whole = 1 << 20;
-        for (source, target, by_adapter, expected) in [
-            (8192, 8192, true, Scheme::MultiW),
-            (8192, 64, true, Scheme::RwgUp),
-            (64, 8192, true, Scheme::BcSpup),
-            (1024, whole, true, Scheme::MultiW),
-            (8192, 8192, false, Scheme::BcSpup),
-            (whole, 64, false, Scheme::Generic),
+        let (whole, part) = (1 << 20, 128 << 10);
+        for (len_bytes, source, target, by_adapter, expected) in [
+            (whole, 8192, 8192, true, Scheme::MultiW),
+            (whole, 8192, 64, true, Scheme::RwgUp),
+            (whole, 64, 8192, true, Scheme::BcSpup),
+            (whole, 1024, whole, true, Scheme::MultiW),
+            (whole, 8192, 8192, false, Scheme::BcSpup),
+            (whole, 65536, 65536, false, Scheme::MultiW),
+            (whole, 65536, 64, false, Scheme::BcSpup),
+            (whole, 65536, whole, false, Scheme::MultiW),
+            (whole, whole, 64, false, Scheme::Generic),
+            (whole, whole, 8192, false, Scheme::Generic),
+            (part, part, 8192, false, Scheme::PRrs),
+            (part, part, 64, false, Scheme::Generic),
+            (part, part, part, false, Scheme::Generic),
         ] {
-            let facts = facts(source, target, by_adapter);
+            let facts = facts(len_bytes, source, target, by_adapter);
             assert_eq!(facts.scheme(Scheme::Auto), Some(expected), "{facts:?}");
+            let over_memory = PortFacts { medium: Medium::Memory, ..facts }.scheme(Scheme::Auto);
+            assert_eq!(over_memory, Some(if expected == Scheme::PRrs { Scheme::Generic } else { expected }));
             assert_eq!(facts.scheme(Scheme::Direct), Some(Scheme::MultiW));
             assert_eq!(PortFacts { is_long: false, ..facts }.scheme(Scheme::RwgUp), None);
         }
-        assert!(packs_first(Scheme::Auto, 1 << 20, false) && !packs_first(Scheme::Auto, (1 << 20) + 1, false));
-        assert!(!packs_first(Scheme::Auto, 1 << 17, true) && packs_first(Scheme::PRrs, 1 << 30, true));
+        let packs = |len_bytes, blocks, by_adapter| packs_first(Scheme::Auto, len_bytes, blocks, by_adapter);
+        assert!(packs(whole, 128, false) && !packs(whole + 1, 128, false) && !packs(part, 128, true));
+        assert!(!packs(whole, 16, false) && packs(part, 16, false), "few blocks are written where they belong");
+        assert!(packs_first(Scheme::PRrs, 1 << 30, 2, true));
     }
 
     #[test]
@@ -319,6 +375,10 @@ mod tests {
         assert_eq!(segment_bytes(1 << 20, false), 128 << 10);
         assert_eq!(segment_bytes(1 << 20, true), 1 << 20);
         assert_eq!(segment_bytes(3, false), 8 << 10);
+        for medium in [Medium::Memory, Medium::Sockets] {
+            assert_eq!(port_segment_bytes(16 << 10, medium), 8 << 10);
+            assert_eq!(u64::from(port_segment_bytes(u64::MAX, medium)), port_segment_max_bytes(medium));
+        }
         assert!(segment_bytes(u64::MAX, true) > 0);
         let huge = facts(u64::MAX, 1, 1);
         assert_ne!(huge.scheme(Scheme::Auto), Scheme::Auto, "some way is chosen");

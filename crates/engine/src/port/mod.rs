@@ -38,6 +38,7 @@ use lockfree::fastpath::carried;
 use lockfree::{Record, Slot, SlotMemory};
 use protocol::fastpath::{Geometry, medium_of};
 use protocol::registration::{DomainRegistrar, Registration, RegistrationCache};
+use protocol::schemes;
 use protocol::verbs_channel::{Credits, HEADER_BYTES, Header};
 use protocol::wire;
 use rustc_hash::FxHashMap;
@@ -48,7 +49,7 @@ pub(crate) use self::losses::Loss;
 use self::losses::{Parting, status_text};
 use self::pool::Pool;
 pub(crate) use self::posting::Posted;
-pub(crate) use self::segments::{SEGMENT_MAX_BYTES, SegmentPool, SegmentUse};
+pub(crate) use self::segments::{SegmentPool, SegmentUse};
 pub(crate) use self::work::Work;
 use crate::descriptor::DescriptorWakeup;
 use crate::packed::PackedForms;
@@ -201,6 +202,10 @@ impl Port {
             operation: "duplicating the completion descriptor",
             reason: why.to_string(),
         })?;
+        let segments = |access| {
+            let segment_bytes = schemes::port_segment_max_bytes(medium) as usize;
+            SegmentPool::new(domain, access, segment_bytes, config.datatypes.pool_max_bytes)
+        };
         Ok(Self {
             me,
             domain,
@@ -228,8 +233,8 @@ impl Port {
             period_ends: Duration::ZERO,
             may_shrink: false,
             registrations: RegistrationCache::configured(config, context.capabilities().translation),
-            packing: SegmentPool::new(domain, Access::LOCAL, config.datatypes.pool_max_bytes),
-            unpacking: SegmentPool::new(domain, Access::REMOTE_WRITE, config.datatypes.pool_max_bytes),
+            packing: segments(Access::LOCAL),
+            unpacking: segments(Access::REMOTE_WRITE),
             packed: PackedForms::new(config.datatypes.pool_max_bytes, true),
             entries_max: limits.scatter_gather_max.clamp(1, ENTRIES_MAX),
             prefers_reads: context.capabilities().single_copy.is_ok(),
@@ -286,6 +291,16 @@ impl Port {
     /// What its records go through.
     pub(crate) fn medium(&self) -> Medium {
         self.medium
+    }
+
+    /// Bytes of a segment of a message of `len_bytes` that is packed.
+    pub(crate) fn segment_bytes(&self, len_bytes: u64) -> u32 {
+        schemes::port_segment_bytes(len_bytes, self.medium)
+    }
+
+    /// The most bytes of a segment.
+    pub(crate) fn segment_max_bytes(&self) -> u64 {
+        schemes::port_segment_max_bytes(self.medium)
     }
 
     pub(crate) fn wakeup(&self) -> Arc<DescriptorWakeup> {

@@ -11,10 +11,8 @@ use lockfree::Slot;
 
 use super::buffers::Buffers;
 
-/// Bytes of a segment.
-pub(crate) const SEGMENT_MAX_BYTES: usize = 128 << 10;
-/// Segments of a chunk, at most.
-const CHUNK_SEGMENTS: u32 = 8;
+/// Bytes of a chunk of segments, unless that is less than one.
+const CHUNK_BYTES: usize = 1 << 20;
 
 /// What a segment that peers write is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +28,7 @@ pub(crate) struct SegmentUse {
 /// Segments for one purpose.
 pub(crate) struct SegmentPool {
     buffers: Buffers,
+    segment_bytes: usize,
     segments_max: u32,
     /// By number: what peers write there.
     uses: Vec<Option<SegmentUse>>,
@@ -38,22 +37,22 @@ pub(crate) struct SegmentPool {
 }
 
 impl SegmentPool {
-    /// A pool of at most `bytes_max` bytes; it holds none yet.
-    pub(super) fn new(domain: ProtectionDomain, access: Access, bytes_max: usize) -> Self {
-        let segments_max = u32::try_from(bytes_max / SEGMENT_MAX_BYTES).unwrap_or(u32::MAX);
-        let per_chunk = segments_max.clamp(1, CHUNK_SEGMENTS);
-        let buffers = Buffers::new(domain, access, SEGMENT_MAX_BYTES, per_chunk);
-        Self { buffers, segments_max, uses: Vec::new(), taken: 0, peak: 0 }
+    /// A pool of at most `bytes_max` bytes, in segments of `segment_bytes`; it holds none yet.
+    pub(super) fn new(domain: ProtectionDomain, access: Access, segment_bytes: usize, bytes_max: usize) -> Self {
+        let segments_max = u32::try_from(bytes_max / segment_bytes).unwrap_or(u32::MAX);
+        let per_chunk = segments_max.clamp(1, (CHUNK_BYTES / segment_bytes).max(1) as u32);
+        let buffers = Buffers::new(domain, access, segment_bytes, per_chunk);
+        Self { buffers, segment_bytes, segments_max, uses: Vec::new(), taken: 0, peak: 0 }
     }
 
     /// Most bytes of segments in use at once.
     pub(crate) fn peak_bytes(&self) -> u64 {
-        u64::from(self.peak) * SEGMENT_MAX_BYTES as u64
+        u64::from(self.peak) * self.segment_bytes as u64
     }
 
     /// Bytes of segments in use; while there are any, one will come back.
     pub(crate) fn bytes_in_use(&self) -> u64 {
-        u64::from(self.taken) * SEGMENT_MAX_BYTES as u64
+        u64::from(self.taken) * self.segment_bytes as u64
     }
 
     /// A segment, if one is free or there may be more.

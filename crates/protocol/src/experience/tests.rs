@@ -13,11 +13,12 @@ fn all() -> CopyWays {
 
 /// How often each way is taken by `count` messages that take what `cost` says, in ns.
 fn run(experience: &mut Experience, count: usize, is_near: bool, cost: impl Fn(CopyWay, usize) -> u64) -> [usize; 3] {
-    run_of(Kind::of(LEN, None, all()), experience, count, is_near, cost)
+    run_of(Kind::of(LEN, None, all()), LEN, experience, count, is_near, cost)
 }
 
 fn run_of(
     kind: Kind,
+    len_bytes: u64,
     experience: &mut Experience,
     count: usize,
     is_near: bool,
@@ -25,9 +26,9 @@ fn run_of(
 ) -> [usize; 3] {
     let mut taken = [0; 3];
     for message in 0..count {
-        let way = experience.choose(kind, LEN, is_near);
+        let way = experience.choose(kind, len_bytes, is_near);
         taken[way as usize] += 1;
-        experience.end(kind, LEN, way, Some(0), Some(cost(way, message)));
+        experience.end(kind, len_bytes, way, Some(0), Some(cost(way, message)));
     }
     taken
 }
@@ -35,13 +36,7 @@ fn run_of(
 /// The same of messages of another length, that take so many ns per KiB.
 fn run_at(len_bytes: u64, experience: &mut Experience, count: usize, per_kib: impl Fn(CopyWay) -> u64) -> [usize; 3] {
     let kind = Kind::of(len_bytes, None, all());
-    let mut taken = [0; 3];
-    for _ in 0..count {
-        let way = experience.choose(kind, len_bytes, true);
-        taken[way as usize] += 1;
-        experience.end(kind, len_bytes, way, Some(0), Some(per_kib(way) * len_bytes / 1024));
-    }
-    taken
+    run_of(kind, len_bytes, experience, count, true, |way, _| per_kib(way) * len_bytes / 1024)
 }
 
 #[test]
@@ -106,7 +101,8 @@ fn what_is_known_of_messages_one_way_is_not_believed_of_those_that_cross() {
     run(&mut experience, 3000, true, alone);
     let crossing = Kind::of(LEN, None, all()).crossing(true);
     for count in [60, 200] {
-        let taken = run_of(crossing, &mut experience, count, true, |way, _| if way == Read { 6000 } else { 11_000 });
+        let taken =
+            run_of(crossing, LEN, &mut experience, count, true, |way, _| if way == Read { 6000 } else { 11_000 });
         assert!(taken[0] > count / 2, "{taken:?}");
         let taken = run(&mut experience, 60, true, alone);
         assert!(taken[1] > 50, "{taken:?}");
@@ -355,7 +351,7 @@ fn crossing_messages_go_the_way_that_is_fastest_for_both_sides() {
     for (staged, fastest) in [(2000, Staged), (4500, Read)] {
         let mut sides = [Experience::default(), Experience::default()];
         // One side has found before that the channel is the fastest, for what it waits itself.
-        run_of(kind, &mut sides[0], 3000, true, |way, _| costs(way, staged).0);
+        run_of(kind, LEN, &mut sides[0], 3000, true, |way, _| costs(way, staged).0);
         let mut taken = [0; 3];
         for message in 0..20_000 {
             let ways = [0, 1].map(|side| sides[side].choose(kind, LEN, true));
@@ -420,6 +416,21 @@ fn what_took_twice_as_long_at_like_lengths_need_not_show_at_once_what_it_takes()
     let reads_best = |way| if way == Read { 30 } else { 60 };
     let taken = run_at(2 * LEN, &mut experience, 3000, reads_best);
     assert!(taken[Read as usize] > 2000, "it is found out where it is the fastest: {taken:?}");
+}
+
+#[test]
+fn what_took_twice_as_long_once_is_expected_of_no_other_length() {
+    let per_kib = |way| match way {
+        Staged => 60,
+        Shared => 130,
+        Read => 140,
+    };
+    let mut experience = Experience::default();
+    // Through the cold channel, a run of each way, and the beginning of the second of one.
+    let warming = (CHANNEL_WARM_BYTES / LEN) as usize;
+    assert_eq!(run_at(LEN, &mut experience, warming + 3 * RUN as usize + 1, per_kib), [4, 5, 4 + warming]);
+    let other = run_at(2 * LEN, &mut experience, 60, per_kib);
+    assert!(other[Read as usize] > 0 && other[Shared as usize] > 0, "{other:?}");
 }
 
 #[test]

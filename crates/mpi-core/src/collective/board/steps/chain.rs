@@ -114,27 +114,24 @@ impl Table<'_> {
             None => self.group.has_common_room(piece.step),
         })
         .await?;
-        let is_its_turn = match before {
-            None => {
-                self.group.begin_common(piece, &part.input(data));
-                true
-            }
+        match before {
+            None => self.group.begin_common(piece, &part.input(data)),
             Some(before) => {
                 let value = value.filter(|_| me == self.last());
                 let block_bytes = block_of(size) * size;
-                self.group.change_common(piece, before, block_bytes as usize, |offset, common| {
+                let is_its_turn = self.group.change_common(piece, before, block_bytes as usize, |offset, common| {
                     let first = part.first + offset as u64 / size;
                     let block = Part { first, count: common.len() as u64 / size };
                     op.reduce_to(&block.input(data), common);
                     if let Some(value) = value {
                         value.part(data, block.first, block.count).unpack_at(0, common);
                     }
-                })
+                });
+                if !is_its_turn {
+                    // Who was before has taken back what it said.
+                    return Err(self.shorter(before, 0));
+                }
             }
-        };
-        if let (false, Some(before)) = (is_its_turn, before) {
-            // It has taken back what it said.
-            return Err(self.shorter(before, 0));
         }
         self.group.pass_on(piece);
         self.caller.ring(self.group, if me == self.last() { root } else { Some(me + 1) }).await;
