@@ -1,8 +1,12 @@
 //! A paper's figures beside those measured here.
+//!
+//! Where the machine has two paces (see [`crate::pace`]), what a ratio is of was met at the same one, if there is one at which all
+//! of it was met; there is no verdict on others.
 
 use super::data::{CurvePoint, Entry};
 use super::request;
 use crate::library::PEERS;
+use crate::pace::{self, Pace};
 use crate::record::{self, Records, Row, Summary};
 use crate::suite::{Level, Suite};
 use crate::table;
@@ -23,7 +27,7 @@ pub enum Agreement {
     Better,
     /// They do not.
     No,
-    /// The processes differ so much from each other that it cannot be told.
+    /// The processes differ so much from each other, or in the machine's pace, that it cannot be told.
     Unclear,
 }
 
@@ -72,40 +76,78 @@ pub fn compare(entries: &[Entry], records: &Records, devices: &[String]) -> Vec<
 
 type Rows = [(Row, BTreeMap<String, Summary>)];
 
+/// A row and what everybody has of it.
+type MeasuredRow<'a> = (&'a Row, &'a BTreeMap<String, Summary>);
+
+/// The rows that an entry is of, and the pace of each.
+fn rows_of<'r>(entry: &Entry, rows: &'r Rows) -> impl Iterator<Item = (MeasuredRow<'r>, Option<Pace>)> {
+    let its_own = rows.iter().filter(|(row, _)| entry.is(row));
+    its_own.map(|(row, by_library)| ((row, by_library), pace::split_row(row).1))
+}
+
+/// What a library has of an entry at a pace, or at another one if it has nothing there.
+fn met_at<'r>(
+    wanted: Option<Pace>,
+    entry: &Entry,
+    library: &str,
+    rows: &'r Rows,
+) -> Option<(MeasuredRow<'r>, Option<Pace>)> {
+    let its_own = rows_of(entry, rows).filter(|((_, by_library), _)| by_library.contains_key(library));
+    its_own.min_by_key(|(_, pace)| *pace != wanted)
+}
+
+/// That at which most of these were met.
+fn common_pace(met: &[(&Entry, String)], rows: &Rows) -> Option<Pace> {
+    let count_at = |pace: Pace| {
+        let is_met = |(entry, library): &&(&Entry, String)| {
+            rows_of(entry, rows).any(|((_, by_library), at)| at == Some(pace) && by_library.contains_key(library))
+        };
+        met.iter().filter(is_met).count()
+    };
+    // The first of those at which as many were, which is the last of them backwards.
+    let counts = Pace::ALL.map(|pace| (count_at(pace), pace));
+    counts.into_iter().rev().max_by_key(|(count, _)| *count).filter(|(count, _)| *count > 0).map(|(_, pace)| pace)
+}
+
 fn compared(entry: &Entry, library: &str, entries: &[Entry], rows: &Rows) -> Compared {
-    let find = |entry: &Entry| rows.iter().find(|(row, _)| entry.is(row));
+    let named = |what: &String| entries.iter().find(|other| other.what == *what);
+    let others = entry.over.iter().chain(&entry.over_best_of).filter_map(named);
+    // The other row's own variant or device, or else the same as here.
+    let others: Vec<(&Entry, String)> = others
+        .map(|other| match &other.measurement {
+            of if of.level == Level::Fabric && of.device.is_none() => (other, library.to_owned()),
+            of => (other, request::libraries(of, &[]).remove(0)),
+        })
+        .collect();
+    let mut libraries = vec![library.to_owned()];
+    libraries.extend(PEERS.map(|(_, name, _)| name.to_owned()).into_iter().filter(|_| entry.paper_peer.is_some()));
+    let all: Vec<_> = libraries.iter().map(|library| (entry, library.clone())).chain(others.clone()).collect();
+    let pace = common_pace(&all, rows);
+    let find = |entry: &Entry, library: &str| met_at(pace, entry, library, rows);
     let range = |entry: &Entry, library: &str| {
-        let (row, by_library) = find(entry)?;
+        let ((row, by_library), _) = find(entry, library)?;
         let in_its_unit = record::conversion(&row.unit, &entry.measurement.unit)?;
         by_library.get(library).map(|summary| Range::of(summary).times(in_its_unit))
     };
+    let is_of_pace = |(entry, library): &(&Entry, String)| find(entry, library).is_none_or(|(_, at)| at == pace);
     let here = range(entry, library);
-    let named = |what: &String| entries.iter().find(|other| other.what == *what);
-    let range_of = |other: &Entry| {
-        // The other row's own variant or device, or else the same as here.
-        let of = &other.measurement;
-        match of.level {
-            Level::Fabric if of.device.is_none() => range(other, library),
-            _ => range(other, &request::libraries(of, &[]).remove(0)),
-        }
-    };
-    let more_is_better = find(entry).is_some_and(|(row, _)| row.more_is_better());
+    let row = find(entry, library).map(|(row, _)| row);
+    let more_is_better = row.is_some_and(|(row, _)| row.more_is_better());
     let (mut wants_more, mut better_counts) = (more_is_better, entry.better_counts);
     let (ratio_of, paper_ratio, here_ratio) = if let Some(other) = entry.over.as_ref().and_then(named) {
         let ratio = entry.paper_ratio.or_else(|| quotient(entry.paper, other.paper));
-        (format!("over: {}", other.what), ratio, Range::quotient(here, range_of(other)))
+        let base = others.first().and_then(|(other, library)| range(other, library));
+        (format!("over: {}", other.what), ratio, Range::quotient(here, base))
     } else if !entry.over_best_of.is_empty() {
-        let others = entry.over_best_of.iter().filter_map(named).filter_map(range_of);
-        let best = others.min_by(|a, b| match more_is_better {
-            true => b.middle.total_cmp(&a.middle),
-            false => a.middle.total_cmp(&b.middle),
-        });
+        let best =
+            others.iter().filter_map(|(other, library)| range(other, library)).min_by(|a, b| match more_is_better {
+                true => b.middle.total_cmp(&a.middle),
+                false => a.middle.total_cmp(&b.middle),
+            });
         ("over: the best".to_owned(), entry.paper_ratio, Range::quotient(here, best))
     } else if let Some(theirs) = entry.paper_peer {
         (wants_more, better_counts) = (true, true);
-        let mut libraries = vec![library.to_owned()];
-        libraries.extend(PEERS.map(|(_, name, _)| name.to_owned()));
-        let peer = find(entry).and_then(|(row, by_library)| table::ahead(row, by_library, &libraries));
+        let peer = row.and_then(|(row, by_library)| table::ahead(row, by_library, &libraries));
         let name = peer.map_or("a peer", |(_, name)| name);
         let ratio = Range::quotient(peer.and_then(|(_, name)| range(entry, name)), here);
         let ratio = if more_is_better { ratio.map(Range::inverse) } else { ratio };
@@ -117,6 +159,10 @@ fn compared(entry: &Entry, library: &str, entries: &[Entry], rows: &Rows) -> Com
     } else {
         (String::new(), None, None)
     };
+    let judged = |(paper, here)| match all.iter().all(is_of_pace) {
+        true => agreement(paper, here, better_counts, wants_more),
+        false => Agreement::Unclear,
+    };
     Compared {
         what: entry.what.clone(),
         source: entry.source.clone(),
@@ -127,7 +173,7 @@ fn compared(entry: &Entry, library: &str, entries: &[Entry], rows: &Rows) -> Com
         ratio_of,
         paper_ratio,
         here_ratio: here_ratio.map(|range| range.middle),
-        agrees: paper_ratio.zip(here_ratio).map(|(paper, here)| agreement(paper, here, better_counts, wants_more)),
+        agrees: paper_ratio.zip(here_ratio).map(judged),
         point: entry.point.clone(),
         is_of_verbs: entry.measurement.level == Level::Fabric && entry.measurement.device.is_none(),
     }
@@ -263,6 +309,34 @@ mod tests {
         let (yes, no) = (Some(Agreement::Yes), Some(Agreement::No));
         let expected = [("shm", None, None), ("tcp", None, None), ("shm", Some(3.0), yes), ("tcp", Some(0.5), no)];
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn what_a_ratio_is_of_was_met_at_one_pace() {
+        let entry = |what: &str, more: &str| {
+            format!(
+                "[[row]]\nwhat = \"{what}\"\nsource = \"S\"\nlevel = \"mpi\"\ntest = \"latency\"\nranks = 2\nbytes = 8\n\
+                 unit = \"us\"\n{more}\n"
+            )
+        };
+        let variants = "title = \"T\"\n[[variant]]\nname = \"V\"\n[[variant]]\nname = \"W\"\n".to_owned();
+        let over = |variant: &str| entry(variant, &format!("variant = \"{variant}\"\npaper_ratio = 0.5\nover = \"a\""));
+        let text = [variants, entry("a", ""), over("V"), over("W")].concat();
+        let entries = Paper::parse(&text).unwrap().entries();
+        let mut records = Records::default();
+        let (near, apart) = (Some(Pace::Near), Some(Pace::Apart));
+        for (library, pace, time) in
+            [("Ferrovia", near, 1000.0), ("Ferrovia", apart, 4000.0), ("V", apart, 2000.0), ("W", None, 500.0)]
+        {
+            records.add(Record::Point(point(library, pace::of_row(&row(8), pace), 0, &[time])));
+        }
+        let all = compare(&entries, &records, &[]);
+        assert_eq!((all[1].here_ratio, all[1].agrees), (Some(0.5), Some(Agreement::Yes)), "both were met apart");
+        assert_eq!(
+            (all[2].here_ratio, all[2].agrees),
+            (Some(0.5), Some(Agreement::Unclear)),
+            "of which pace W is of is not known"
+        );
     }
 
     #[test]

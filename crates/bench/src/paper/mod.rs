@@ -156,11 +156,11 @@ fn measured(paper: &data::Paper, devices: &[String], options: &Options) -> Resul
                 let named = entries.iter().filter(|entry| entry.measurement.level == Level::Fabric);
                 let mut all = devices.to_vec();
                 all.extend(named.filter_map(|entry| entry.measurement.device.clone()));
-                words.extend(["--no-pace".to_owned(), "--device".to_owned(), all.join(",")]);
+                words.extend(["--device".to_owned(), all.join(",")]);
                 fabric::records(&suite, &read(words)?)?
             }
             Level::Mpi | Level::App => {
-                words.extend(["--no-pace", "--no-floor", "--limit"].map(str::to_owned));
+                words.extend(["--no-floor", "--limit"].map(str::to_owned));
                 words.push(options.limit.to_string());
                 words.extend(options.prefix.iter().flat_map(|prefix| ["--prefix".to_owned(), prefix.clone()]));
                 let mut measuring: measure::Options = read(words)?;

@@ -38,7 +38,8 @@ pub fn document(records: &Records, sections: &str) -> String {
     let mut text =
         "# Figures of papers\n\nWritten by `ferrovia bench paper`: what a paper measured, and the same on this \
         machine. The papers' machines are twenty years\nolder; what can be reproduced are the ratios that a mechanism \
-        makes. Each row says whether they point the same way.\n\n"
+        makes. Each row says whether they point the same way. Where this\nmachine has two paces, a ratio is of one, if both \
+        sides have met the same.\n\n"
             .to_owned();
     circumstances(&mut text, records);
     text.push_str(sections);
@@ -79,7 +80,8 @@ pub fn text(paper: &Paper, compared: &[Compared], devices: &[String], markdown: 
         let _ = writeln!(
             text,
             "\n{} of {judged} ratios that the paper gives, or says, point the same way here; {} are better than the \
-             paper's, {} do not; of {} the processes differ too much to tell.",
+             paper's, {} do not; of {} the processes, or the machine's pace, differ too much to \
+             tell.",
             count(Agreement::Yes),
             count(Agreement::Better),
             count(Agreement::No),
