@@ -1,7 +1,7 @@
 //! A paper's figures beside those measured here.
 //!
-//! Where the machine has two paces (see [`crate::pace`]), what a ratio is of was met at the same one, if there is one at which all
-//! of it was met; there is no verdict on others.
+//! Where the machine has two paces (see [`crate::pace`]), all that a ratio is of was met at the same one; where there is none at
+//! which all of it was, there is no ratio.
 
 use super::data::{CurvePoint, Entry};
 use super::request;
@@ -85,51 +85,40 @@ fn rows_of<'r>(entry: &Entry, rows: &'r Rows) -> impl Iterator<Item = (MeasuredR
     its_own.map(|(row, by_library)| ((row, by_library), pace::split_row(row).1))
 }
 
-/// What a library has of an entry at a pace, or at another one if it has nothing there.
-fn met_at<'r>(
-    wanted: Option<Pace>,
-    entry: &Entry,
-    library: &str,
-    rows: &'r Rows,
-) -> Option<(MeasuredRow<'r>, Option<Pace>)> {
-    let its_own = rows_of(entry, rows).filter(|((_, by_library), _)| by_library.contains_key(library));
-    its_own.min_by_key(|(_, pace)| *pace != wanted)
-}
-
-/// That at which most of these were met.
-fn common_pace(met: &[(&Entry, String)], rows: &Rows) -> Option<Pace> {
-    let count_at = |pace: Pace| {
-        let is_met = |(entry, library): &&(&Entry, String)| {
-            rows_of(entry, rows).any(|((_, by_library), at)| at == Some(pace) && by_library.contains_key(library))
-        };
-        met.iter().filter(is_met).count()
+/// Of those at which `library` has the entry, that at which most of the `others` were met, too.
+fn common_pace(entry: &Entry, library: &str, others: &[(&Entry, String)], rows: &Rows) -> Option<Pace> {
+    let is_met = |entry: &Entry, library: &str, pace: Pace| {
+        rows_of(entry, rows).any(|((_, by_library), at)| at == Some(pace) && by_library.contains_key(library))
     };
-    // The first of those at which as many were, which is the last of them backwards.
-    let counts = Pace::ALL.map(|pace| (count_at(pace), pace));
-    counts.into_iter().rev().max_by_key(|(count, _)| *count).filter(|(count, _)| *count > 0).map(|(_, pace)| pace)
+    let count_at = |pace: Pace| others.iter().filter(|(other, library)| is_met(other, library, pace)).count();
+    let paces = Pace::ALL.into_iter().filter(|pace| is_met(entry, library, *pace));
+    // Of two that are as good the first, which comes last backwards.
+    paces.rev().max_by_key(|pace| count_at(*pace))
 }
 
 fn compared(entry: &Entry, library: &str, entries: &[Entry], rows: &Rows) -> Compared {
     let named = |what: &String| entries.iter().find(|other| other.what == *what);
-    let others = entry.over.iter().chain(&entry.over_best_of).filter_map(named);
+    let peers = PEERS.map(|(_, name, _)| name.to_owned()).into_iter().filter(|_| entry.paper_peer.is_some());
+    let libraries: Vec<String> = std::iter::once(library.to_owned()).chain(peers).collect();
     // The other row's own variant or device, or else the same as here.
-    let others: Vec<(&Entry, String)> = others
-        .map(|other| match &other.measurement {
-            of if of.level == Level::Fabric && of.device.is_none() => (other, library.to_owned()),
-            of => (other, request::libraries(of, &[]).remove(0)),
-        })
-        .collect();
-    let mut libraries = vec![library.to_owned()];
-    libraries.extend(PEERS.map(|(_, name, _)| name.to_owned()).into_iter().filter(|_| entry.paper_peer.is_some()));
-    let all: Vec<_> = libraries.iter().map(|library| (entry, library.clone())).chain(others.clone()).collect();
-    let pace = common_pace(&all, rows);
-    let find = |entry: &Entry, library: &str| met_at(pace, entry, library, rows);
+    let on = |other: &Entry| match &other.measurement {
+        of if of.level == Level::Fabric && of.device.is_none() => library.to_owned(),
+        of => request::libraries(of, &[]).remove(0),
+    };
+    let others = entry.over.iter().chain(&entry.over_best_of).filter_map(named).map(|other| (other, on(other)));
+    let others: Vec<(&Entry, String)> = others.chain(libraries[1..].iter().map(|peer| (entry, peer.clone()))).collect();
+    let pace = common_pace(entry, library, &others, rows);
+    let find = |entry: &Entry, library: &str| {
+        let its_own = rows_of(entry, rows).filter(|((_, by_library), _)| by_library.contains_key(library));
+        its_own.min_by_key(|(_, at)| *at != pace)
+    };
+    let met_elsewhere = |(entry, library): &(&Entry, String)| find(entry, library).is_some_and(|(_, at)| at != pace);
+    let is_of_one_pace = !others.iter().any(met_elsewhere);
     let range = |entry: &Entry, library: &str| {
         let ((row, by_library), _) = find(entry, library)?;
         let in_its_unit = record::conversion(&row.unit, &entry.measurement.unit)?;
         by_library.get(library).map(|summary| Range::of(summary).times(in_its_unit))
     };
-    let is_of_pace = |(entry, library): &(&Entry, String)| find(entry, library).is_none_or(|(_, at)| at == pace);
     let here = range(entry, library);
     let row = find(entry, library).map(|(row, _)| row);
     let more_is_better = row.is_some_and(|(row, _)| row.more_is_better());
@@ -159,9 +148,11 @@ fn compared(entry: &Entry, library: &str, entries: &[Entry], rows: &Rows) -> Com
     } else {
         (String::new(), None, None)
     };
-    let judged = |(paper, here)| match all.iter().all(is_of_pace) {
-        true => agreement(paper, here, better_counts, wants_more),
-        false => Agreement::Unclear,
+    let here_ratio = here_ratio.filter(|_| is_of_one_pace);
+    let agrees = match (paper_ratio, here_ratio) {
+        (Some(paper), Some(here)) => Some(agreement(paper, here, better_counts, wants_more)),
+        (Some(_), None) if !is_of_one_pace => Some(Agreement::Unclear),
+        _ => None,
     };
     Compared {
         what: entry.what.clone(),
@@ -173,7 +164,7 @@ fn compared(entry: &Entry, library: &str, entries: &[Entry], rows: &Rows) -> Com
         ratio_of,
         paper_ratio,
         here_ratio: here_ratio.map(|range| range.middle),
-        agrees: paper_ratio.zip(here_ratio).map(judged),
+        agrees,
         point: entry.point.clone(),
         is_of_verbs: entry.measurement.level == Level::Fabric && entry.measurement.device.is_none(),
     }
@@ -332,11 +323,8 @@ mod tests {
         }
         let all = compare(&entries, &records, &[]);
         assert_eq!((all[1].here_ratio, all[1].agrees), (Some(0.5), Some(Agreement::Yes)), "both were met apart");
-        assert_eq!(
-            (all[2].here_ratio, all[2].agrees),
-            (Some(0.5), Some(Agreement::Unclear)),
-            "of which pace W is of is not known"
-        );
+        let unclear = (Some(0.5), None, Some(Agreement::Unclear));
+        assert_eq!((all[2].here, all[2].here_ratio, all[2].agrees), unclear, "which pace W has met is not known");
     }
 
     #[test]

@@ -38,8 +38,8 @@ pub fn document(records: &Records, sections: &str) -> String {
     let mut text =
         "# Figures of papers\n\nWritten by `ferrovia bench paper`: what a paper measured, and the same on this \
         machine. The papers' machines are twenty years\nolder; what can be reproduced are the ratios that a mechanism \
-        makes. Each row says whether they point the same way. Where this\nmachine has two paces, a ratio is of one, if both \
-        sides have met the same.\n\n"
+        makes. Each row says whether they point the same way. Where this\nmachine has two paces, a ratio is of one that \
+        both sides have met.\n\n"
             .to_owned();
     circumstances(&mut text, records);
     text.push_str(sections);
