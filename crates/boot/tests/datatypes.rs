@@ -371,7 +371,9 @@ fn who_waits_for_credits_does_not_pack_meanwhile() {
         }
         assert!(starved > 0, "{device:?}: nothing had to wait");
         assert!(targets.iter().all(|target| packed(target) == packed(&source)), "{device:?}");
-        assert_eq!(sender.stats().segments_packed, 8 * MESSAGES as u64, "{device:?}");
+        // An eighth of 256 KiB each, and a quarter where sockets carry them.
+        let segments = if device == DeviceChoice::Tcp { 4 } else { 8 };
+        assert_eq!(sender.stats().segments_packed, segments * MESSAGES as u64, "{device:?}");
     }
 }
 
