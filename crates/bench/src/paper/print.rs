@@ -39,7 +39,7 @@ pub fn document(records: &Records, sections: &str) -> String {
         "# Figures of papers\n\nWritten by `ferrovia bench paper`: what a paper measured, and the same on this \
         machine. The papers' machines are twenty years\nolder; what can be reproduced are the ratios that a mechanism \
         makes. Each row says whether they point the same way. Where this\nmachine has two paces, a ratio is of one that \
-        both sides have met.\n\n"
+        both sides have met; figures beside each other may be of two.\n\n"
             .to_owned();
     circumstances(&mut text, records);
     text.push_str(sections);
