@@ -111,7 +111,7 @@ pub(crate) struct Core {
     pub(crate) port_layouts: PortLayouts,
     /// Memory that peers may copy from or to.
     pub(crate) registrations: RegistrationCache,
-    /// Sends and rendezvous receives that are not complete.
+    /// Sends that are not complete.
     pub(crate) unfinished_sends: usize,
     pub(crate) unexpected_bytes: usize,
     pub(crate) unexpected_max_bytes: usize,

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use base::SlabKey;
-use protocol::experience::{CopyWay, Experience, Kind};
+use protocol::experience::{CopyWay, Experience, Kind, Side};
 use protocol::wire::OfferedChannel;
 
 use crate::core::Core;
@@ -44,9 +44,12 @@ impl Core {
         if let Some(way) = kind.only_way() {
             return (way, None);
         }
+        // The sender waits for messages itself, or this process for what it sends.
+        let crosses = channel.awaits || self.unfinished_sends > 0;
+        let side = if self.me <= peer { Side::Leads } else { Side::Follows };
         let Some(Some(peer)) = self.peers.get_mut(peer as usize) else { return (CopyWay::Staged, None) };
         let experience = &mut peer.ways.get_or_insert_default().experience;
-        let kind = kind.crossing(channel.awaits);
+        let kind = if crosses { kind.crossing(side) } else { kind };
         let way = experience.choose(kind, len_bytes, channel.is_near);
         let keeps_to_channel = experience.keeps_to_channel(kind);
         (way, Some(Judged { kind, start: Instant::now(), keeps_to_channel }))

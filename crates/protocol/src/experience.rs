@@ -23,9 +23,10 @@
 //! if that was its like, was there, though the receive came later, within a limit: what the program computes meanwhile is the
 //! same for all ways.
 //!
-//! Where long messages go both ways, the channel may pay only if both sides use it, or only if none does: a side that tries
-//! alone finds nothing. So who sees that the other side begins to use it, or leaves it, does the same for a trial, unless it
-//! has just followed in vain; and who tries does so until the other can have followed, and judges it from then on.
+//! Then the channel may pay only if both sides use it, or only if none does: a side that tries alone finds nothing, and both
+//! may stay with what is not the fastest for either. So one side chooses for both whether messages that cross go through the
+//! channel: the other does as it does, at once. Who tries something does so until the other has followed, and judges it from
+//! then on.
 
 /// Shortest and longest lengths that are told apart, as powers of two.
 const LEN_BITS: std::ops::RangeInclusive<u32> = 13..=23;
@@ -54,9 +55,8 @@ const REST_BOUNDS: std::ops::RangeInclusive<u64> = 24..=128;
 /// So many bytes go through a cold channel before it is judged: enough for it to grow, and to find out with which stores
 /// it is fastest.
 const CHANNEL_WARM_BYTES: u64 = 1 << 20;
-/// Runs of a trial to use the channel, or to leave it, where messages go both ways: in the first the other side has not
-/// followed yet.
-const TRIAL_OF_BOTH: u32 = 3;
+/// Runs of a trial to use the channel, or to leave it, at most until the other side has followed before one began.
+const TRIAL_OF_BOTH: u32 = 4;
 /// Of what goes by before a crossing message meets its receive, so many times as much as it then takes counts, at most.
 const PAUSE_TIMES: u64 = 2;
 /// It is cold again when so many went other ways.
@@ -99,6 +99,22 @@ impl CopyWays {
     fn iter(self) -> impl Iterator<Item = CopyWay> {
         Self::ALL.into_iter().filter(move |way| self.has(*way))
     }
+
+    /// Those that go through the channel, or those that do not; all, if there are none.
+    fn that(self, stage: bool) -> Self {
+        let those =
+            self.iter().filter(|way| stages(*way) == stage).fold(Self::default(), |those, way| those.and(way, true));
+        if those == Self::default() { self } else { those }
+    }
+}
+
+/// One of two processes whose messages cross.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// It chooses for both.
+    Leads,
+    /// It does as the other does.
+    Follows,
 }
 
 /// The kind of lengths that this is of.
@@ -111,7 +127,7 @@ fn length_of(len_bytes: u64) -> usize {
 pub struct Kind {
     class: u8,
     ways: CopyWays,
-    crosses: bool,
+    crosses: Option<Side>,
 }
 
 impl Kind {
@@ -119,13 +135,13 @@ impl Kind {
     pub fn of(len_bytes: u64, block_bytes: Option<u64>, ways: CopyWays) -> Self {
         let blocks = block_bytes.map_or(0, |bytes| 1 + BLOCK_BYTES.iter().filter(|least| bytes >= **least).count());
         let class = length_of(len_bytes) * CLASSES as usize + blocks;
-        Self { class: class as u8, ways, crosses: false }
+        Self { class: class as u8, ways, crosses: None }
     }
 
-    /// The same, of messages that cross others: their sender waits for messages itself.
+    /// The same, of messages that cross others, on this side of both: who sends waits for messages, too.
     #[must_use]
-    pub fn crossing(self, crosses: bool) -> Self {
-        Self { crosses, ..self }
+    pub fn crossing(self, side: Side) -> Self {
+        Self { crosses: Some(side), ..self }
     }
 
     /// How far lengths of this kind are from those of another one, if they differ in nothing else, and not by much.
@@ -140,9 +156,12 @@ impl Kind {
         LEN_BITS.start() + u32::from(self.class) / CLASSES
     }
 
-    /// The way while nothing is known.
-    fn usual_way(&self) -> CopyWay {
-        if self.crosses { CopyWay::Read } else { CopyWay::Shared }
+    /// The ways while nothing is known: first that which is the fastest most often.
+    fn usual_order(&self) -> [CopyWay; 3] {
+        match self.crosses {
+            Some(_) => [CopyWay::Staged, CopyWay::Read, CopyWay::Shared],
+            None => [CopyWay::Shared, CopyWay::Read, CopyWay::Staged],
+        }
     }
 
     /// The only way they can take, if there is only one.
@@ -182,12 +201,10 @@ struct Together {
 }
 
 /// What the other side does with messages from here, of one kind of lengths.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Other {
     /// It takes them through the channel.
     stages: bool,
-    /// It has begun to, or has ended.
-    has_changed: bool,
     /// Messages that it has taken some way.
     taken: u64,
 }
@@ -208,21 +225,21 @@ struct Costs {
     /// ns per KiB; 0 if nothing is known.
     per_kib: [u32; 3],
     tries: [u8; 3],
-    /// That which is fastest most often.
-    usual: CopyWay,
-    /// Bytes until the next trial, and until the other side is followed again.
+    /// In which they are tried, and preferred where they take the same.
+    order: [CopyWay; 3],
+    /// Bytes until the next trial.
     rest_bytes: [u64; 3],
-    follow_rest_bytes: u64,
     /// The way of this run, and messages it had so far, without those that only warmed the channel.
     current: CopyWay,
     run: u32,
     /// The run before went another way, and nothing of this one is there yet.
     is_new: bool,
-    /// Runs of this trial to use the channel or to leave it, if it is one, and messages that the other side had taken when it
-    /// began.
+    /// Runs of this trial to use the channel or to leave it, if it is one.
     trial: u32,
+    /// When this run began, the other side had taken so many messages, and did as this one does.
     taken_before: u64,
-    /// It follows the other side.
+    was_followed: bool,
+    /// The other side has chosen.
     follows: bool,
     /// Bytes of all messages of this run.
     run_bytes: u64,
@@ -268,14 +285,14 @@ impl Costs {
         Self {
             per_kib: [0; 3],
             tries: [0; 3],
-            usual: kind.usual_way(),
+            order: kind.usual_order(),
             rest_bytes: [0; 3],
-            follow_rest_bytes: 0,
             current: CopyWay::Read,
             run: RUN_MAX,
             is_new: false,
             trial: 0,
             taken_before: 0,
+            was_followed: false,
             follows: false,
             run_bytes: 0,
             spent: Taken::default(),
@@ -341,9 +358,8 @@ impl Experience {
             self.costs(kind).join(way, kind.ways, len_bytes);
             way
         } else {
-            let mut other = std::mem::take(&mut self.others[length_of(len_bytes)]);
-            let way = self.costs(kind).choose(kind.ways, under_way, len_bytes, &mut other);
-            self.others[length_of(len_bytes)] = other;
+            let other = self.others[length_of(len_bytes)];
+            let way = self.costs(kind).choose(kind, under_way, len_bytes, other);
             self.begin(way);
             way
         };
@@ -379,7 +395,7 @@ impl Experience {
     /// True if the way of these messages is the channel, and not only to see what they take there.
     pub fn keeps_to_channel(&self, kind: Kind) -> bool {
         let known = self.kinds.iter().find(|(known, _)| *known == kind);
-        known.is_some_and(|(_, costs)| stages(costs.current) && stages(costs.best(kind.ways)))
+        known.is_some_and(|(_, costs)| stages(costs.current) && (costs.follows || stages(costs.best(kind.ways))))
     }
 
     /// A message of `len_bytes` that went this way is there, or has failed. It took `ns`, or `None` if nothing can be
@@ -387,7 +403,7 @@ impl Experience {
     pub fn end(&mut self, kind: Kind, len_bytes: u64, way: CopyWay, pause_ns: Option<u64>, ns: Option<u64>) {
         let was_alone = pause_ns.is_some();
         let is_alike = self.last.replace(kind) == Some(kind);
-        let pause_ns = pause_ns.filter(|_| kind.crosses && is_alike).unwrap_or(0);
+        let pause_ns = pause_ns.filter(|_| kind.crosses.is_some() && is_alike).unwrap_or(0);
         let ns = ns.map(|ns| ns.saturating_add(pause_ns.min(ns.saturating_mul(PAUSE_TIMES))));
         self.under_way = self.under_way.saturating_sub(1);
         let is_run = std::mem::replace(&mut self.together.last, way) == way;
@@ -410,7 +426,6 @@ impl Experience {
     /// The other side takes a message of `len_bytes` from here through the channel, or has taken it another way.
     pub fn other_takes(&mut self, len_bytes: u64, stages: bool) {
         let other = &mut self.others[length_of(len_bytes)];
-        other.has_changed |= stages != other.stages;
         other.stages = stages;
         other.taken = other.taken.wrapping_add(1);
     }
@@ -488,23 +503,28 @@ fn stages(way: CopyWay) -> bool {
 }
 
 impl Costs {
-    fn choose(&mut self, possible: CopyWays, under_way: u32, len_bytes: u64, other: &mut Other) -> CopyWay {
+    fn choose(&mut self, kind: Kind, under_way: u32, len_bytes: u64, other: Other) -> CopyWay {
+        let possible = kind.ways;
+        let goes_both_ways = other.taken != self.taken_before;
+        self.follows = kind.crosses == Some(Side::Follows) && goes_both_ways;
+        let allowed = if self.follows { possible.that(other.stages) } else { possible };
         let is_over = self.run >= if under_way == 0 { RUN } else { RUN_MAX };
-        if is_over || !possible.has(self.current) {
-            let goes_both_ways = other.taken != self.taken_before;
-            if possible.has(self.current) && goes_both_ways && (1..TRIAL_OF_BOTH).contains(&self.trial) {
-                if self.trial == 1 {
-                    self.judged = Judged::default();
-                }
+        if is_over || !allowed.has(self.current) {
+            let is_awaited = kind.crosses == Some(Side::Leads) && goes_both_ways && !self.was_followed;
+            if possible.has(self.current) && is_awaited && (1..TRIAL_OF_BOTH).contains(&self.trial) {
+                self.judged = Judged::default();
                 self.trial += 1;
             } else {
+                if !allowed.has(self.current) {
+                    // The other side was doing otherwise already.
+                    self.judged = Judged::default();
+                }
                 self.sum_up(possible);
-                let other_stages = std::mem::take(&mut other.has_changed).then_some(other.stages);
-                let next = self.next(possible, other_stages);
+                let next = self.next(allowed);
                 self.is_new = std::mem::replace(&mut self.current, next) != next;
                 self.trial = u32::from(stages(self.current) != stages(self.best(possible)));
             }
-            (self.run, self.taken_before) = (0, other.taken);
+            (self.run, self.taken_before, self.was_followed) = (0, other.taken, other.stages == stages(self.current));
         }
         self.count(len_bytes);
         self.current
@@ -527,7 +547,7 @@ impl Costs {
     /// So many more bytes go.
     fn count(&mut self, len_bytes: u64) {
         self.run_bytes = self.run_bytes.saturating_add(len_bytes);
-        for rest in self.rest_bytes.iter_mut().chain([&mut self.follow_rest_bytes]) {
+        for rest in &mut self.rest_bytes {
             *rest = rest.saturating_sub(len_bytes);
         }
     }
@@ -550,21 +570,22 @@ impl Costs {
         let (way, run_bytes) = (self.current, std::mem::take(&mut self.run_bytes));
         let (spent, judged) = (std::mem::take(&mut self.spent), std::mem::take(&mut self.judged));
         let before = self.best(possible);
+        let was_known = self.per_kib[before as usize] != 0;
         if let Some(per_kib) = judged.taken.per_kib() {
             self.note(way, per_kib, judged.at_least());
         }
         let best = self.best(possible);
-        if best != before && self.per_kib[before as usize] != 0 {
-            // What it takes is known, and the other side may be about to find the same.
-            self.rest_bytes[before as usize] = run_bytes.saturating_mul(*REST_BOUNDS.start());
+        if was_known && way == best && way == before {
+            // It is used on and on, which tells more than tries.
+            self.tries[way as usize] = FIRST_TRIES;
         }
         if way != best {
             let times = rest_times(spent.per_kib().unwrap_or(u32::MAX), self.per_kib[best as usize]);
             self.rest_bytes[way as usize] = run_bytes.saturating_mul(times);
-            if self.follows {
-                // Sooner than its own next trial, for the other side's may come before that.
-                self.follow_rest_bytes = self.rest_bytes[way as usize] / 2;
-            }
+        }
+        if was_known && best != before {
+            // What it takes is known; if that has become more, something else may have been the reason.
+            self.rest_bytes[before as usize] = run_bytes.saturating_mul(*REST_BOUNDS.start());
         }
     }
 
@@ -573,42 +594,32 @@ impl Costs {
         (self.per_kib[way as usize], self.tries[way as usize]) = (0, 0);
     }
 
-    /// The way of the next run; the other side has begun to use the channel (`Some(true)`), has ended (`Some(false)`), or goes
-    /// on as it did.
-    fn next(&mut self, possible: CopyWays, other_stages: Option<bool>) -> CopyWay {
-        // Not if it has followed this side, nor each time that it changes.
-        let may_follow = |staged: &bool| *staged != stages(self.current) && self.follow_rest_bytes == 0;
-        let followed = other_stages
-            .filter(may_follow)
-            .and_then(|staged| self.fastest(possible.iter().filter(|way| stages(*way) == staged)));
-        self.follows = followed.is_some();
-        if let Some(way) = followed {
-            return way;
-        }
+    /// The way of the next run.
+    fn next(&mut self, possible: CopyWays) -> CopyWay {
         let best = self.best(possible);
         let least = self.per_kib[best as usize];
         // The first time, a channel has to be made, and its memory found.
         let is_unknown = |known: u32| known == 0 || takes_long(known, least);
         let is_new = |way: &CopyWay| self.tries[*way as usize] < FIRST_TRIES && is_unknown(self.per_kib[*way as usize]);
-        if let Some(way) = possible.iter().find(is_new) {
+        if let Some(way) = self.ordered(possible).find(is_new) {
             self.tries[way as usize] += 1;
             return way;
         }
-        let mut others = possible.iter().filter(|way| *way != best);
+        let mut others = self.ordered(possible).filter(|way| *way != best);
         others.find(|way| self.rest_bytes[*way as usize] == 0).unwrap_or(best)
     }
 
     /// The fastest as far as is known; where nothing is, that which is most often.
     fn best(&self, possible: CopyWays) -> CopyWay {
-        self.fastest(possible.iter()).expect("some are possible")
-    }
-
-    fn fastest(&self, ways: impl Iterator<Item = CopyWay>) -> Option<CopyWay> {
         let cost = |way: &CopyWay| match self.per_kib[*way as usize] {
             0 => u32::MAX,
             known => known,
         };
-        ways.min_by_key(|way| (cost(way), *way != self.usual))
+        self.ordered(possible).min_by_key(cost).expect("some are possible")
+    }
+
+    fn ordered(&self, possible: CopyWays) -> impl Iterator<Item = CopyWay> + use<> {
+        self.order.into_iter().filter(move |way| possible.has(*way))
     }
 
     /// What is faster is believed sooner than what is slower: most of what delays a message is not its way's doing. What

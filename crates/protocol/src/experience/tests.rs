@@ -99,7 +99,7 @@ fn what_is_known_of_messages_one_way_is_not_believed_of_those_that_cross() {
     let mut experience = Experience::default();
     let alone = |way, _| if way == Shared { 4000 } else { 6000 };
     run(&mut experience, 3000, true, alone);
-    let crossing = Kind::of(LEN, None, all()).crossing(true);
+    let crossing = Kind::of(LEN, None, all()).crossing(Side::Leads);
     for count in [60, 200] {
         let taken =
             run_of(crossing, LEN, &mut experience, count, true, |way, _| if way == Read { 6000 } else { 11_000 });
@@ -291,17 +291,22 @@ fn trials_of_a_channel_that_is_slow_cost_little() {
     assert!(total.get() < 20_000 * 5500 / 100 * 103, "{}", total.get());
 }
 
+/// What each of two processes chooses among for messages that cross.
+fn both_kinds() -> [Kind; 2] {
+    [Side::Leads, Side::Follows].map(|side| Kind::of(LEN, None, all()).crossing(side))
+}
+
 /// Both sides send windows to each other; `cost` of a message by its way and by whether the other side stages, too.
 /// How often each way is taken by the one side, in the last quarter of the windows.
 fn both_ways(sides: &mut [Experience; 2], windows: usize, cost: impl Fn(CopyWay, bool) -> u64) -> [usize; 3] {
-    let kind = Kind::of(LEN, None, all());
+    let kinds = both_kinds();
     let mut taken = [0; 3];
     for window in 0..windows {
-        let ways = [0, 1].map(|side| (0..64).map(|_| sides[side].choose(kind, LEN, true)).collect::<Vec<_>>());
+        let ways = [0, 1].map(|side| (0..64).map(|_| sides[side].choose(kinds[side], LEN, true)).collect::<Vec<_>>());
         for message in 0..64 {
             for side in 0..2 {
                 let (own, others) = (ways[side][message], ways[1 - side][message]);
-                sides[side].end(kind, LEN, own, (message == 0).then_some(0), Some(cost(own, others == Staged)));
+                sides[side].end(kinds[side], LEN, own, (message == 0).then_some(0), Some(cost(own, others == Staged)));
                 sides[1 - side].other_takes(LEN, own == Staged);
             }
             taken[ways[0][message] as usize] += usize::from(window >= windows / 4 * 3);
@@ -314,7 +319,7 @@ fn both_ways(sides: &mut [Experience; 2], windows: usize, cost: impl Fn(CopyWay,
 fn what_pays_only_if_both_sides_do_it_is_found() {
     let mut sides = [Experience::default(), Experience::default()];
     // They are out of step: one has used the other ways by itself before.
-    run(&mut sides[1], 3000, true, |way, _| if way == Read { 6000 } else { 9000 });
+    run_of(both_kinds()[0], LEN, &mut sides[0], 3000, true, |way, _| if way == Read { 6000 } else { 9000 });
     let taken = both_ways(&mut sides, 2000, |way, too| match way {
         Staged if too => 4000,
         Staged => 9000,
@@ -327,7 +332,7 @@ fn what_pays_only_if_both_sides_do_it_is_found() {
 #[test]
 fn what_pays_only_if_no_side_uses_the_channel_is_found() {
     let mut sides = [Experience::default(), Experience::default()];
-    run(&mut sides[1], 3000, true, |way, _| if way == Staged { 6000 } else { 9000 });
+    run_of(both_kinds()[0], LEN, &mut sides[0], 3000, true, |way, _| if way == Staged { 6000 } else { 9000 });
     let taken = both_ways(&mut sides, 2000, |way, too| match way {
         Staged => 6000,
         Shared if too => 9000,
@@ -337,11 +342,33 @@ fn what_pays_only_if_no_side_uses_the_channel_is_found() {
     assert!(taken[1] > 28_000, "{taken:?}");
 }
 
-/// Each sends the other a message and waits for its own. What one side takes through the channel the other side copies, too,
-/// which is what that one's next message waits for.
+/// Each of both sides sends the other a message and waits for its own, so often. What a message takes, and what the same way
+/// takes of the other side's time, is said by `costs`, of both ways. How many go each way, and how often one alone uses the
+/// channel.
+fn crossing(
+    sides: &mut [Experience; 2],
+    count: usize,
+    costs: impl Fn([CopyWay; 2], usize) -> [(u64, u64); 2],
+) -> ([usize; 3], usize) {
+    let kinds = both_kinds();
+    let (mut taken, mut mixed) = ([0; 3], 0);
+    for message in 0..count {
+        let ways = [0, 1].map(|side| sides[side].choose(kinds[side], LEN, true));
+        let [here, there] = costs(ways, message);
+        let turn = (here.0 + there.1).max(there.0 + here.1);
+        for (side, took) in [here.0, there.0].into_iter().enumerate() {
+            sides[side].end(kinds[side], LEN, ways[side], Some(turn - took), Some(took));
+            sides[1 - side].other_takes(LEN, ways[side] == Staged);
+        }
+        ways.iter().for_each(|way| taken[*way as usize] += 1);
+        mixed += usize::from(stages(ways[0]) != stages(ways[1]));
+    }
+    (taken, mixed)
+}
+
+/// What one side takes through the channel the other side copies, too, which is what that one's next message waits for.
 #[test]
 fn crossing_messages_go_the_way_that_is_fastest_for_both_sides() {
-    let kind = Kind::of(LEN, None, all()).crossing(true);
     // What a message takes here, and of the other's time.
     let costs = |way, staged| match way {
         Read => (6600, 0),
@@ -351,25 +378,60 @@ fn crossing_messages_go_the_way_that_is_fastest_for_both_sides() {
     for (staged, fastest) in [(2000, Staged), (4500, Read)] {
         let mut sides = [Experience::default(), Experience::default()];
         // One side has found before that the channel is the fastest, for what it waits itself.
-        run_of(kind, LEN, &mut sides[0], 3000, true, |way, _| costs(way, staged).0);
-        let mut taken = [0; 3];
-        for message in 0..20_000 {
-            let ways = [0, 1].map(|side| sides[side].choose(kind, LEN, true));
-            let [here, there] = ways.map(|way| costs(way, staged));
-            let turn = (here.0 + there.1).max(there.0 + here.1);
-            for (side, took) in [here.0, there.0].into_iter().enumerate() {
-                sides[side].end(kind, LEN, ways[side], Some(turn - took), Some(took));
-                sides[1 - side].other_takes(LEN, ways[side] == Staged);
-                taken[ways[side] as usize] += usize::from(message >= 2000);
-            }
-        }
+        run_of(both_kinds()[0], LEN, &mut sides[0], 3000, true, |way, _| costs(way, staged).0);
+        crossing(&mut sides, 2000, |ways, _| ways.map(|way| costs(way, staged)));
+        let (taken, _) = crossing(&mut sides, 18_000, |ways, _| ways.map(|way| costs(way, staged)));
         assert!(taken[fastest as usize] > 36_000 / 5 * 4, "{fastest:?}: {taken:?}");
     }
 }
 
+/// Both by the channel is the fastest, but one side alone finds nothing in it, nor in leaving it.
+#[test]
+fn sides_whose_messages_cross_are_soon_back_at_the_fastest_way_after_a_delay() {
+    for (begin, count) in (100..500).step_by(7).flat_map(|begin| [4, 8, 16].map(|count| (begin, count))) {
+        let mut sides = [Experience::default(), Experience::default()];
+        let (taken, mixed) = crossing(&mut sides, 1000, |ways, message| {
+            let took = match ways.map(stages) {
+                [true, true] => 4800,
+                [false, false] => 5600,
+                _ => 6600,
+            };
+            let delayed = (begin..begin + count).contains(&message);
+            [(took * if delayed { 3 } else { 1 }, 0), (took, 0)]
+        });
+        let delay = format!("{count} delayed from {begin} on");
+        assert!(taken[Staged as usize] > 1600, "{delay}: {taken:?}");
+        assert!(mixed < 40, "{delay}: one side alone uses the channel {mixed} times");
+    }
+}
+
+#[test]
+fn who_follows_does_what_the_other_side_does_and_chooses_itself_where_that_takes_nothing() {
+    let mut experience = Experience::default();
+    let kind = both_kinds()[1];
+    let cost = |way| if way == Read { 5000 } else { 8000 };
+    let step = |experience: &mut Experience, other: Option<bool>| {
+        let way = experience.choose(kind, LEN, true);
+        experience.end(kind, LEN, way, Some(0), Some(cost(way)));
+        if let Some(stages) = other {
+            experience.other_takes(LEN, stages);
+        }
+        way
+    };
+    (0..100).for_each(|_| _ = step(&mut experience, Some(false)));
+    for stages in [true, false, true] {
+        step(&mut experience, Some(stages));
+        let ways: Vec<CopyWay> = (0..200).map(|_| step(&mut experience, Some(stages))).collect();
+        assert!(ways.iter().all(|way| (*way == Staged) == stages), "{stages}: {ways:?}");
+        assert!(experience.keeps_to_channel(kind) == stages, "{stages}");
+    }
+    let reads = (0..200).filter(|_| step(&mut experience, None) == Read).count();
+    assert!(reads > 150, "the other side does not send any more: {reads}");
+}
+
 #[test]
 fn what_a_program_computes_between_crossing_messages_hides_no_way() {
-    let kind = Kind::of(LEN, None, all()).crossing(true);
+    let kind = both_kinds()[0];
     let mut experience = Experience::default();
     let mut taken = [0; 3];
     for message in 0..3000 {
@@ -438,23 +500,6 @@ fn following_the_other_side_costs_little_where_it_does_not_pay() {
     let mut sides = [Experience::default(), Experience::default()];
     let taken = both_ways(&mut sides, 2000, |way, _| if way == Read { 6000 } else { 12_000 });
     assert!(taken[0] > 30_000, "{taken:?}");
-}
-
-#[test]
-fn an_other_side_that_begins_again_and_again_is_not_followed_each_time() {
-    let mut experience = Experience::default();
-    let kind = Kind::of(LEN, None, all());
-    let mut total = 0;
-    for _ in 0..20_000 {
-        let way = experience.choose(kind, LEN, true);
-        let ns = if way == Staged { 12_000 } else { 6000 };
-        experience.end(kind, LEN, way, Some(0), Some(ns));
-        // Messages of two lengths, say, of which it stages one.
-        experience.other_takes(LEN, true);
-        experience.other_takes(LEN, false);
-        total += ns;
-    }
-    assert!(total < 20_000 * 6000 / 100 * 106, "{total}");
 }
 
 #[test]
