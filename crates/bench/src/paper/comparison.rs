@@ -85,73 +85,125 @@ fn rows_of<'r>(entry: &Entry, rows: &'r Rows) -> impl Iterator<Item = (MeasuredR
     its_own.map(|(row, by_library)| ((row, by_library), pace::split_row(row).1))
 }
 
-/// Of those at which `library` has the entry, that at which most of the `others` were met, too.
-fn common_pace(entry: &Entry, library: &str, others: &[(&Entry, String)], rows: &Rows) -> Option<Pace> {
-    let is_met = |entry: &Entry, library: &str, pace: Pace| {
-        rows_of(entry, rows).any(|((_, by_library), at)| at == Some(pace) && by_library.contains_key(library))
-    };
-    let count_at = |pace: Pace| others.iter().filter(|(other, library)| is_met(other, library, pace)).count();
-    let paces = Pace::ALL.into_iter().filter(|pace| is_met(entry, library, *pace));
-    // Of two that are as good the first, which comes last backwards.
-    paces.rev().max_by_key(|pace| count_at(*pace))
+/// An entry as `library` has it, and what a ratio of it is of.
+struct Figures<'a> {
+    entry: &'a Entry,
+    library: &'a str,
+    /// The entries that it is set against, and who has them: those that it names, and then itself as each peer has it.
+    others: Vec<(&'a Entry, String)>,
+    rows: &'a Rows,
+    /// Of those at which the entry was met, that at which most of the others were, too.
+    pace: Option<Pace>,
+}
+
+/// What a figure is set against.
+struct Ratio {
+    of: String,
+    paper: Option<f64>,
+    here: Option<Range>,
+    /// One that is better than the paper's counts as such, and is larger.
+    better_counts: bool,
+    wants_more: bool,
+}
+
+impl<'a> Figures<'a> {
+    fn of(entry: &'a Entry, library: &'a str, entries: &'a [Entry], rows: &'a Rows) -> Self {
+        let named = |what: &String| entries.iter().find(|other| other.what == *what);
+        // The other row's own variant or device, or else the same as here.
+        let on = |other: &Entry| match &other.measurement {
+            of if of.level == Level::Fabric && of.device.is_none() => library.to_owned(),
+            of => request::libraries(of, &[]).remove(0),
+        };
+        let others = entry.over.iter().chain(&entry.over_best_of).filter_map(named).map(|other| (other, on(other)));
+        let peers = PEERS.iter().filter(|_| entry.paper_peer.is_some()).map(|(_, name, _)| (entry, (*name).to_owned()));
+        let unsettled = Self { entry, library, others: others.chain(peers).collect(), rows, pace: None };
+        Self { pace: unsettled.common_pace(), ..unsettled }
+    }
+
+    fn common_pace(&self) -> Option<Pace> {
+        let is_met = |entry: &Entry, library: &str, pace: Pace| {
+            rows_of(entry, self.rows).any(|((_, by_library), at)| at == Some(pace) && by_library.contains_key(library))
+        };
+        let count_at = |pace: Pace| self.others.iter().filter(|(other, library)| is_met(other, library, pace)).count();
+        let paces = Pace::ALL.into_iter().filter(|pace| is_met(self.entry, self.library, *pace));
+        // Of two that are as good the first, which comes last backwards.
+        paces.rev().max_by_key(|pace| count_at(*pace))
+    }
+
+    /// The row of an entry that somebody has, at this pace if there is one.
+    fn row(&self, entry: &Entry, library: &str) -> Option<(MeasuredRow<'a>, Option<Pace>)> {
+        let its_own = rows_of(entry, self.rows).filter(|((_, by_library), _)| by_library.contains_key(library));
+        its_own.min_by_key(|(_, at)| *at != self.pace)
+    }
+
+    /// What somebody has of an entry, in the unit of this one.
+    fn range(&self, entry: &Entry, library: &str) -> Option<Range> {
+        let ((row, by_library), _) = self.row(entry, library)?;
+        let in_its_unit = record::conversion(&row.unit, &entry.measurement.unit)?;
+        by_library.get(library).map(|summary| Range::of(summary).times(in_its_unit))
+    }
+
+    fn here(&self) -> Option<Range> {
+        self.range(self.entry, self.library)
+    }
+
+    fn are_of_one_pace(&self) -> bool {
+        let mut elsewhere = self.others.iter().filter_map(|(entry, library)| self.row(entry, library));
+        elsewhere.all(|(_, at)| at == self.pace)
+    }
+
+    /// What the entry is set against, if it is, whatever the paces.
+    fn ratio(&self) -> Option<Ratio> {
+        let (entry, here) = (self.entry, self.here());
+        let row = self.row(entry, self.library).map(|(row, _)| row);
+        let more_is_better = row.is_some_and(|(row, _)| row.more_is_better());
+        let of_others = |of: String, paper: Option<f64>, base: Option<Range>| Ratio {
+            of,
+            paper,
+            here: Range::quotient(here, base),
+            better_counts: entry.better_counts,
+            wants_more: more_is_better,
+        };
+        let mut ranges = self.others.iter().map(|(other, library)| self.range(other, library));
+        if let Some((other, _)) = self.others.first().filter(|(other, _)| entry.over.as_ref() == Some(&other.what)) {
+            let paper = entry.paper_ratio.or_else(|| quotient(entry.paper, other.paper));
+            return Some(of_others(format!("over: {}", other.what), paper, ranges.next().flatten()));
+        }
+        if !entry.over_best_of.is_empty() {
+            let by_middle = |a: &Range, b: &Range| a.middle.total_cmp(&b.middle);
+            let best =
+                if more_is_better { ranges.flatten().max_by(by_middle) } else { ranges.flatten().min_by(by_middle) };
+            return Some(of_others("over: the best".to_owned(), entry.paper_ratio, best));
+        }
+        if let Some(theirs) = entry.paper_peer {
+            let peers = self.others.iter().map(|(_, peer)| peer);
+            let libraries: Vec<String> = std::iter::once(&self.library.to_owned()).chain(peers).cloned().collect();
+            let peer = row.and_then(|(row, by_library)| table::ahead(row, by_library, &libraries));
+            let ratio = Range::quotient(peer.and_then(|(_, name)| self.range(entry, name)), here);
+            return Some(Ratio {
+                of: format!("rival over this: {}", peer.map_or("a peer", |(_, name)| name)),
+                paper: entry.paper.map(|ours| theirs / ours),
+                here: if more_is_better { ratio.map(Range::inverse) } else { ratio },
+                better_counts: true,
+                wants_more: true,
+            });
+        }
+        // Shares of something are the same thing on any machine.
+        let paper = entry.paper.filter(|_| entry.measurement.unit == "%")?;
+        let base = Range { low: paper, middle: paper, high: paper };
+        Some(of_others("over the paper's".to_owned(), Some(1.0), Some(base)))
+    }
 }
 
 fn compared(entry: &Entry, library: &str, entries: &[Entry], rows: &Rows) -> Compared {
-    let named = |what: &String| entries.iter().find(|other| other.what == *what);
-    let peers = PEERS.map(|(_, name, _)| name.to_owned()).into_iter().filter(|_| entry.paper_peer.is_some());
-    let libraries: Vec<String> = std::iter::once(library.to_owned()).chain(peers).collect();
-    // The other row's own variant or device, or else the same as here.
-    let on = |other: &Entry| match &other.measurement {
-        of if of.level == Level::Fabric && of.device.is_none() => library.to_owned(),
-        of => request::libraries(of, &[]).remove(0),
-    };
-    let others = entry.over.iter().chain(&entry.over_best_of).filter_map(named).map(|other| (other, on(other)));
-    let others: Vec<(&Entry, String)> = others.chain(libraries[1..].iter().map(|peer| (entry, peer.clone()))).collect();
-    let pace = common_pace(entry, library, &others, rows);
-    let find = |entry: &Entry, library: &str| {
-        let its_own = rows_of(entry, rows).filter(|((_, by_library), _)| by_library.contains_key(library));
-        its_own.min_by_key(|(_, at)| *at != pace)
-    };
-    let met_elsewhere = |(entry, library): &(&Entry, String)| find(entry, library).is_some_and(|(_, at)| at != pace);
-    let is_of_one_pace = !others.iter().any(met_elsewhere);
-    let range = |entry: &Entry, library: &str| {
-        let ((row, by_library), _) = find(entry, library)?;
-        let in_its_unit = record::conversion(&row.unit, &entry.measurement.unit)?;
-        by_library.get(library).map(|summary| Range::of(summary).times(in_its_unit))
-    };
-    let here = range(entry, library);
-    let row = find(entry, library).map(|(row, _)| row);
-    let more_is_better = row.is_some_and(|(row, _)| row.more_is_better());
-    let (mut wants_more, mut better_counts) = (more_is_better, entry.better_counts);
-    let (ratio_of, paper_ratio, here_ratio) = if let Some(other) = entry.over.as_ref().and_then(named) {
-        let ratio = entry.paper_ratio.or_else(|| quotient(entry.paper, other.paper));
-        let base = others.first().and_then(|(other, library)| range(other, library));
-        (format!("over: {}", other.what), ratio, Range::quotient(here, base))
-    } else if !entry.over_best_of.is_empty() {
-        let best =
-            others.iter().filter_map(|(other, library)| range(other, library)).min_by(|a, b| match more_is_better {
-                true => b.middle.total_cmp(&a.middle),
-                false => a.middle.total_cmp(&b.middle),
-            });
-        ("over: the best".to_owned(), entry.paper_ratio, Range::quotient(here, best))
-    } else if let Some(theirs) = entry.paper_peer {
-        (wants_more, better_counts) = (true, true);
-        let peer = row.and_then(|(row, by_library)| table::ahead(row, by_library, &libraries));
-        let name = peer.map_or("a peer", |(_, name)| name);
-        let ratio = Range::quotient(peer.and_then(|(_, name)| range(entry, name)), here);
-        let ratio = if more_is_better { ratio.map(Range::inverse) } else { ratio };
-        (format!("rival over this: {name}"), entry.paper.map(|ours| theirs / ours), ratio)
-    } else if entry.measurement.unit == "%" && entry.paper.is_some() {
-        // Shares of something are the same thing on any machine.
-        let theirs = entry.paper.map(|paper| Range { low: paper, middle: paper, high: paper });
-        ("over the paper's".to_owned(), Some(1.0), Range::quotient(here, theirs))
-    } else {
-        (String::new(), None, None)
-    };
-    let here_ratio = here_ratio.filter(|_| is_of_one_pace);
-    let agrees = match (paper_ratio, here_ratio) {
-        (Some(paper), Some(here)) => Some(agreement(paper, here, better_counts, wants_more)),
-        (Some(_), None) if !is_of_one_pace => Some(Agreement::Unclear),
+    let figures = Figures::of(entry, library, entries, rows);
+    let ratio = figures.ratio();
+    let is_of_one_pace = figures.are_of_one_pace();
+    let paper_ratio = ratio.as_ref().and_then(|ratio| ratio.paper);
+    let here_ratio = ratio.as_ref().and_then(|ratio| ratio.here).filter(|_| is_of_one_pace);
+    let agrees = match (&ratio, paper_ratio, here_ratio) {
+        (Some(ratio), Some(paper), Some(here)) => Some(agreement(paper, here, ratio.better_counts, ratio.wants_more)),
+        (_, Some(_), None) if !is_of_one_pace => Some(Agreement::Unclear),
         _ => None,
     };
     Compared {
@@ -160,8 +212,8 @@ fn compared(entry: &Entry, library: &str, entries: &[Entry], rows: &Rows) -> Com
         on: library.to_owned(),
         unit: entry.measurement.unit.clone(),
         paper: entry.paper,
-        here: here.map(|range| range.middle),
-        ratio_of,
+        here: figures.here().map(|range| range.middle),
+        ratio_of: ratio.map(|ratio| ratio.of).unwrap_or_default(),
         paper_ratio,
         here_ratio: here_ratio.map(|range| range.middle),
         agrees,
