@@ -148,7 +148,8 @@ fn start_engine(manager: &Manager, config: &Config) -> Result<Engine, BootError>
 pub(crate) fn shape(process_count: u32, config: &Config) -> Shape {
     let geometry = Geometry::new(config);
     let part = (SHUTTLES_MAX_BYTES / process_count.max(1) as usize) & !(PAGE_BYTES - 1);
-    let (channel_bytes, shuttle_bytes) = (geometry.reserved_bytes(), geometry.shuttle_bytes().min(part));
+    let (channel_bytes, shuttle_bytes) =
+        (geometry.reserved_bytes(), lockfree::Shuttles::footprint(geometry.shuttle_bytes()).min(part));
     Shape { process_count, channel_bytes, shuttle_bytes, arena_bytes: 0 }
 }
 

@@ -75,11 +75,18 @@ impl Content {
 #[derive(Clone, Copy)]
 pub(crate) struct Written<'a> {
     bytes: &'a [u8],
-    /// See [`Record::streamed`].
+    /// See [`Record::streamed`] and [`Record::by_instruction`].
     streamed: bool,
+    by_instruction: bool,
 }
 
-impl Written<'_> {
+impl<'a> Written<'a> {
+    /// These bytes of the payload of a record.
+    #[inline]
+    fn of(record: Record, bytes: &'a [u8]) -> Self {
+        Self { bytes, streamed: record.streamed, by_instruction: record.by_instruction }
+    }
+
     pub(crate) fn len_bytes(&self) -> u64 {
         self.bytes.len() as u64
     }
@@ -101,7 +108,12 @@ impl Written<'_> {
         } else if let Some(space) = buf.contiguous_mut() {
             let space = space.get_mut(offset as usize..).unwrap_or_default();
             let len = self.bytes.len().min(space.len());
-            base::copy::copy(&mut space[..len], &self.bytes[..len]);
+            let (space, bytes) = (&mut space[..len], &self.bytes[..len]);
+            if self.by_instruction {
+                base::copy::copy_by_instruction(space, bytes);
+            } else {
+                base::copy::copy(space, bytes);
+            }
         } else {
             buf.unpack_at(offset, self.bytes);
         }
@@ -113,14 +125,14 @@ impl Core {
     #[inline(always)]
     pub(crate) fn arrive(&mut self, peer: PeerId, record: Record, payload: &[u8]) {
         match wire::parse_eager(record) {
-            Some(key) => self.arrive_eager(peer, key, Written { bytes: payload, streamed: record.streamed }, None),
+            Some(key) => self.arrive_eager(peer, key, Written::of(record, payload), None),
             None => self.arrive_of_other_kinds(peer, record, payload),
         }
     }
 
     #[inline(never)]
     fn arrive_of_other_kinds(&mut self, peer: PeerId, record: Record, payload: &[u8]) {
-        let written = |bytes| Written { bytes, streamed: record.streamed };
+        let written = |bytes| Written::of(record, bytes);
         match wire::parse(record, payload) {
             Some(Message::EagerSync { key, send, data }) => self.arrive_eager(peer, key, written(data), Some(send)),
             Some(Message::Request { key, send, offer }) => self.arrive_request(peer, key, send, offer),

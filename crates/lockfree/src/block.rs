@@ -87,6 +87,9 @@ pub struct Record {
     /// In a record that a block delivers: its payload was written past the caches, and is read faster from its end on, for
     /// the next record lies below it ([`base::copy::copy_downwards`]).
     pub streamed: bool,
+    /// In a record that a block delivers: its payload is aboard a shuttle, and is read faster by the processor's own
+    /// instruction ([`base::copy::copy_by_instruction`]).
+    pub by_instruction: bool,
     /// In a record that a block delivers: what is the reader's from now on.
     pub brings: Option<Brought>,
 }
@@ -452,7 +455,7 @@ impl BlockSender {
         let record = Record { streamed: false, ..record };
         let pushed = self.append(record, flag_of(record, len_bytes) | ABOARD, PLACE_BYTES, |space| {
             // SAFETY: a shuttle is written by whoever has it, and read by the other once the flag is published.
-            unsafe { shuttles.memory(aboard.shuttle).write(aboard.offset, len_bytes, fill) };
+            unsafe { shuttles.write(aboard, len_bytes, fill) };
             space.copy_from_slice(&aboard.word().to_ne_bytes());
         });
         self.traffic.shuttles = Some(shuttles);

@@ -12,10 +12,15 @@
 //! [`Aboard`], and with the last one of a message the shuttle is its reader's. Nothing else says whose it is: a process that
 //! sends and never receives has given its shuttles away, and writes to the block.
 
-use crate::SharedMemory;
+use crate::{CACHE_LINE_BYTES, SharedMemory};
 
 /// Bytes in a block that say where the payload of a record lies.
 pub const PLACE_BYTES: usize = size_of::<u64>();
+
+/// Where what is aboard begins in the memory of a shuttle, in bytes. What `malloc` gives of many bytes begins 16 bytes into a
+/// page, and processors may take long to copy, by their own instruction, to where that is less than 32 bytes further into its
+/// page than the source ([`base::copy`]).
+const LEAD_BYTES: usize = CACHE_LINE_BYTES;
 
 /// One of the two shuttles between this process and another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,12 +92,46 @@ impl Shuttles {
         Self { here, there }
     }
 
-    /// The longest message they take, in bytes.
-    pub fn len_bytes(&self) -> usize {
-        self.here.len_bytes().min(self.there.len_bytes())
+    /// Bytes of memory for one that takes messages of `len_bytes`; none for one that takes none.
+    pub const fn footprint(len_bytes: usize) -> usize {
+        if len_bytes == 0 { 0 } else { LEAD_BYTES + len_bytes }
     }
 
-    pub(crate) fn memory(&self, shuttle: Shuttle) -> &SharedMemory {
+    /// The longest message they take, in bytes.
+    pub fn len_bytes(&self) -> usize {
+        self.here.len_bytes().min(self.there.len_bytes()).saturating_sub(LEAD_BYTES)
+    }
+
+    /// True if `len_bytes` from an offset on are inside each.
+    pub(crate) fn have(&self, offset: usize, len_bytes: usize) -> bool {
+        offset.checked_add(len_bytes).is_some_and(|end| end <= self.len_bytes())
+    }
+
+    /// Writes `len_bytes` aboard.
+    ///
+    /// # Panics
+    /// If they are not inside.
+    ///
+    /// # Safety
+    /// As [`SharedMemory::write`].
+    pub(crate) unsafe fn write(&self, aboard: Aboard, len_bytes: usize, fill: impl FnOnce(&mut [u8])) {
+        // SAFETY: the caller's promise.
+        unsafe { self.memory(aboard.shuttle).write(LEAD_BYTES + aboard.offset, len_bytes, fill) };
+    }
+
+    /// Shows `len_bytes` that are aboard.
+    ///
+    /// # Panics
+    /// As [`Shuttles::write`].
+    ///
+    /// # Safety
+    /// As [`SharedMemory::read`].
+    pub(crate) unsafe fn read(&self, aboard: Aboard, len_bytes: usize, take: impl FnOnce(&[u8])) {
+        // SAFETY: the caller's promise.
+        unsafe { self.memory(aboard.shuttle).read(LEAD_BYTES + aboard.offset, len_bytes, take) };
+    }
+
+    fn memory(&self, shuttle: Shuttle) -> &SharedMemory {
         match shuttle {
             Shuttle::Here => &self.here,
             Shuttle::There => &self.there,
@@ -164,7 +203,7 @@ mod tests {
 
     const BLOCK_BYTES: usize = 4096;
     const SHUTTLE_BYTES: usize = 8192;
-    const KIND: Record = Record { kind: 9, short: 5, long: 77, streamed: false, brings: None };
+    const KIND: Record = Record { kind: 9, short: 5, long: 77, streamed: false, by_instruction: false, brings: None };
 
     /// Both ends of a channel each way between two processes.
     struct Ends {
@@ -175,7 +214,7 @@ mod tests {
 
     fn pair() -> [Ends; 2] {
         let blocks = [(); 2].map(|()| SharedMemory::private(BlockSender::footprint(BLOCK_BYTES)));
-        let homes = [(); 2].map(|()| SharedMemory::private(SHUTTLE_BYTES));
+        let homes = [(); 2].map(|()| SharedMemory::private(Shuttles::footprint(SHUTTLE_BYTES)));
         [0, 1].map(|me| {
             let shuttles = Some(Shuttles::new(homes[me].clone(), homes[1 - me].clone()));
             let mut sender = BlockSender::new(blocks[1 - me].clone(), BLOCK_BYTES);

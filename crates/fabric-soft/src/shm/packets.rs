@@ -21,20 +21,20 @@ const PIECE: u8 = 4;
 /// Ranges of one lent payload, at most.
 pub(super) const LENT_RANGES_MAX: usize = 64;
 
-pub(super) const fn whole() -> Record {
-    Record { kind: WHOLE, short: 0, long: 0, streamed: false, brings: None }
+pub(super) fn whole() -> Record {
+    Record { kind: WHOLE, ..Record::default() }
 }
 
-pub(super) const fn lent() -> Record {
-    Record { kind: LENT, short: 0, long: 0, streamed: false, brings: None }
+pub(super) fn lent() -> Record {
+    Record { kind: LENT, ..Record::default() }
 }
 
-pub(super) const fn first(len_bytes: u64) -> Record {
-    Record { kind: FIRST, short: 0, long: len_bytes as u128, streamed: false, brings: None }
+pub(super) fn first(len_bytes: u64) -> Record {
+    Record { kind: FIRST, long: len_bytes as u128, ..Record::default() }
 }
 
-pub(super) const fn piece() -> Record {
-    Record { kind: PIECE, short: 0, long: 0, streamed: false, brings: None }
+pub(super) fn piece() -> Record {
+    Record { kind: PIECE, ..Record::default() }
 }
 
 /// What a record is.
@@ -94,7 +94,7 @@ mod tests {
         fn any_record_is_refused_or_understood(
             kind: u8, long: u128, bytes in prop::collection::vec(any::<u8>(), 0..300),
         ) {
-            match parse(Record { kind, short: 0, long, streamed: false, brings: None }, &bytes) {
+            match parse(Record { kind, long, ..Record::default() }, &bytes) {
                 None => {}
                 Some(Parsed::Piece { payload }) => prop_assert_eq!(payload, &bytes[..]),
                 Some(Parsed::Whole { header, payload }) => {

@@ -1,5 +1,7 @@
 //! The receiving end of a block.
 
+use std::time::Instant;
+
 use base::sync::Ordering;
 
 use super::{
@@ -8,6 +10,7 @@ use super::{
 };
 use crate::fastpath::{CONSUMED, CONTROL_BYTES, HINT, RecordReceiver, Returns};
 use crate::growth::LINES_MIN;
+use crate::loads::{self, Loads};
 use crate::shuttle::PLACE_BYTES;
 use crate::{Aboard, Allowance, Brought, CACHE_LINE_BYTES, SharedMemory, Shuttles};
 
@@ -22,6 +25,7 @@ pub struct BlockReceiver {
     /// Memory from this offset on is not used any more, and its owner has not heard of that.
     spare_from: Option<usize>,
     shuttles: Option<Shuttles>,
+    loads: Loads,
 }
 
 impl BlockReceiver {
@@ -34,7 +38,17 @@ impl BlockReceiver {
         let lines = block_bytes / CACHE_LINE_BYTES;
         let returns = Returns::new(lines, memory.word(CONSUMED).load(Ordering::Relaxed));
         let allowance = Allowance::new(u64::MAX / 2);
-        Self { memory, lines, position: 0, returns, first_lines: lines, allowance, spare_from: None, shuttles: None }
+        Self {
+            memory,
+            lines,
+            position: 0,
+            returns,
+            first_lines: lines,
+            allowance,
+            spare_from: None,
+            shuttles: None,
+            loads: Loads::default(),
+        }
     }
 
     /// The receiver as it is, that grows only as far as `allowance` goes.
@@ -111,15 +125,22 @@ impl BlockReceiver {
         // SAFETY: the payload of a record that has arrived, as in `pop`.
         unsafe { self.memory.read(top, place.len(), |payload| place.copy_from_slice(payload)) };
         let aboard = Aboard::of(u64::from_ne_bytes(place));
-        let (memory, len_bytes) = (shuttles.memory(aboard.shuttle), payload_len(flag));
-        let Some(end) = aboard.offset.checked_add(len_bytes).filter(|end| *end <= memory.len_bytes()) else {
+        let len_bytes = payload_len(flag);
+        if !shuttles.have(aboard.offset, len_bytes) {
             // As for one that does not fit the block.
             return false;
-        };
+        }
+        let end = aboard.offset + len_bytes;
         let brings = aboard.is_last.then_some(Brought { shuttle: aboard.shuttle, len_bytes: end });
-        let record = Record { brings, ..self.record(top, flag) };
+        let is_long = len_bytes >= loads::MIN_BYTES;
+        let (by_instruction, is_timed) = if is_long { self.loads.next() } else { (false, false) };
+        let record = Record { brings, by_instruction, ..self.record(top, flag) };
+        let start = is_timed.then(Instant::now);
         // SAFETY: inside the shuttle by the check above, which is not written again before the sender hears of us.
-        unsafe { memory.read(aboard.offset, len_bytes, |payload| take(record, payload)) };
+        unsafe { shuttles.read(aboard, len_bytes, |payload| take(record, payload)) };
+        if let Some(start) = start {
+            self.loads.note(len_bytes, start.elapsed().as_nanos() as u64);
+        }
         self.position += 1;
         self.returns.consumed += 1;
         true
@@ -155,6 +176,7 @@ impl BlockReceiver {
             short: (flag >> 32) as u32 & 0x00ff_ffff,
             long: u128::from(high) << 64 | u128::from(low),
             streamed: flag & STREAMED != 0,
+            by_instruction: false,
             brings: None,
         }
     }

@@ -145,7 +145,7 @@ proptest! {
         let mut sender = BlockSender::new(memory, SHAPE.channel_bytes);
         announcements(&hostile.segment, VICTIM.0).expect("a place").announce(HOSTILE.0);
         for (kind, long, bytes) in &records {
-            let record = Record { kind: *kind, short: 0, long: *long, streamed: false, brings: None };
+            let record = Record { kind: *kind, long: *long, ..Record::default() };
             sender.push(record, bytes.len(), |space| space.copy_from_slice(bytes));
             victim.progress(&mut told);
         }
