@@ -148,9 +148,8 @@ fn start_engine(manager: &Manager, config: &Config) -> Result<Engine, BootError>
 pub(crate) fn shape(process_count: u32, config: &Config) -> Shape {
     let geometry = Geometry::new(config);
     let part = (SHUTTLES_MAX_BYTES / process_count.max(1) as usize) & !(PAGE_BYTES - 1);
-    let (channel_bytes, shuttle_bytes) =
-        (geometry.reserved_bytes(), lockfree::Shuttles::footprint(geometry.shuttle_bytes()).min(part));
-    Shape { process_count, channel_bytes, shuttle_bytes, arena_bytes: 0 }
+    let shuttle_bytes = lockfree::Shuttles::footprint(geometry.shuttle_bytes()).min(part);
+    Shape { process_count, channel_bytes: geometry.reserved_bytes(), shuttle_bytes, arena_bytes: 0 }
 }
 
 /// Whether processes may copy from each other here, and may want to; the reason if not.

@@ -25,7 +25,7 @@ pub struct BlockReceiver {
     /// Memory from this offset on is not used any more, and its owner has not heard of that.
     spare_from: Option<usize>,
     shuttles: Option<Shuttles>,
-    loads: Loads,
+    loads: Box<Loads>,
 }
 
 impl BlockReceiver {
@@ -47,7 +47,7 @@ impl BlockReceiver {
             allowance,
             spare_from: None,
             shuttles: None,
-            loads: Loads::default(),
+            loads: Box::default(),
         }
     }
 
@@ -133,13 +133,13 @@ impl BlockReceiver {
         let end = aboard.offset + len_bytes;
         let brings = aboard.is_last.then_some(Brought { shuttle: aboard.shuttle, len_bytes: end });
         let is_long = len_bytes >= loads::MIN_BYTES;
-        let (by_instruction, is_timed) = if is_long { self.loads.next() } else { (false, false) };
+        let (by_instruction, is_timed) = if is_long { self.loads.next(aboard.offset) } else { (false, false) };
         let record = Record { brings, by_instruction, ..self.record(top, flag) };
         let start = is_timed.then(Instant::now);
         // SAFETY: inside the shuttle by the check above, which is not written again before the sender hears of us.
         unsafe { shuttles.read(aboard, len_bytes, |payload| take(record, payload)) };
         if let Some(start) = start {
-            self.loads.note(len_bytes, start.elapsed().as_nanos() as u64);
+            self.loads.note(len_bytes, start.elapsed().as_nanos() as u64, aboard.is_last);
         }
         self.position += 1;
         self.returns.consumed += 1;
