@@ -107,7 +107,7 @@ fn a_block_is_begun_anew_behind_its_reader() {
 fn a_shuttle_is_written_by_one_at_a_time() {
     model(|| {
         let blocks = [(); 2].map(|()| SharedMemory::private(BlockSender::footprint(1024)));
-        let homes = [(); 2].map(|()| SharedMemory::private(64));
+        let homes = [(); 2].map(|()| SharedMemory::private(Shuttles::footprint(64)));
         let mut ends = [0, 1].map(|me: usize| {
             let shuttles = Some(Shuttles::new(homes[me].clone(), homes[1 - me].clone()));
             let mut sender = BlockSender::new(blocks[1 - me].clone(), 1024);
