@@ -111,6 +111,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "thousands of messages, and no memory but its own")]
     fn the_quicker_way_is_used_and_the_other_tried_now_and_then() {
         let mut loads = Loads::default();
         let quick = |by_instruction, _| if by_instruction { 900 } else { 1000 };
@@ -123,6 +124,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "thousands of messages, and no memory but its own")]
     fn single_messages_that_something_delayed_decide_nothing() {
         let mut loads = Loads::default();
         let delayed = |by_instruction, message| match (by_instruction, message % 10) {
@@ -134,6 +136,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "thousands of messages, and no memory but its own")]
     fn pieces_and_messages_that_are_not_alike_decide_nothing() {
         for lens in [&[1][..], &[2], &[3, 3, 5], &[6], &[9, 4], &[1, 2, 3, 4, 5, 6, 7]] {
             let mut loads = Loads::default();
@@ -149,6 +152,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "thousands of messages, and no memory but its own")]
     fn a_trial_of_messages_of_which_none_comes_again_ends() {
         let mut loads = Loads::default();
         read(&mut loads, 9, |_, _| 1000);
