@@ -55,7 +55,7 @@ const REST_BOUNDS: std::ops::RangeInclusive<u64> = 24..=128;
 /// So many bytes go through a cold channel before it is judged: enough for it to grow, and to find out with which stores
 /// it is fastest.
 const CHANNEL_WARM_BYTES: u64 = 1 << 20;
-/// Runs of a trial to use the channel, or to leave it, at most until the other side has followed before one began.
+/// Runs of a trial to use the channel, or to leave it, at most: it ends with the first before which the other side had followed.
 const TRIAL_OF_BOTH: u32 = 4;
 /// Of what goes by before a crossing message meets its receive, so many times as much as it then takes counts, at most.
 const PAUSE_TIMES: u64 = 2;
