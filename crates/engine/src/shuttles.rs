@@ -4,8 +4,8 @@
 //!   message of 128 bytes or more ── a shuttle is here, and takes all of it ──▶ aboard, and with the last bytes the shuttle goes
 //!                                └─ otherwise ─────────────────────────────▶ in the block
 //! ```
-//! Whoever answers writes into the shuttle that has come; of those who write at the same time each begins with its own. A
-//! stream one way goes through the block but for its first message.
+//! Whoever answers writes into the shuttle that has come, of two into that with as much; of those who write at the same time
+//! each begins with its own. A stream one way goes through the block but for its first messages.
 //!
 //! Of long messages that cross, a part goes aboard at a time, and the next waits a little for what the other side sends back:
 //!
@@ -93,7 +93,7 @@ impl ShuttleTable {
     fn take(&mut self, peer: PeerId, len_bytes: u64) -> Option<Shuttle> {
         let wanted_bytes = self.taken_by(len_bytes);
         let Pair { held, own_bytes, foreign_bytes } = self.pairs.get_mut(peer as usize)?;
-        held.take(|shuttle| match shuttle {
+        held.take(len_bytes as usize, |shuttle| match shuttle {
             Shuttle::There => len_bytes <= *foreign_bytes,
             Shuttle::Here if len_bytes <= *own_bytes => true,
             Shuttle::Here => {
@@ -120,11 +120,11 @@ impl ShuttleTable {
 
     /// One has come, with a message.
     #[inline]
-    pub(crate) fn welcome(&mut self, peer: PeerId, Brought { shuttle, len_bytes }: Brought) {
-        let taken_bytes = self.taken_by(len_bytes as u64);
+    pub(crate) fn welcome(&mut self, peer: PeerId, brought: Brought) {
+        let taken_bytes = self.taken_by(brought.len_bytes as u64);
         if let Some(pair) = self.pairs.get_mut(peer as usize) {
-            pair.held.keep(shuttle);
-            if shuttle == Shuttle::There {
+            pair.held.welcome(brought);
+            if brought.shuttle == Shuttle::There {
                 pair.foreign_bytes = pair.foreign_bytes.max(taken_bytes);
             }
         }

@@ -146,12 +146,14 @@ pub struct HeldShuttles {
     there: bool,
     /// The one that came last.
     last: Shuttle,
+    /// Bytes that came in each when it came last: so many are in the caches next to this process.
+    brought_bytes: [usize; 2],
 }
 
 impl Default for HeldShuttles {
     /// As all begins.
     fn default() -> Self {
-        Self { here: true, there: false, last: Shuttle::Here }
+        Self { here: true, there: false, last: Shuttle::Here, brought_bytes: [0; 2] }
     }
 }
 
@@ -162,9 +164,16 @@ impl HeldShuttles {
         self.here | self.there
     }
 
-    /// Takes one to write to that `suits`: the one that came last, if it is still here, or else the other.
-    pub fn take(&mut self, mut suits: impl FnMut(Shuttle) -> bool) -> Option<Shuttle> {
-        let mut shuttles = [self.last, self.last.other()].into_iter();
+    /// Takes one to write a message of `len_bytes` to that `suits`: the one in which as much has come, and of two such that in
+    /// which less has; where none has, that in which most has; of two alike the one that came last.
+    pub fn take(&mut self, len_bytes: usize, mut suits: impl FnMut(Shuttle) -> bool) -> Option<Shuttle> {
+        let (last, other) = (self.last, self.last.other());
+        let [of_last, of_other] = [last, other].map(|shuttle| {
+            let brought_bytes = self.brought_bytes[shuttle as usize];
+            // What comes first is better.
+            (brought_bytes < len_bytes, brought_bytes.abs_diff(len_bytes))
+        });
+        let mut shuttles = if of_other < of_last { [other, last] } else { [last, other] }.into_iter();
         let shuttle = shuttles.find(|shuttle| self.has(*shuttle) && suits(*shuttle))?;
         self.take_this(shuttle)
     }
@@ -182,7 +191,13 @@ impl HeldShuttles {
         }
     }
 
-    /// One has come, or was not used.
+    /// One has come.
+    pub fn welcome(&mut self, brought: Brought) {
+        self.brought_bytes[brought.shuttle as usize] = brought.len_bytes;
+        self.keep(brought.shuttle);
+    }
+
+    /// One was not used, or is at home again.
     pub fn keep(&mut self, shuttle: Shuttle) {
         *self.place(shuttle) = true;
         self.last = shuttle;
@@ -226,7 +241,7 @@ mod tests {
 
     /// Sends bytes of this value in parts aboard the shuttle that is here.
     fn send(from: &mut Ends, parts: &[usize], value: u8) -> Option<Shuttle> {
-        let shuttle = from.held.take(|_| true)?;
+        let shuttle = from.held.take(parts.iter().sum(), |_| true)?;
         let mut offset = 0;
         for (at, len) in parts.iter().enumerate() {
             let aboard = Aboard { shuttle, offset, is_last: at + 1 == parts.len() };
@@ -253,7 +268,7 @@ mod tests {
                     assert_eq!(brings.is_some(), at == 2, "with the last of them");
                     let end = SHUTTLE_BYTES;
                     assert!(brings.is_none_or(|brought| brought.len_bytes == end));
-                    brings.into_iter().for_each(|brought| other.held.keep(brought.shuttle));
+                    brings.into_iter().for_each(|brought| other.held.welcome(brought));
                 });
                 assert!(popped);
             }
@@ -266,7 +281,36 @@ mod tests {
         assert!(found.chunks(2).all(|two| two == &found[..2]));
         let at_once = [&mut one, &mut other].map(|ends| send(ends, &[8], 1));
         assert_eq!(at_once, [Some(Shuttle::Here); 2], "both are at home");
-        assert_eq!(one.held.take(|_| true), None);
+        assert_eq!(one.held.take(8, |_| true), None);
+    }
+
+    /// What the other side has read last would have to be taken back from it, line by line.
+    #[test]
+    fn a_message_goes_where_as_much_has_come() {
+        let taken = |brought: [usize; 2], len_bytes| {
+            let mut held = HeldShuttles::default();
+            for (shuttle, len_bytes) in [Shuttle::Here, Shuttle::There].into_iter().zip(brought) {
+                held.welcome(Brought { shuttle, len_bytes });
+            }
+            held.take(len_bytes, |_| true)
+        };
+        for (brought, len_bytes, expected) in [
+            ([64, 32], 64, Shuttle::Here),
+            ([64, 32], 32, Shuttle::There),
+            ([32, 64], 32, Shuttle::Here),
+            ([64, 32], 16, Shuttle::There),
+            ([32, 64], 16, Shuttle::Here),
+            ([64, 32], 128, Shuttle::Here),
+            ([32, 64], 128, Shuttle::There),
+            ([64, 64], 64, Shuttle::There),
+        ] {
+            assert_eq!(taken(brought, len_bytes), Some(expected), "{len_bytes} of {brought:?}");
+        }
+        let mut held = HeldShuttles::default();
+        held.welcome(Brought { shuttle: Shuttle::There, len_bytes: 64 });
+        assert_eq!([64, 64].map(|len| held.take(len, |_| true)), [Shuttle::There, Shuttle::Here].map(Some));
+        held.keep(Shuttle::Here);
+        assert_eq!(held.take(64, |shuttle| shuttle == Shuttle::There), None, "it is with the other");
     }
 
     #[test]
