@@ -19,13 +19,16 @@ pub struct BlockReceiver {
     memory: SharedMemory,
     lines: usize,
     position: usize,
+    /// The last record took one line, and nobody has looked in vain since.
+    follows: bool,
     returns: Returns,
     first_lines: usize,
     allowance: Allowance,
     /// Memory from this offset on is not used any more, and its owner has not heard of that.
     spare_from: Option<usize>,
     shuttles: Option<Shuttles>,
-    loads: Box<Loads>,
+    /// Once something long has come aboard.
+    loads: Option<Box<Loads>>,
 }
 
 impl BlockReceiver {
@@ -42,12 +45,13 @@ impl BlockReceiver {
             memory,
             lines,
             position: 0,
+            follows: false,
             returns,
             first_lines: lines,
             allowance,
             spare_from: None,
             shuttles: None,
-            loads: Box::default(),
+            loads: None,
         }
     }
 
@@ -79,6 +83,7 @@ impl BlockReceiver {
         let mut top = line_offset(self.lines, self.position);
         let mut flag = self.flag(top);
         if flag == 0 {
+            self.follows = false;
             return false;
         }
         if (flag >> 56) as u8 >= RESIZE {
@@ -105,6 +110,10 @@ impl BlockReceiver {
         }
         let base = top - (count - 1) * CACHE_LINE_BYTES;
         let record = self.record(top, flag);
+        if std::mem::replace(&mut self.follows, count == 1) && count == 1 {
+            // Of records that follow each other the sender is ahead, and each line comes from its cache.
+            self.memory.prefetch_to_read(arrival(self.lines, self.position + 2));
+        }
         if !asks_ahead(record, count) {
             // The next flag, if there is one, comes while this payload is copied.
             self.memory.prefetch_to_read(arrival(self.lines, self.position + count));
@@ -132,14 +141,14 @@ impl BlockReceiver {
         }
         let end = aboard.offset + len_bytes;
         let brings = aboard.is_last.then_some(Brought { shuttle: aboard.shuttle, len_bytes: end });
-        let is_long = len_bytes >= loads::MIN_BYTES;
-        let (by_instruction, is_timed) = if is_long { self.loads.next(aboard.offset) } else { (false, false) };
+        let loads = (len_bytes >= loads::MIN_BYTES).then(|| self.loads.get_or_insert_default());
+        let (by_instruction, is_timed) = loads.map_or((false, false), |loads| loads.next(aboard.offset));
         let record = Record { brings, by_instruction, ..self.record(top, flag) };
         let start = is_timed.then(Instant::now);
         // SAFETY: inside the shuttle by the check above, which is not written again before the sender hears of us.
         unsafe { shuttles.read(aboard, len_bytes, |payload| take(record, payload)) };
-        if let Some(start) = start {
-            self.loads.note(len_bytes, start.elapsed().as_nanos() as u64, aboard.is_last);
+        if let (Some(start), Some(loads)) = (start, &mut self.loads) {
+            loads.note(len_bytes, start.elapsed().as_nanos() as u64, aboard.is_last);
         }
         self.position += 1;
         self.returns.consumed += 1;
