@@ -1,6 +1,6 @@
 //! Registered memory that a case looks at, in this process or in the other one.
 
-use base::memory::WriteRange;
+use base::memory::{ReadRange, WriteRange};
 use fabric::{
     Access, Context, FabricError, LocalMemory, MemoryRegion, ProtectionDomain, RemoteMemory, ScatterGather,
     SharedMemory,
@@ -107,6 +107,14 @@ impl Memory {
             Bytes::Here(here) => here.read(offset, len),
             Bytes::There(there) => there.read(offset, len),
         }
+    }
+
+    /// Bytes of this process, for requests that bring their memory along.
+    pub(crate) fn range(&self, offset: usize, len: usize) -> ReadRange {
+        let Bytes::Here(here) = &self.bytes else { panic!("memory of another process") };
+        assert!(offset + len <= here.len());
+        // SAFETY: inside the allocation, which is never freed, or kept.
+        unsafe { ReadRange::new(here.bytes.cast::<u8>().add(offset), len) }
     }
 
     pub(crate) fn all(&self) -> Vec<u8> {

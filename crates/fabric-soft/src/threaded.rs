@@ -14,13 +14,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use base::memory::WriteRange;
+use base::memory::{ReadRange, WriteRange};
 use base::signals::without_signals;
 use fabric::{
     Access, AddressHandle, AsynchronousEvent, Capabilities, CompletionQueue, Context, DatagramAddress, Destination,
-    Endpoint, FabricError, LocalMemory, MemoryRegion, MultiQueueReceive, MulticastGroup, NotifyOn, ProtectionDomain,
-    QueuePair, QueuePairAttributes, QueuePairState, ReceiveRequest, SendRequest, SharedMemory, SharedReceiveQueue,
-    SharedReceiveQueueAttributes, SrqNumber, Transition, WorkCompletion, XrcDomain,
+    Endpoint, FabricError, LocalMemory, LoneSend, MemoryRegion, MultiQueueReceive, MulticastGroup, NotifyOn,
+    ProtectionDomain, QueuePair, QueuePairAttributes, QueuePairState, ReceiveRequest, SendRequest, SharedMemory,
+    SharedReceiveQueue, SharedReceiveQueueAttributes, SrqNumber, Transition, WorkCompletion, XrcDomain,
 };
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::thread::set_current_timer_slack;
@@ -321,6 +321,16 @@ impl<L: Link + 'static> Context for ThreadedContext<L> {
 
     fn withdraw_receive(&mut self, receive: MultiQueueReceive) -> Result<bool, FabricError> {
         self.with(|adapter| adapter.withdraw_receive(receive))
+    }
+
+    fn post_lone_send(
+        &mut self,
+        qp: QueuePair,
+        queue: SrqNumber,
+        id: u64,
+        memory: ReadRange,
+    ) -> Result<LoneSend, FabricError> {
+        self.with_thread(|adapter| adapter.post_lone_send(qp, queue, id, memory))
     }
 
     fn create_queue_pair(&mut self, attributes: &QueuePairAttributes) -> Result<QueuePair, FabricError> {

@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
-use base::memory::WriteRange;
+use base::memory::{ReadRange, WriteRange};
 use fabric::{
-    Access, CompletionQueue, ConnectOptions, Context, Destination, LocalMemory, MemoryRegion, MultiQueueReceive,
-    Operation, Payload, PeerIndex, ProtectionDomain, QueuePair, QueuePairAttributes, ReceiveRequest, SendRequest,
-    SharedReceiveQueue, SharedReceiveQueueAttributes, SrqNumber, Transition, Transport, WcStatus, WorkCompletion,
+    Access, CompletionQueue, ConnectOptions, Context, Destination, FabricError, LocalMemory, LoneSend, MemoryRegion,
+    MultiQueueReceive, Operation, Payload, PeerIndex, ProtectionDomain, QueuePair, QueuePairAttributes, ReceiveRequest,
+    SendRequest, SharedReceiveQueue, SharedReceiveQueueAttributes, SrqNumber, Transition, Transport, WcStatus,
+    WorkCompletion,
 };
 use fabric_soft::SoftContext;
 use fabric_soft::shm::{Segment, Shape, ShmLink, probe_cross_memory};
@@ -113,6 +114,18 @@ impl Board {
         assert_eq!(self.sender.context.post_send(self.qp, &[request]), Ok(1));
     }
 
+    /// Sends memory that has no key.
+    fn send_lone(&mut self, id: u64, queue: usize, at: usize, len: usize) -> Option<LoneSend> {
+        assert!(at + len <= BYTES);
+        // SAFETY: inside the leaked memory.
+        let memory = unsafe { ReadRange::new(self.sender.bytes.add(at), len) };
+        match self.sender.context.post_lone_send(self.qp, self.numbers[queue], id, memory) {
+            Ok(sent) => Some(sent),
+            Err(FabricError::Unsupported { .. }) => None,
+            Err(why) => panic!("{why}"),
+        }
+    }
+
     fn receive(&mut self, id: u64, queue: usize, at: u64, len: u32) -> MultiQueueReceive {
         let list = [self.owner.region.part(at, len)];
         let request = ReceiveRequest { id, list: &list };
@@ -163,6 +176,78 @@ fn a_sender_that_never_polls_loses_its_messages_to_receives_posted_later() {
     assert!(sent.into_iter().eq(100..140));
 }
 
+#[test]
+fn a_send_of_memory_without_a_key_is_over_at_once_or_ends_when_it_is_fetched() {
+    let Some(mut board) = board(true) else { return };
+    board.sender.fill(0, BYTES, 7);
+    board.receive(1, 0, 0, 9000);
+    assert_eq!(board.send_lone(2, 0, 0, 8999), Some(LoneSend::Done), "its receive was there");
+    assert_eq!((board.owner.byte(8998), board.owner.byte(8999)), (7, 0));
+    assert_eq!((board.owner.ids(), board.sender.ids()), (vec![1], vec![]), "nothing more is told of it");
+    assert_eq!(board.send_lone(3, 0, 0, 100_000), Some(LoneSend::Posted));
+    assert_eq!(board.send_lone(4, 0, 0, 0), Some(LoneSend::Posted), "behind it");
+    board.send(5, 0, 0, 10);
+    assert_eq!(board.send_lone(6, 0, 0, 20), Some(LoneSend::Posted), "behind one with a key");
+    assert_eq!(board.sender.ids(), []);
+    for (receive, send, len) in [(13, 3, 100_000), (14, 4, 0), (15, 5, 10), (16, 6, 20)] {
+        board.receive(receive, 0, 200_000, 100_000);
+        let done = board.owner.poll();
+        assert_eq!(done.iter().map(|done| (done.id, done.bytes)).collect::<Vec<_>>(), [(receive, len)]);
+        assert_eq!(board.sender.ids(), [send]);
+    }
+    assert_eq!((board.owner.byte(200_000), board.owner.byte(299_999), board.owner.byte(300_000)), (7, 7, 0));
+}
+
+#[test]
+fn memory_without_a_key_is_sent_only_where_receivers_fetch_it() {
+    let Some(mut of_one_line) = board(false) else { return };
+    assert_eq!(of_one_line.send_lone(1, 0, 0, 8), None, "its queues are not independent");
+    let Some(mut board) = board(true) else { return };
+    board.sender.fill(0, 64, 9);
+    assert_eq!(board.send_lone(1, 0, 0, 64), Some(LoneSend::Posted));
+    // A receive in two queues takes them off the board: what waited comes as a packet all the same, read where it is.
+    let list = [board.owner.region.part(0, 64)];
+    let request = ReceiveRequest { id: 2, list: &list };
+    board.owner.context.post_multi_queue_receive(&board.queues[..2], &request).expect("there is room");
+    let (mut sent, mut received) = (Vec::new(), Vec::new());
+    for _ in 0..200 {
+        sent.append(&mut board.sender.ids());
+        received.append(&mut board.owner.ids());
+    }
+    assert_eq!((sent, received, board.owner.byte(63)), (vec![1], vec![2], 9));
+    assert_eq!(board.send_lone(3, 0, 0, 8), None, "from now on by packets");
+    board.sender.context.modify(board.qp, &Transition::Error).expect("it may");
+    assert_eq!(board.send_lone(4, 1, 0, 8), None, "it sends nothing any more");
+    board.sender.context.destroy_queue_pair(board.qp).expect("it is there");
+    assert_eq!(board.send_lone(5, 1, 0, 8), None, "there is no such queue pair");
+}
+
+#[test]
+fn sends_of_memory_without_a_key_end_with_their_queue_pair_and_count_among_those_of_it() {
+    let Some(mut board) = board(true) else { return };
+    let depth = QueuePairAttributes::new(board.sender.domain, board.sender.completions).send_depth as u64;
+    for id in 0..depth {
+        assert_eq!(board.send_lone(id, 0, 0, 8), Some(LoneSend::Posted), "send {id} of {depth}");
+    }
+    assert_eq!(board.send_lone(depth, 0, 0, 8), None, "the queue is full");
+    board.sender.context.modify(board.qp, &Transition::Error).expect("it may");
+    let mut flushed = Vec::new();
+    while flushed.len() < depth as usize {
+        flushed.append(&mut board.sender.poll());
+    }
+    assert!(flushed.iter().all(|done| done.status == WcStatus::WorkRequestFlushed), "{flushed:?}");
+    assert!(flushed.iter().map(|done| done.id).eq(0..depth));
+    board.receive(1, 0, 0, 8);
+    assert_eq!(board.owner.ids(), [], "nothing of them is left");
+}
+
+/// A receive, and the send that filled it, by its length; where it told its number, too, that is the same.
+fn known_again(done: &WorkCompletion) -> (u64, u64) {
+    let send = done.bytes / 10;
+    assert!(done.immediate.is_none_or(|told| u64::from(told) == send), "{done:?}");
+    (done.id, send)
+}
+
 /// Against the naive way: per queue, the first send goes to the first receive.
 #[test]
 fn random_programs_match_first_to_first() {
@@ -188,7 +273,13 @@ fn random_programs_match_first_to_first() {
                     }
                 }
                 2 | 3 if sent.iter().map(VecDeque::len).sum::<usize>() < 40 => {
-                    board.send(id, queue, at, 1 + random(4096) as u32);
+                    // By its length a message is known again.
+                    let len = 10 * id as u32 + 1;
+                    if random(2) == 0 {
+                        board.send(id, queue, at, len);
+                    } else if board.send_lone(id, queue, at as usize, len as usize) == Some(LoneSend::Done) {
+                        done.push(id);
+                    }
                     match posted[queue].pop_front() {
                         Some((receive, _)) => pairs.push((receive, id)),
                         None => sent[queue].push_back(id),
@@ -201,13 +292,13 @@ fn random_programs_match_first_to_first() {
                     assert_eq!(board.owner.context.withdraw_receive(handle), Ok(false), "seed {seed}: once");
                 }
                 _ if random(2) == 0 => {
-                    got.extend(board.owner.poll().iter().map(|done| (done.id, u64::from(done.immediate.unwrap()))));
+                    got.extend(board.owner.poll().iter().map(known_again));
                     done.extend(board.sender.ids());
                 }
                 _ => {}
             }
         }
-        got.extend(board.owner.poll().iter().map(|done| (done.id, u64::from(done.immediate.unwrap()))));
+        got.extend(board.owner.poll().iter().map(known_again));
         done.extend(board.sender.ids());
         let mut expected: Vec<u64> = pairs.iter().map(|(_, send)| *send).collect();
         pairs.sort_unstable();

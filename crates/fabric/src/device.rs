@@ -2,10 +2,10 @@
 
 use std::os::fd::BorrowedFd;
 
-use base::memory::WriteRange;
+use base::memory::{ReadRange, WriteRange};
 
 use crate::{
-    Access, AddressHandle, Capabilities, CompletionQueue, ConnectOptions, Endpoint, FabricError, LocalMemory,
+    Access, AddressHandle, Capabilities, CompletionQueue, ConnectOptions, Endpoint, FabricError, LocalMemory, LoneSend,
     MemoryRegion, MultiQueueReceive, MulticastGroup, NotifyOn, ProtectionDomain, QueuePair, QueuePairAttributes,
     QueuePairState, ReceiveRequest, SendRequest, SharedMemory, SharedReceiveQueue, SharedReceiveQueueAttributes,
     SrqNumber, Transition, WorkCompletion, XrcDomain,
@@ -232,6 +232,30 @@ pub trait Context: Send {
     /// # Errors
     /// [`FabricError::Unsupported`].
     fn withdraw_receive(&mut self, receive: MultiQueueReceive) -> Result<bool, FabricError>;
+
+    /// Sends one piece of memory to a queue of an XRC domain, by a queue pair whose queues are independent; a completion
+    /// comes unless it is [`LoneSend::Done`]. The memory needs no key: it is the device's from here until the send is
+    /// complete. A device that can not look after it so, or has something to send before, refuses, and takes a send of
+    /// registered memory.
+    ///
+    /// # Errors
+    /// [`FabricError::Unsupported`].
+    fn post_lone_send(
+        &mut self,
+        qp: QueuePair,
+        queue: SrqNumber,
+        id: u64,
+        memory: ReadRange,
+    ) -> Result<LoneSend, FabricError> {
+        let _ = (qp, queue, id, memory);
+        let reason = "its sends name registered memory";
+        Err(FabricError::Unsupported { operation: "post_lone_send", reason })
+    }
+
+    /// Says that [`Context::post_lone_send`] comes soon, so that a device may fetch what it will write; nothing else happens.
+    fn expect_lone_send(&self, qp: QueuePair, queue: SrqNumber) {
+        let _ = (qp, queue);
+    }
 
     /// Makes a queue pair, in [`QueuePairState::Reset`].
     ///

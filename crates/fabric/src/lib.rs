@@ -64,7 +64,7 @@ pub use queue_pair::{
     ConnectOptions, QueuePairAttributes, QueuePairState, ReceiverNotReadyRetry, SharedReceiveQueueAttributes,
     Transition, Transport,
 };
-pub use work::{Destination, Operation, Payload, ReceiveRequest, SendFlags, SendRequest};
+pub use work::{Destination, LoneSend, Operation, Payload, ReceiveRequest, SendFlags, SendRequest};
 
 #[doc(no_inline)]
 pub use lockfree::{SharedMemory, Ticket};

@@ -103,6 +103,15 @@ pub enum Destination {
     },
 }
 
+/// What became of a send of memory without a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LoneSend {
+    /// It has met its receive and is complete: nothing more is told of it.
+    Done,
+    /// The device has it, and its completion comes.
+    Posted,
+}
+
 /// Switches of a send request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SendFlags {

@@ -16,8 +16,11 @@
 //! taken belongs to who took it until it is filled; it is marked so before it leaves its list, so that at no moment it
 //! stands nowhere. Links, counts and lengths come from other processes: they are checked, and walks have an end.
 
+mod latch;
+
 use base::sync::Ordering;
 
+use self::latch::Latch;
 use crate::{CACHE_LINE_BYTES, SharedMemory};
 
 /// Queues of a process, at most.
@@ -319,6 +322,18 @@ impl Meeting {
         self.parts[self.me as usize].prefetch_to_write((index % QUEUES_MAX) as usize * QUEUE_BYTES);
     }
 
+    /// Asks for the lines that an offer of an own send in this slot writes; nothing else happens.
+    #[inline]
+    pub fn expect_offer(&self, queue: QueueName, slot: u32) {
+        if let Some(part) = self.parts.get(queue.owner as usize) {
+            part.prefetch_to_write((queue.index % QUEUES_MAX) as usize * QUEUE_BYTES);
+        }
+        if let Some((part, at)) = self.at(WAITING, SlotName { process: self.me, index: slot }) {
+            part.prefetch_to_write(at);
+            part.prefetch_to_write(at + CACHE_LINE_BYTES);
+        }
+    }
+
     /// The result of an own send, once its taker is through; its slot may be used again then.
     pub fn finished(&self, slot: u32) -> Option<[u64; 2]> {
         self.result(WAITING, slot)
@@ -462,106 +477,6 @@ pub enum Shown {
     Met(SlotName, Content),
     /// The send that is first is longer; nothing was shown or taken.
     TooShort,
-}
-
-/// The latch of a queue, held.
-struct Latch<'a> {
-    meeting: &'a Meeting,
-    part: &'a SharedMemory,
-    base: usize,
-}
-
-impl Drop for Latch<'_> {
-    fn drop(&mut self) {
-        // Release: the lists are whole. Pairs with the exchange in `latch`.
-        self.word(LATCH).store(0, Ordering::Release);
-    }
-}
-
-fn link(slot: Option<SlotName>) -> u64 {
-    slot.map_or(0, |slot| u64::from(slot.process + 1) << 32 | u64::from(slot.index))
-}
-
-impl<'a> Latch<'a> {
-    fn word(&self, offset: usize) -> &'a base::sync::AtomicU64 {
-        self.part.word(self.base + offset)
-    }
-
-    /// The slot behind a link, if there is such a slot.
-    fn follow(&self, list: List, link: u64) -> Option<SlotName> {
-        let process = ((link >> 32) as u32).checked_sub(1)?;
-        let slot = SlotName { process, index: link as u32 };
-        self.meeting.at(list, slot).map(|_| slot)
-    }
-
-    fn head(&self, list: List) -> Option<SlotName> {
-        self.follow(list, self.word(list.head).load(Ordering::Relaxed))
-    }
-
-    fn next(&self, list: List, slot: SlotName) -> Option<SlotName> {
-        let (part, at) = self.meeting.at(list, slot)?;
-        self.follow(list, part.word(at + NEXT).load(Ordering::Relaxed))
-    }
-
-    fn set_next(&self, list: List, slot: SlotName, next: Option<SlotName>) {
-        if let Some((part, at)) = self.meeting.at(list, slot) {
-            part.word(at + NEXT).store(link(next), Ordering::Relaxed);
-        }
-    }
-
-    fn pop(&self, list: List) -> Option<SlotName> {
-        let first = self.head(list)?;
-        let next = self.next(list, first);
-        self.word(list.head).store(link(next), Ordering::Relaxed);
-        if next.is_none() {
-            self.word(list.tail).store(0, Ordering::Relaxed);
-        }
-        Some(first)
-    }
-
-    fn append(&self, list: List, slot: SlotName) {
-        self.set_next(list, slot, None);
-        match self.follow(list, self.word(list.tail).load(Ordering::Relaxed)) {
-            Some(last) => self.set_next(list, last, Some(slot)),
-            None => self.word(list.head).store(link(Some(slot)), Ordering::Relaxed),
-        }
-        self.word(list.tail).store(link(Some(slot)), Ordering::Relaxed);
-    }
-
-    fn unlink(&self, list: List, slot: SlotName) {
-        let mut before = None;
-        let mut at = self.head(list);
-        for _ in 0..STEPS_MAX {
-            let Some(here) = at else { return };
-            let next = self.next(list, here);
-            if here == slot {
-                match before {
-                    Some(before) => self.set_next(list, before, next),
-                    None => self.word(list.head).store(link(next), Ordering::Relaxed),
-                }
-                if next.is_none() {
-                    self.word(list.tail).store(link(before), Ordering::Relaxed);
-                }
-                return;
-            }
-            (before, at) = (Some(here), next);
-        }
-    }
-
-    /// Keeps what is listed, in its order, whatever a holder that died in the middle has left.
-    fn mend(&self, list: List) {
-        let mut kept = Vec::new();
-        let mut at = self.head(list);
-        while let Some(here) = at.filter(|here| kept.len() < STEPS_MAX && !kept.contains(here)) {
-            at = self.next(list, here);
-            if self.meeting.state(list, here) & STATE_MASK == LISTED {
-                kept.push(here);
-            }
-        }
-        self.word(list.head).store(0, Ordering::Relaxed);
-        self.word(list.tail).store(0, Ordering::Relaxed);
-        kept.into_iter().for_each(|slot| self.append(list, slot));
-    }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -5,12 +5,12 @@ use std::os::fd::OwnedFd;
 
 use base::Slab;
 use base::SlabKey;
-use base::memory::WriteRange;
+use base::memory::{ReadRange, WriteRange};
 use datatype::{RecvBuf, SendBuf};
 use fabric::{
-    Access, ConnectOptions, Context, Destination, Endpoint, FabricError, LocalMemory, MemoryRegion, MultiQueueReceive,
-    NotifyOn, Operation, Payload, QueuePairAttributes, ReceiveRequest, SendFlags, SendRequest, SharedReceiveQueue,
-    SharedReceiveQueueAttributes, SrqNumber, Transition, Transport,
+    Access, ConnectOptions, Context, Destination, Endpoint, FabricError, LocalMemory, LoneSend, MemoryRegion,
+    MultiQueueReceive, NotifyOn, Operation, Payload, QueuePair, QueuePairAttributes, ReceiveRequest, SendFlags,
+    SendRequest, SharedReceiveQueue, SharedReceiveQueueAttributes, SrqNumber, Transition, Transport,
 };
 use protocol::tupleq::{ReceiveTuples, SendTuples, Tuple};
 use rustc_hash::FxHashMap;
@@ -23,11 +23,46 @@ use crate::request::{OutgoingSend, PeerId};
 
 /// Receives that one queue holds: few, where whoever comes second moves the data at once and all queues share the room
 /// to be shown; where that takes a while, as many as there may be messages that were matched and are on their way.
-fn depth(device: &dyn Context) -> u32 {
-    match device.capabilities().single_copy {
-        Ok(()) => QUEUE_DEPTH,
-        Err(_) => QUEUE_DEPTH + FLIGHTS_MAX as u32,
-    }
+const fn depth(second_moves: bool) -> u32 {
+    if second_moves { QUEUE_DEPTH } else { QUEUE_DEPTH + FLIGHTS_MAX as u32 }
+}
+
+/// A message on the device.
+#[derive(Clone, Copy)]
+pub(super) struct Launched {
+    pub(super) flight: SlabKey,
+    /// Its bytes are its caller's again.
+    pub(super) is_copied: bool,
+}
+
+/// What became of a message that was to go on the device.
+pub(super) enum Launch {
+    /// It has met its receive, and is over.
+    Done,
+    /// It may be over, as polling tells.
+    Posted(Launched),
+    /// It is not over.
+    Waits(Launched),
+    /// The device has no room.
+    NoRoom,
+}
+
+/// Posts a send to a queue; false if there is no room.
+fn post(
+    device: &mut dyn Context,
+    qp: QueuePair,
+    queue: SrqNumber,
+    flight: SlabKey,
+    payload: Payload<'_>,
+) -> Result<bool, FabricError> {
+    let request = SendRequest {
+        id: flight.to_bits(),
+        operation: Operation::Send,
+        payload,
+        destination: Destination::SharedReceiveQueue(queue),
+        flags: SendFlags::SIGNALLED,
+    };
+    Ok(device.post_send(qp, &[request])? == 1)
 }
 
 impl Tuples {
@@ -39,9 +74,11 @@ impl Tuples {
         let domain = device.allocate_protection_domain()?;
         let completions = device.create_completion_queue(COMPLETIONS_MAX)?;
         let xrc = device.open_xrc_domain()?;
+        let second_moves = device.capabilities().single_copy.is_ok();
         Ok(Self {
             setup,
-            depth: depth(device),
+            second_moves,
+            depth: depth(second_moves),
             domain,
             completions,
             xrc,
@@ -85,7 +122,9 @@ impl Tuples {
     /// A send is over, whether its receiver has thrown the message away or not.
     #[cold]
     pub(crate) fn forget_cancel(&mut self, send: SlabKey) {
-        self.cancelling.remove(&send);
+        if !self.cancelling.is_empty() {
+            self.cancelling.remove(&send);
+        }
     }
 
     /// True while the device has the message of a send.
@@ -208,8 +247,15 @@ impl Tuples {
         self.ways.contains_key(&peer) || self.targets.contains_key(&peer) || self.receiving.has(peer)
     }
 
-    /// Puts a message on the device; `None` if there is no room, `Err` if it can not be sent so. Also true if its bytes
-    /// are its caller's again.
+    /// A message is about to be put on the device.
+    #[inline]
+    pub(super) fn expect_launch(&self, device: &dyn Context, to: PeerId, queue: SrqNumber) {
+        if let Some(way) = self.ways.get(&to) {
+            device.expect_lone_send(way.qp, queue);
+        }
+    }
+
+    /// Puts a message on the device.
     pub(super) fn launch(
         &mut self,
         device: &mut dyn Context,
@@ -217,53 +263,86 @@ impl Tuples {
         queue: SrqNumber,
         id: SlabKey,
         send: &OutgoingSend,
-    ) -> Result<Option<(SlabKey, bool)>, FabricError> {
+    ) -> Result<Launch, FabricError> {
         let qp = self.ways.get(&to).filter(|way| way.is_connected).map(|way| way.qp);
         let qp = qp.ok_or(FabricError::NoSuch("way"))?;
         if self.flights.len() >= FLIGHTS_MAX {
-            return Ok(None);
+            return Ok(Launch::NoRoom);
+        }
+        if self.second_moves
+            && let Some(launch) = self.launch_lone(device, qp, to, queue, id, send)?
+        {
+            return Ok(launch);
         }
         let len = send.envelope.len_bytes;
-        let (mut copy, mut region) = (None, None);
-        let is_inline = len <= INLINE_MAX_BYTES;
-        if !is_inline {
-            let direct = send.buf.range().filter(|_| len >= self.setup.copy_below_bytes);
-            let range = match direct {
-                Some(range) => Some(range),
-                None => {
-                    let mut bytes = vec![0; len as usize].into_boxed_slice();
-                    send.buf.pack_at(0, &mut bytes);
-                    copy.insert(SendBuf::from_owned(bytes)).range()
-                }
-            };
-            let range = range.ok_or(FabricError::NoSuch("range"))?;
-            region = Some(device.register(self.domain, LocalMemory::Source(range), Access::LOCAL)?);
+        if len <= INLINE_MAX_BYTES {
+            let mut inline = [0; INLINE_MAX_BYTES as usize];
+            let inline = &mut inline[..len as usize];
+            send.buf.pack_at(0, inline);
+            let flight = self.flights.insert(Flight { send: Some(id), to, region: None, _copy: None });
+            let is_posted = post(device, qp, queue, flight, Payload::Inline(inline));
+            return self.launched(Launched { flight, is_copied: true }, is_posted);
         }
-        let is_copied = is_inline || copy.is_some();
-        let flight = self.flights.insert(Flight { send: Some(id), to, region, _copy: copy });
-        let request = |payload| SendRequest {
-            id: flight.to_bits(),
-            operation: Operation::Send,
-            payload,
-            destination: Destination::SharedReceiveQueue(queue),
-            flags: SendFlags::SIGNALLED,
-        };
-        let posted = match &region {
-            Some(region) => device.post_send(qp, &[request(Payload::Memory(&[region.part(0, len as u32)]))]),
-            None => {
-                let mut inline = [0; INLINE_MAX_BYTES as usize];
-                send.buf.pack_at(0, &mut inline[..len as usize]);
-                device.post_send(qp, &[request(Payload::Inline(&inline[..len as usize]))])
+        let (range, copy) = self.source(send)?;
+        let is_copied = copy.is_some();
+        let region = device.register(self.domain, LocalMemory::Source(range), Access::LOCAL)?;
+        let list = [region.part(0, len as u32)];
+        let flight = self.flights.insert(Flight { send: Some(id), to, region: Some(region), _copy: copy });
+        let is_posted = post(device, qp, queue, flight, Payload::Memory(&list));
+        let launch = self.launched(Launched { flight, is_copied }, is_posted);
+        if !matches!(launch, Ok(Launch::Posted(_))) {
+            // It was registered above.
+            let _ = device.deregister(region);
+        }
+        launch
+    }
+
+    /// Puts a message on the device with its memory; `None` if it must be posted.
+    fn launch_lone(
+        &mut self,
+        device: &mut dyn Context,
+        qp: QueuePair,
+        to: PeerId,
+        queue: SrqNumber,
+        id: SlabKey,
+        send: &OutgoingSend,
+    ) -> Result<Option<Launch>, FabricError> {
+        let (range, copy) = self.source(send)?;
+        let is_copied = copy.is_some();
+        let flight = self.flights.insert(Flight { send: Some(id), to, region: None, _copy: copy });
+        match device.post_lone_send(qp, queue, flight.to_bits(), range) {
+            Ok(LoneSend::Posted) => Ok(Some(Launch::Waits(Launched { flight, is_copied }))),
+            Ok(LoneSend::Done) => {
+                self.flights.remove(flight);
+                Ok(Some(Launch::Done))
             }
-        };
-        if posted == Ok(1) {
-            return Ok(Some((flight, is_copied)));
+            Err(_) => {
+                self.flights.remove(flight);
+                Ok(None)
+            }
         }
-        self.flights.remove(flight);
-        if let Some(region) = region {
-            device.deregister(region)?;
+    }
+
+    /// The bytes of a message, or a copy of them: of what lies in pieces, and of what its sender is to have back at once.
+    fn source(&self, send: &OutgoingSend) -> Result<(ReadRange, Option<SendBuf>), FabricError> {
+        let len = send.envelope.len_bytes;
+        let stays = len > INLINE_MAX_BYTES && len >= self.setup.copy_below_bytes;
+        if let Some(range) = send.buf.range().filter(|_| stays) {
+            return Ok((range, None));
         }
-        posted.map(|_| None)
+        let mut bytes = vec![0; len as usize].into_boxed_slice();
+        send.buf.pack_at(0, &mut bytes);
+        let copy = SendBuf::from_owned(bytes);
+        let range = copy.range().ok_or(FabricError::NoSuch("range"))?;
+        Ok((range, Some(copy)))
+    }
+
+    /// A message was posted, or was not.
+    fn launched(&mut self, message: Launched, is_posted: Result<bool, FabricError>) -> Result<Launch, FabricError> {
+        if is_posted != Ok(true) {
+            self.flights.remove(message.flight);
+        }
+        is_posted.map(|is_posted| if is_posted { Launch::Posted(message) } else { Launch::NoRoom })
     }
 
     /// A receive in a box, one that was used before if there is one.

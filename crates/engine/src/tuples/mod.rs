@@ -27,6 +27,7 @@ use protocol::tupleq::{ReceiveTuples, Route, SendTuples, Tuple, TupleMessage};
 use protocol::wire;
 use rustc_hash::FxHashMap;
 
+use self::device::Launch;
 pub(crate) use self::sides::{Side, TupleQueues};
 use self::sides::{at_work, at_work_on};
 use crate::EngineError;
@@ -65,6 +66,8 @@ pub struct TupleSetup {
 /// Tuple queues of one process.
 pub(crate) struct Tuples {
     setup: TupleSetup,
+    /// Of a message and its receive, whoever comes second moves the data.
+    second_moves: bool,
     /// Receives in one queue, at most.
     depth: u32,
     domain: ProtectionDomain,
@@ -144,8 +147,13 @@ impl Core {
             return Err(lost);
         }
         self.peer(to)?;
-        let Some(tuples) = self.tuples_of(to) else { return self.send_classic(synchronous, context, envelope, buf) };
+        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.port, to) else {
+            return self.send_classic(synchronous, context, envelope, buf);
+        };
         let route = if tuples.holds(to) { None } else { Some(tuples.sending.route((to, key))) };
+        if let Some(Route::Queue(queue)) = route {
+            tuples.expect_launch(device, to, queue);
+        }
         if let Some(Route::Classic | Route::ClassicThenAsk) = route {
             let id = self.send_classic(synchronous, context, envelope, buf)?;
             if route == Some(Route::ClassicThenAsk) {
@@ -199,15 +207,15 @@ impl Core {
         } else {
             tuples.launch(device, to, queue, id, send)
         };
-        let (flight, is_copied) = match launched {
-            Ok(Some(launched)) => launched,
-            Ok(None) => {
+        let launch = match launched {
+            Ok(Launch::NoRoom) => {
                 if let Some(way) = tuples.ways.get_mut(&to) {
                     way.held.push_front(id);
                 }
                 tuples.wait_for_room(to);
                 return;
             }
+            Ok(launch) => launch,
             Err(_) => {
                 // Not this way: neither this message nor those after it.
                 if let Some(sent) = tuples.sending.revoked((to, key), true) {
@@ -219,18 +227,32 @@ impl Core {
         let number = tuples.sending.number((to, key));
         self.stats.tuple_sent += 1;
         self.count_for(to, |traffic| traffic.tuple_sent += 1);
-        let side = Side::of(self.port.as_deref(), to);
-        self.take_completed(side, |device, queue, into| device.poll_at_hand(queue, into));
-        let Some(flight) = self.tuples_of(to).and_then(|tuples| tuples.flights.get_mut(flight)) else {
+        let left = match launch {
+            Launch::Waits(message) => Some(message),
+            Launch::Posted(message) => {
+                let side = Side::of(self.port.as_deref(), to);
+                self.take_completed(side, |device, queue, into| device.poll_at_hand(queue, into));
+                Some(message)
+            }
+            Launch::Done | Launch::NoRoom => {
+                // Its receiver may sleep while this side has filled its receive.
+                self.context.notify(fabric::PeerIndex(to));
+                self.finish_send(id, Completion { envelope, outcome: Outcome::Done });
+                None
+            }
+        };
+        let flight = left.and_then(|message| self.tuples_of(to)?.flights.get_mut(message.flight));
+        let Some(flight) = flight else {
             self.stats.tuple_hits += 1;
             self.count_for(to, |traffic| traffic.tuple_hits += 1);
             return;
         };
-        if is_copied && !synchronous {
+        let is_over = left.is_some_and(|message| message.is_copied) && !synchronous;
+        if is_over {
             flight.send = None;
         }
         self.say(to, TupleMessage::Announce { key, send: id.to_bits(), len_bytes: envelope.len_bytes, number });
-        if is_copied && !synchronous {
+        if is_over {
             self.finish_send(id, Completion { envelope, outcome: Outcome::Done });
         }
     }

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use fabric::{
-    Access, ConnectOptions, Destination, FabricError, MultiQueueReceive, Operation, Payload, QueuePair,
+    Access, ConnectOptions, Destination, FabricError, LoneSend, MultiQueueReceive, Operation, Payload, QueuePair,
     QueuePairAttributes, ReceiveRequest, SendRequest, SharedReceiveQueue, SharedReceiveQueueAttributes, SrqNumber,
-    Transport, WcStatus, XrcDomain,
+    Transport, WcStatus, WorkCompletion, XrcDomain,
 };
 
 use super::{with_ability, with_pair};
@@ -56,11 +56,42 @@ fn lines(pair: &mut Pair, queue_count: usize) -> Lines {
     Lines { qp: connection.here, far: connection.there, queues, numbers }
 }
 
+/// How a send is handed to the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum How {
+    Posted,
+    /// With its memory, where the device takes that.
+    Lone,
+}
+
+impl How {
+    const BOTH: [How; 2] = [How::Posted, How::Lone];
+
+    /// What the receive is told beside the bytes.
+    fn immediate(self, id: u64) -> Option<u32> {
+        (self == How::Posted).then_some(id as u32)
+    }
+}
+
 impl Lines {
-    fn send(&self, pair: &mut Pair, id: u64, queue: usize, memory: &Memory, (at, len): (usize, usize)) {
+    fn send(&self, pair: &mut Pair, id: u64, queue: usize, memory: &Memory, (at, len): (usize, usize), how: How) {
+        let number = self.numbers[queue];
+        if how == How::Lone {
+            pair.here.context.expect_lone_send(self.qp, number);
+            match pair.here.context.post_lone_send(self.qp, number, id, memory.range(at, len)) {
+                Ok(LoneSend::Done) => {
+                    // Those before it are told first.
+                    pair.here.poll();
+                    return pair.here.done.push(WorkCompletion { id, bytes: len as u64, ..WorkCompletion::default() });
+                }
+                Ok(LoneSend::Posted) => return,
+                Err(why) => assert!(matches!(why, FabricError::Unsupported { .. }), "{why}"),
+            }
+        }
         let list = [memory.part(at as u64, len as u32)];
-        let mut request = SendRequest::new(id, Operation::SendWithImmediate(id as u32), Payload::Memory(&list));
-        request.destination = Destination::SharedReceiveQueue(self.numbers[queue]);
+        let operation = how.immediate(id).map_or(Operation::Send, Operation::SendWithImmediate);
+        let mut request = SendRequest::new(id, operation, Payload::Memory(&list));
+        request.destination = Destination::SharedReceiveQueue(number);
         pair.here.post(self.qp, &request);
     }
 
@@ -101,35 +132,36 @@ fn with_lines(fixture: &mut dyn Fixture, case: impl FnOnce(&mut Pair)) -> Outcom
 }
 
 fn others_pass(fixture: &mut dyn Fixture) -> Outcome {
-    with_lines(fixture, |pair| {
-        let lines = lines(pair, 3);
-        let (source, target) =
-            (pair.here.memory(LONG_BYTES, Access::LOCAL), pair.there.memory(LONG_BYTES, Access::LOCAL));
-        let bytes = pattern(LONG_BYTES, 7);
-        source.write(0, &bytes);
-        // Nobody receives from the first two: a short message and a long one wait, more behind each.
-        for (id, queue, len) in [(1, 0, 10), (2, 1, LONG_BYTES), (3, 0, LONG_BYTES), (4, 1, 0)] {
-            lines.send(pair, id, queue, &source, (0, len));
-        }
-        for (id, len) in [(10, 8), (11, LONG_BYTES), (12, 0)] {
-            lines.send(pair, id, 2, &source, (0, len));
-            lines.receive(pair, id, 2, &target, (0, LONG_BYTES));
-            let got = pair.expect_there(id, WcStatus::Success, "a message to another queue");
-            assert_eq!((got.bytes, got.immediate), (len as u64, Some(id as u32)));
-            assert_eq!(target.read(0, len), bytes[..len]);
-            pair.expect_here(id, WcStatus::Success, "a send to another queue");
-        }
-        pair.check_quiet();
-        for (queue, id, len) in [(1, 2, LONG_BYTES), (0, 1, 10), (0, 3, LONG_BYTES), (1, 4, 0)] {
-            target.fill(0);
-            lines.receive(pair, 100 + id, queue, &target, (0, LONG_BYTES));
-            let got = pair.expect_there(100 + id, WcStatus::Success, "what waited");
-            assert_eq!((got.bytes, got.immediate), (len as u64, Some(id as u32)), "in the order of its queue");
-            assert_eq!(target.read(0, len), bytes[..len]);
-            pair.expect_here(id, WcStatus::Success, "a send that waited");
-        }
-        pair.check_quiet();
-    })
+    with_lines(fixture, |pair| How::BOTH.into_iter().for_each(|how| others_pass_those_that_wait(pair, how)))
+}
+
+fn others_pass_those_that_wait(pair: &mut Pair, how: How) {
+    let lines = lines(pair, 3);
+    let (source, target) = (pair.here.memory(LONG_BYTES, Access::LOCAL), pair.there.memory(LONG_BYTES, Access::LOCAL));
+    let bytes = pattern(LONG_BYTES, 7);
+    source.write(0, &bytes);
+    // Nobody receives from the first two: a short message and a long one wait, more behind each.
+    for (id, queue, len) in [(1, 0, 10), (2, 1, LONG_BYTES), (3, 0, LONG_BYTES), (4, 1, 0)] {
+        lines.send(pair, id, queue, &source, (0, len), how);
+    }
+    for (id, len) in [(10, 8), (11, LONG_BYTES), (12, 0)] {
+        lines.send(pair, id, 2, &source, (0, len), how);
+        lines.receive(pair, id, 2, &target, (0, LONG_BYTES));
+        let got = pair.expect_there(id, WcStatus::Success, "a message to another queue");
+        assert_eq!((got.bytes, got.immediate), (len as u64, how.immediate(id)));
+        assert_eq!(target.read(0, len), bytes[..len]);
+        pair.expect_here(id, WcStatus::Success, "a send to another queue");
+    }
+    pair.check_quiet();
+    for (queue, id, len) in [(1, 2, LONG_BYTES), (0, 1, 10), (0, 3, LONG_BYTES), (1, 4, 0)] {
+        target.fill(0);
+        lines.receive(pair, 100 + id, queue, &target, (0, LONG_BYTES));
+        let got = pair.expect_there(100 + id, WcStatus::Success, "what waited");
+        assert_eq!((got.bytes, got.immediate), (len as u64, how.immediate(id)), "in the order of its queue");
+        assert_eq!(target.read(0, len), bytes[..len]);
+        pair.expect_here(id, WcStatus::Success, "a send that waited");
+    }
+    pair.check_quiet();
 }
 
 fn patience(fixture: &mut dyn Fixture) -> Outcome {
@@ -138,12 +170,12 @@ fn patience(fixture: &mut dyn Fixture) -> Outcome {
         let (source, target) =
             (pair.here.memory(LONG_BYTES, Access::LOCAL), pair.there.memory(LONG_BYTES, Access::LOCAL));
         source.write(0, &pattern(LONG_BYTES, 8));
-        for len in [100, LONG_BYTES] {
+        for (len, how) in [100, LONG_BYTES].into_iter().flat_map(|len| How::BOTH.map(|how| (len, how))) {
             let short = lines.receive(pair, 1, 0, &target, (0, len - 1));
-            lines.send(pair, 2, 0, &source, (0, len));
-            lines.send(pair, 3, 0, &source, (0, 4));
+            lines.send(pair, 2, 0, &source, (0, len), how);
+            lines.send(pair, 3, 0, &source, (0, 4), how);
             lines.receive(pair, 4, 1, &target, (0, 8));
-            lines.send(pair, 5, 1, &source, (0, 8));
+            lines.send(pair, 5, 1, &source, (0, 8), how);
             pair.expect_there(4, WcStatus::Success, "the other queue goes on");
             pair.expect_here(5, WcStatus::Success, "the other queue goes on");
             let next = lines.receive(pair, 6, 0, &target, (0, len));
@@ -158,7 +190,7 @@ fn patience(fixture: &mut dyn Fixture) -> Outcome {
             assert_eq!(ids, [2, 3]);
         }
         // What was withdrawn before its message came is not filled, whether the message had been called for or not.
-        lines.send(pair, 8, 0, &source, (0, LONG_BYTES));
+        lines.send(pair, 8, 0, &source, (0, LONG_BYTES), How::Posted);
         let early = lines.receive(pair, 9, 0, &target, (0, LONG_BYTES));
         if pair.there.context.withdraw_receive(early) == Ok(true) {
             lines.receive(pair, 9, 0, &target, (0, LONG_BYTES));
@@ -188,8 +220,12 @@ fn random_traffic(fixture: &mut dyn Fixture) -> Outcome {
             (state >> 33) % below
         };
         let lens = [0, 1, 700, 9000, 20_000, PLACE_BYTES];
-        let plan: Vec<(usize, usize)> =
-            (0..MESSAGES).map(|_| (random(QUEUES as u64) as usize, lens[random(lens.len() as u64) as usize])).collect();
+        let plan: Vec<(usize, usize, How)> = (0..MESSAGES)
+            .map(|_| {
+                let (queue, len) = (random(QUEUES as u64) as usize, lens[random(lens.len() as u64) as usize]);
+                (queue, len, How::BOTH[random(2) as usize])
+            })
+            .collect();
         // What each queue has yet to receive, in order; a receive has the number of its message.
         let mut due: [VecDeque<u64>; QUEUES] = Default::default();
         (0..MESSAGES).for_each(|id| due[plan[id as usize].0].push_back(id));
@@ -197,9 +233,9 @@ fn random_traffic(fixture: &mut dyn Fixture) -> Outcome {
         let (mut sent, mut ahead, mut here, mut there) = (0u64, [0u64; QUEUES], Vec::new(), Vec::new());
         while there.len() < MESSAGES as usize || here.len() < MESSAGES as usize {
             if sent < MESSAGES && sent - (here.len() as u64) < UNDER_WAY_MAX && random(2) == 0 {
-                let (queue, len) = plan[sent as usize];
+                let (queue, len, how) = plan[sent as usize];
                 source.write(PLACE_BYTES * sent as usize, &pattern(len, sent));
-                lines.send(pair, sent, queue, &source, place(sent, len));
+                lines.send(pair, sent, queue, &source, place(sent, len), how);
                 sent += 1;
             }
             let queue = random(QUEUES as u64) as usize;
@@ -224,8 +260,8 @@ fn random_traffic(fixture: &mut dyn Fixture) -> Outcome {
         }
         assert!(here.iter().chain(&there).all(|done| done.status == WcStatus::Success), "{here:?} {there:?}");
         for done in &there {
-            let len = plan[done.id as usize].1;
-            assert_eq!((done.immediate, done.bytes), (Some(done.id as u32), len as u64), "receive {}", done.id);
+            let (_, len, how) = plan[done.id as usize];
+            assert_eq!((done.immediate, done.bytes), (how.immediate(done.id), len as u64), "receive {}", done.id);
             assert_eq!(target.read(PLACE_BYTES * done.id as usize, len), pattern(len, done.id), "receive {}", done.id);
         }
         for queue in 0..QUEUES {
@@ -241,15 +277,16 @@ fn random_traffic(fixture: &mut dyn Fixture) -> Outcome {
 fn ends(fixture: &mut dyn Fixture) -> Outcome {
     with_lines(fixture, |pair| {
         let source = pair.here.memory(LONG_BYTES, Access::LOCAL);
-        for (len, is_queue) in [(8, false), (8, true), (LONG_BYTES, false), (LONG_BYTES, true)] {
+        let kinds = [(8, false), (8, true), (LONG_BYTES, false), (LONG_BYTES, true)];
+        for ((len, is_queue), how) in kinds.into_iter().flat_map(|kind| How::BOTH.map(|how| (kind, how))) {
             let lines = lines(pair, 2);
             // The first is received: the target is known to be there.
             let target = pair.there.memory(8, Access::LOCAL);
             lines.receive(pair, 1, 0, &target, (0, 8));
-            lines.send(pair, 2, 0, &source, (0, 8));
+            lines.send(pair, 2, 0, &source, (0, 8), how);
             pair.expect_there(1, WcStatus::Success, "a message");
             pair.expect_here(2, WcStatus::Success, "a send");
-            (3..6).for_each(|id| lines.send(pair, id, 1, &source, (0, len)));
+            (3..6).for_each(|id| lines.send(pair, id, 1, &source, (0, len), how));
             (0..20).for_each(|_| pair.pump());
             let expected = if is_queue {
                 pair.there.context.destroy_shared_receive_queue(lines.queues[1]).expect("it is there");

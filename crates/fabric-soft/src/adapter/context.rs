@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use base::memory::WriteRange;
+use base::memory::{ReadRange, WriteRange};
 use fabric::{
     Access, AddressHandle, AsynchronousEvent, Capabilities, CompletionQueue, Context, DatagramAddress, Endpoint,
-    FabricError, LocalMemory, MemoryRegion, MultiQueueReceive, MulticastGroup, NotifyOn, ProtectionDomain, QpNumber,
-    QueuePair, QueuePairAttributes, QueuePairState, ReceiveRequest, SendRequest, SharedMemory, SharedReceiveQueue,
-    SharedReceiveQueueAttributes, SrqNumber, Transition, Transport, WorkCompletion, XrcDomain,
+    FabricError, LocalMemory, LoneSend, MemoryRegion, MultiQueueReceive, MulticastGroup, NotifyOn, ProtectionDomain,
+    QpNumber, QueuePair, QueuePairAttributes, QueuePairState, ReceiveRequest, SendRequest, SharedMemory,
+    SharedReceiveQueue, SharedReceiveQueueAttributes, SrqNumber, Transition, Transport, WorkCompletion, XrcDomain,
 };
 use smallvec::smallvec;
 
@@ -298,6 +298,25 @@ impl<L: Link> Context for SoftContext<L> {
             self.push();
         }
         Ok(is_back)
+    }
+
+    fn post_lone_send(
+        &mut self,
+        qp: QueuePair,
+        queue: SrqNumber,
+        id: u64,
+        memory: ReadRange,
+    ) -> Result<LoneSend, FabricError> {
+        let is_short_enough = memory.len_bytes() as u64 <= self.link.properties().message_max_bytes;
+        let offered = is_short_enough.then(|| self.core.offer_lone(number_of(qp.0), queue, id, memory)).flatten();
+        offered.ok_or_else(|| {
+            let reason = "the send can not wait where receivers fetch the data themselves";
+            FabricError::Unsupported { operation: "post_lone_send", reason }
+        })
+    }
+
+    fn expect_lone_send(&self, qp: QueuePair, queue: SrqNumber) {
+        self.core.expect_offer(number_of(qp.0), queue.0);
     }
 
     fn create_queue_pair(&mut self, attributes: &QueuePairAttributes) -> Result<QueuePair, FabricError> {

@@ -111,14 +111,13 @@ impl Core {
         if send.len_bytes > link.properties().message_max_bytes {
             return fail(self, WcStatus::LocalLengthError);
         }
-        let sources = match (&send.inline, returns_data) {
-            (Some(bytes), _) => Some(Sources::from_iter([copying::borrowed(bytes)])),
-            (None, true) => self.regions.targets(domain, &send.list).map(|_| Sources::new()),
-            (None, false) => self.regions.sources(domain, &send.list),
+        let sources = match returns_data {
+            true => self.regions.targets(domain, &send.list).map(|_| Sources::new()),
+            false => send.sources(&self.regions, domain),
         };
         let Some(sources) = sources else { return fail(self, WcStatus::LocalProtectionError) };
         let more = qp.sends.len() > qp.started + 1;
-        let outgoing = Outgoing { ranges: &sources, lent: send.inline.is_none(), is_answer: false, more };
+        let outgoing = Outgoing { ranges: &sources, lent: send.is_lent(), is_answer: false, more };
         if let Destination::Datagram { address, qp: to, qkey } = send.destination {
             let mut packet = request(send, number, to.0, 0);
             packet.kind = Kind::Datagram;

@@ -24,7 +24,6 @@ use super::initiator::{Started, request, status_of};
 use super::queue_pair::{Hold, QueuePairObject, Send, WINDOW_MAX};
 use super::receive::Posted;
 use super::regions::Sources;
-use crate::copying;
 use crate::link::{Link, Outgoing, SendOutcome};
 use crate::wire::{Kind, Packet, Refusal};
 
@@ -204,15 +203,8 @@ impl Core {
         if send.len_bytes > link.properties().message_max_bytes {
             return false;
         }
-        let sources = self.sources_of(qp.domain(), send);
+        let sources = send.sources(&self.regions, qp.domain());
         sources.is_some_and(|sources| self.start_on_board(number, peer, &sources) == Some(true))
-    }
-
-    fn sources_of(&self, domain: u32, send: &Send) -> Option<Sources> {
-        match &send.inline {
-            Some(bytes) => Some(Sources::from_iter([copying::borrowed(bytes)])),
-            None => self.regions.sources(domain, &send.list),
-        }
     }
 
     /// Goes on with all lines that may; true if the link is full.
@@ -254,7 +246,7 @@ impl Core {
             return Started::Stop;
         }
         let (is_first, is_header) = (line.sent == 0, send.len_bytes > SHORT_MAX_BYTES && !line.is_called);
-        let sources = self.sources_of(qp.domain(), send);
+        let sources = send.sources(&self.regions, qp.domain());
         let failure = match &sources {
             _ if send.len_bytes > link.properties().message_max_bytes => Some(WcStatus::LocalLengthError),
             None => Some(WcStatus::LocalProtectionError),
@@ -271,7 +263,7 @@ impl Core {
         }
         let mut packet = request(send, number, qp.remote, *sequence);
         packet.kind = if is_header { Kind::QueueHeader } else { Kind::QueueSend };
-        let (lent, more) = (send.inline.is_none(), line.messages.len() > line.sent + 1 || qp.sends.len() > qp.started);
+        let (lent, more) = (send.is_lent(), line.messages.len() > line.sent + 1 || qp.sends.len() > qp.started);
         let sources = if is_header { Sources::new() } else { sources.unwrap_or_default() };
         self.ride(link, peer, None);
         let outgoing = Outgoing { ranges: &sources, lent, is_answer: false, more };

@@ -3,14 +3,17 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use base::memory::ReadRange;
 use fabric::{
     Access, Destination, FabricError, MulticastGroup, Operation, Payload, Qkey, QueuePairAttributes, QueuePairState,
-    ReceiverNotReadyRetry, SendFlags, SendRequest, Transport,
+    ReceiverNotReadyRetry, SendFlags, SendRequest, SrqNumber, Transport,
 };
 
 use super::lines::Lines;
 use super::receive::{List, ReceiveQueue};
+use super::regions::{Regions, Sources};
 use super::shown::OfferedSend;
+use crate::copying;
 use crate::link::LinkPeer;
 
 /// Requests of a queue pair sent and not answered, at most.
@@ -24,6 +27,8 @@ pub(super) struct Send {
     pub(super) operation: Operation,
     pub(super) list: List,
     pub(super) inline: Option<Box<[u8]>>,
+    /// Instead of both: memory that is this send's alone until it is complete.
+    pub(super) own: Option<ReadRange>,
     pub(super) destination: Destination,
     pub(super) flags: SendFlags,
     pub(super) len_bytes: u64,
@@ -40,10 +45,39 @@ impl Send {
             operation: request.operation,
             list,
             inline,
+            own: None,
             destination: request.destination,
             flags: request.flags,
             len_bytes: request.payload.len_bytes(),
         }
+    }
+
+    /// One to a shared queue that brings its memory along.
+    pub(super) fn lone(id: u64, queue: SrqNumber, memory: ReadRange) -> Self {
+        Self {
+            id,
+            operation: Operation::Send,
+            list: List::new(),
+            inline: None,
+            own: Some(memory),
+            destination: Destination::SharedReceiveQueue(queue),
+            flags: SendFlags::SIGNALLED,
+            len_bytes: memory.len_bytes() as u64,
+        }
+    }
+
+    /// Where its bytes are; `None` if a key, a bound or the domain is wrong.
+    pub(super) fn sources(&self, regions: &Regions, domain: u32) -> Option<Sources> {
+        match (&self.inline, self.own) {
+            (Some(bytes), _) => Some(Sources::from_iter([copying::borrowed(bytes)])),
+            (None, Some(memory)) => Some(Sources::from_iter([memory])),
+            (None, None) => regions.sources(domain, &self.list),
+        }
+    }
+
+    /// True if links may read its bytes where they are after it was sent: a region that goes is called back from them.
+    pub(super) const fn is_lent(&self) -> bool {
+        self.inline.is_none() && self.own.is_none()
     }
 }
 
@@ -174,6 +208,19 @@ impl QueuePairObject {
             && self.hold.is_none()
             && matches!(self.attributes.transport, Transport::ReliableConnection | Transport::XrcInitiator)
             && matches!(destination, Destination::Connected)
+    }
+
+    /// True if a send to a shared queue may go on the link's board without being posted: there is room for it, and nothing
+    /// before it but what stands there.
+    pub(super) fn may_offer_lone(&self) -> bool {
+        self.state == QueuePairState::ReadyToSend
+            && self.attributes.transport == Transport::XrcInitiator
+            && self.attributes.independent_queues
+            && !self.by_packets
+            && self.sends.is_empty()
+            && self.lines.as_ref().is_none_or(|lines| lines.len() == 0)
+            && self.hold.is_none()
+            && self.offered.len() < self.attributes.send_depth as usize
     }
 
     /// Whether a request can be posted at all; that it may still fail is another matter.

@@ -13,9 +13,11 @@ use std::collections::VecDeque;
 
 use base::SlabKey;
 use base::memory::{ReadRange, WriteRange};
-use fabric::{CompletionOpcode, Destination, Operation, QpNumber, QueuePairState, Transport, WorkCompletion};
+use fabric::{
+    CompletionOpcode, Destination, LoneSend, Operation, QpNumber, QueuePairState, SrqNumber, Transport, WorkCompletion,
+};
 
-use super::core::{Core, flushed, opcode};
+use super::core::{Core, OWN, flushed, opcode};
 use super::queue_pair::Send;
 use super::receive::{Posted, Receive};
 use crate::link::{BoardTarget, Filled, LinkPeer, Note, Offered};
@@ -341,10 +343,42 @@ impl Core {
         let send = qp.sends.pop_front()?;
         self.regions.board(&send.list);
         qp.offered.push_back(OfferedSend { send, queue: queue.0, place });
+        self.look_after_offers(number);
+        Some(true)
+    }
+
+    /// A send to a queue is about to be offered.
+    #[inline]
+    pub(super) fn expect_offer(&self, number: u32, queue: u32) {
+        let peer = self.queue_pairs.get(number).and_then(|qp| qp.peer);
+        if let (Some(board), Some(peer)) = (&self.board, peer) {
+            board.expect_offer(peer, queue);
+        }
+    }
+
+    /// Offers a send that brings its memory along; `None`: it must be posted.
+    pub(super) fn offer_lone(&mut self, number: u32, queue: SrqNumber, id: u64, memory: ReadRange) -> Option<LoneSend> {
+        let (board, qp) = (self.board.as_mut()?, self.queue_pairs.get_mut(number)?);
+        let peer = qp.peer.filter(|peer| *peer != OWN && qp.may_offer_lone())?;
+        let waits_before = qp.offered.iter().any(|offered| offered.queue == queue.0);
+        let to = BoardTarget { peer, remote_qp: qp.remote, local_qp: number, queue: queue.0 };
+        let note = Note { immediate: None, solicited: false, patient: true, qp: to.remote_qp };
+        let place = match board.offer(&to, &[memory], note) {
+            Offered::NotHere => return None,
+            Offered::Done if !waits_before => return Some(LoneSend::Done),
+            Offered::Done => Place::Taken,
+            Offered::Waits(slot) => Place::Waits(slot),
+        };
+        qp.offered.push_back(OfferedSend { send: Send::lone(id, queue, memory), queue: queue.0, place });
+        self.look_after_offers(number);
+        Some(LoneSend::Posted)
+    }
+
+    /// Sends of a queue pair stand on the board.
+    fn look_after_offers(&mut self, number: u32) {
         if !self.offering.contains(&number) {
             self.offering.push(number);
         }
-        Some(true)
     }
 
     /// Completes sends that receivers have taken.
@@ -505,6 +539,7 @@ mod tests {
         fn settle(&mut self, _: u32) -> Option<Filled> {
             None
         }
+        fn expect_offer(&self, _: LinkPeer, _: u32) {}
         fn offer(&mut self, _: &BoardTarget, _: &[ReadRange], _: Note) -> Offered {
             Offered::NotHere
         }
