@@ -49,6 +49,7 @@ impl Core {
             None => {
                 let kept = self.kept.insert(Kept { data: Vec::with_capacity(len_bytes as usize), len_bytes });
                 self.store(context, Unexpected { envelope, content: Content::Coming { kept } });
+                self.note_early(peer);
                 Coming::Kept(kept)
             }
         };

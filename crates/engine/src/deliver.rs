@@ -212,6 +212,9 @@ impl Core {
                 }
             }
             None => {
+                if envelope.len_bytes > self.thresholds.eager_max_bytes as u64 {
+                    self.note_early(peer);
+                }
                 let data = data.bytes.into();
                 self.store(context, Unexpected { envelope, content: Content::Eager { data, acknowledge } })
             }

@@ -562,12 +562,14 @@ fn next_piece_bytes(link: &Link, len_bytes: u64, left_bytes: u64) -> u64 {
     staged_piece_bytes(len_bytes, left_bytes).next_multiple_of(LINE).min(most / LINE * LINE)
 }
 
-/// Offset and length of each piece of a message of `len_bytes`.
+/// Offset and length of each piece of a message of `len_bytes` that goes at once. Nobody copies anything while the first is
+/// written: it is shorter.
 pub(crate) fn pieces_of(link: &Link, len_bytes: u64) -> SmallVec<[(u64, u64); 16]> {
     let mut offset = 0;
     std::iter::from_fn(|| {
         let left = len_bytes - offset;
         let len = next_piece_bytes(link, len_bytes, left).min(left);
+        let len = if offset == 0 { first_piece_bytes(len) } else { len };
         let piece = (left > 0).then_some((offset, len));
         offset += len;
         piece
@@ -580,6 +582,11 @@ fn staged_piece_bytes(len_bytes: u64, left_bytes: u64) -> u64 {
     let (least, most) = (*PIECE_BYTES.start(), *PIECE_BYTES.end());
     let quarter = len_bytes.div_ceil(4).clamp(least, most);
     if left_bytes < 2 * least { quarter.max(left_bytes) } else { quarter.min((left_bytes / 2).max(least)) }
+}
+
+/// Bytes of the first piece, if others of the message have so many.
+fn first_piece_bytes(others_bytes: u64) -> u64 {
+    (others_bytes / 4 * 3).next_multiple_of(CACHE_LINE_BYTES as u64).max(*PIECE_BYTES.start()).min(others_bytes)
 }
 
 /// Pushes `len` bytes of the message in `buf` from `offset` on to a mapped peer, if there is room: aboard a shuttle, if they
@@ -613,6 +620,14 @@ mod tests {
             (piece > 0).then_some(piece)
         })
         .collect()
+    }
+
+    #[test]
+    fn a_first_piece_is_shorter_unless_all_are_short() {
+        assert_eq!(
+            [100, 8 << 10, 9 << 10, 16 << 10, 32 << 10].map(first_piece_bytes),
+            [100, 8 << 10, 8 << 10, 12 << 10, 24 << 10]
+        );
     }
 
     #[test]

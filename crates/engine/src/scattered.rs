@@ -22,15 +22,10 @@ use protocol::{CopyPlan, RendezvousOffer, ScatteredMemory, SharedCopy, SourceLay
 use crate::core::Core;
 use crate::packed::PackedForm;
 use crate::request::{Completion, Envelope, Incoming, IncomingWay, Outcome, PeerId, Request, State, Unpacking};
-use crate::ways::Judged;
+use crate::ways::{Judged, Leave};
 
 /// Segments of a peer's layout looked up at a time.
 const SEGMENTS: usize = 128;
-/// Long messages that may come without a request before the sender asks again: what they take is not known, and the one
-/// that asks says whether the way is still the best.
-const WHOLE_MESSAGES: u8 = 7;
-/// The same where processes share processors: their lengths alone say how they go there.
-const WHOLE_MESSAGES_CROWDED: u8 = 63;
 /// Where a peer's side of a message lies.
 #[derive(Clone)]
 pub(crate) enum Place {
@@ -410,14 +405,14 @@ impl Core {
 
     /// How many messages like this one, which goes through the channel, may come without a request: they need no answer,
     /// but a second copy if they come before their receive.
-    fn leave_for_whole(&self, incoming: &Incoming) -> u8 {
+    fn leave_for_whole(&mut self, incoming: &Incoming) -> u8 {
         let is_short = incoming.envelope.len_bytes <= self.thresholds.whole_max_bytes();
         let goes_on = incoming.judged.is_none_or(|judged| judged.keeps_to_channel);
         let suits = goes_on && (incoming.waited || self.thresholds.is_crowded);
         match self.thresholds.is_crowded {
             _ if !(is_short && suits) => 0,
-            true => WHOLE_MESSAGES_CROWDED,
-            false => WHOLE_MESSAGES,
+            true => Leave::MOST,
+            false => self.give_leave(incoming.envelope.peer),
         }
     }
 

@@ -20,6 +20,32 @@ pub(crate) struct Ways {
     pub(crate) staged: Option<SlabKey>,
     /// Such a message came while the last one to the peer left so.
     pub(crate) crosses: bool,
+    pub(crate) leave: Leave,
+}
+
+/// How many messages like one that goes through the channel may come whole, without a request, before the sender asks again:
+/// what they take is not known, and the one that asks says whether the way is still the best. Twice as many each time, as
+/// long as each finds its receive.
+pub(crate) struct Leave {
+    next: u8,
+}
+
+impl Leave {
+    const FIRST: u8 = 7;
+    /// Also at once where processes share processors: the lengths of messages alone say how they go there.
+    pub(crate) const MOST: u8 = 63;
+
+    /// For so many.
+    fn give(&mut self) -> u8 {
+        let more = (2 * self.next + 1).min(Self::MOST);
+        std::mem::replace(&mut self.next, more)
+    }
+}
+
+impl Default for Leave {
+    fn default() -> Self {
+        Self { next: Self::FIRST }
+    }
 }
 
 /// A message whose way is judged by what it takes.
@@ -76,13 +102,31 @@ impl Core {
         ways.experience.end(judged.kind, len_bytes, way, pause.map(ns), is_there.then_some(took).map(ns));
     }
 
+    /// Leave for messages like one that goes through the channel, to a receiver that is ready for them.
+    pub(crate) fn give_leave(&mut self, peer: PeerId) -> u8 {
+        match self.peers.get_mut(peer as usize) {
+            Some(Some(peer)) => peer.ways.get_or_insert_default().leave.give(),
+            _ => 0,
+        }
+    }
+
     /// A long message that came whole is there.
     #[cold]
     pub(crate) fn note_whole(&mut self, peer: PeerId) {
-        if let Some(Some(peer)) = self.peers.get_mut(peer as usize)
-            && let Some(ways) = &mut peer.ways
-        {
+        if let Some(ways) = self.ways_of(peer) {
             ways.last_end = Some(Instant::now());
         }
+    }
+
+    /// A long message that came whole was too early: there is no receive for it.
+    #[cold]
+    pub(crate) fn note_early(&mut self, peer: PeerId) {
+        if let Some(ways) = self.ways_of(peer) {
+            ways.leave = Leave::default();
+        }
+    }
+
+    fn ways_of(&mut self, peer: PeerId) -> Option<&mut Ways> {
+        self.peers.get_mut(peer as usize)?.as_mut()?.ways.as_deref_mut()
     }
 }
