@@ -302,10 +302,8 @@ pub(crate) unsafe fn recv(
     comm: &Arc<Comm>,
     status: StatusOut,
 ) -> Result<()> {
-    if datatype.is_contiguous() && !buf.is_null() {
-        // As in `try_send`.
-        // SAFETY: the caller's buffer, which stays until the receive has completed.
-        let bytes = unsafe { RecvBytes::new(buf, (count as u64).saturating_mul(datatype.size())) };
+    // SAFETY: the caller's buffer, which stays until the receive has completed.
+    if let Some(bytes) = unsafe { plain_bytes(buf, count, datatype) } {
         return received(face.world().recv(comm, source, tag, bytes), &status);
     }
     // SAFETY: as above.
@@ -326,16 +324,47 @@ pub(crate) unsafe fn irecv(
     comm: &Arc<Comm>,
     request: OutHandle<Request>,
 ) -> Result<()> {
-    if datatype.is_contiguous() && !buf.is_null() {
-        // As in `try_send`.
-        // SAFETY: the caller's buffer, which stays until the request has completed.
-        let bytes = unsafe { RecvBytes::new(buf, (count as u64).saturating_mul(datatype.size())) };
+    // SAFETY: promised by the caller.
+    if let Some(bytes) = unsafe { plain_bytes(buf, count, datatype) } {
         let id = face.world().post_receive(comm, source, tag, bytes)?;
         return request.set_new(face, || face.world().receive_request(id, comm, source));
     }
-    // SAFETY: as above.
+    // SAFETY: the caller's buffer, which stays until the request has completed.
     let buf = unsafe { RecvBuf::new(buf, count as u64, datatype) };
     request.set(face, face.world().irecv(comm, source, tag, buf)?)
+}
+
+/// As [`irecv`], if that needs no more than a request for which there is a place.
+///
+/// # Safety
+/// As [`irecv`].
+#[inline(always)]
+pub(crate) unsafe fn irecv_at_once(
+    face: &Face,
+    buf: *mut u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    source: i32,
+    tag: i32,
+    comm: &Arc<Comm>,
+    request: OutHandle<Request>,
+) -> Option<()> {
+    // SAFETY: promised by the caller.
+    let bytes = unsafe { plain_bytes(buf, count, datatype) }.filter(|_| face.process().requests.has_place())?;
+    // What is wrong is found out once more: nothing was posted.
+    let id = face.world().post_receive(comm, source, tag, bytes).ok()?;
+    request.set_new(face, || face.world().receive_request(id, comm, source)).ok()
+}
+
+/// The buffer of a receive, if it is one of plain bytes: the common case on its own, as in [`try_send`].
+///
+/// # Safety
+/// As [`irecv`].
+#[inline(always)]
+unsafe fn plain_bytes(buf: *mut u8, count: i64, datatype: &Datatype) -> Option<RecvBytes> {
+    let is_plain = datatype.is_contiguous() && !buf.is_null();
+    // SAFETY: promised by the caller.
+    is_plain.then(|| unsafe { RecvBytes::new(buf, (count as u64).saturating_mul(datatype.size())) })
 }
 
 /// # Safety

@@ -136,6 +136,12 @@ impl<T: 'static> Table<T> {
         Some(handle)
     }
 
+    /// True if there is a place for another object as things are.
+    #[inline(always)]
+    pub fn has_place(&self) -> bool {
+        self.first_free.get().is_some()
+    }
+
     /// As [`Table::insert`], for an object that is not to be used before [`Table::wake`].
     pub fn insert_dormant(&self, value: T, tell: impl FnOnce(&T, usize)) -> Option<usize> {
         let handle = self.insert(value, tell)?;
@@ -532,6 +538,7 @@ mod tests {
     #[test]
     fn many_objects_at_a_time() {
         let table = table();
+        assert!(!table.has_place(), "there is no chunk yet");
         let handles: Vec<_> = (0..1000).map(|n| table.insert(Rc::new(n), |_, _| ()).unwrap()).collect();
         for (n, handle) in handles.iter().enumerate() {
             assert_eq!(**table.hold(*handle).unwrap(), n as u32);
@@ -540,5 +547,8 @@ mod tests {
         }
         assert_eq!(table.take(handles[500]).map(|object| *object), Ok(500));
         assert_eq!(table.live_count(), 999);
+        assert!(table.has_place(), "that of the one taken");
+        let filled = (0..).take_while(|n| table.has_place() && table.insert(Rc::new(*n), |_, _| ()).is_some()).count();
+        assert_eq!(filled, (1 + 2 + 4) * FIRST_CHUNK_SLOTS - 999, "three chunks");
     }
 }
