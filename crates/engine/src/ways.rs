@@ -83,17 +83,14 @@ impl Core {
 
     /// The peer takes a message of ours of `len_bytes` through the channel (`stages`), or has taken it another way.
     pub(crate) fn other_takes(&mut self, peer: PeerId, len_bytes: u64, stages: bool) {
-        if let Some(Some(peer)) = self.peers.get_mut(peer as usize)
-            && let Some(ways) = &mut peer.ways
-        {
+        if let Some(ways) = self.ways_of(peer) {
             ways.experience.other_takes(len_bytes, stages);
         }
     }
 
     /// A message of `len_bytes` that came this way is there, or has failed: notes what that took.
     pub(crate) fn note_way(&mut self, peer: PeerId, len_bytes: u64, way: CopyWay, judged: Judged, is_there: bool) {
-        let Some(Some(peer)) = self.peers.get_mut(peer as usize) else { return };
-        let Some(ways) = &mut peer.ways else { return };
+        let Some(ways) = self.ways_of(peer) else { return };
         let now = Instant::now();
         let last_end = ways.last_end.replace(now).unwrap_or(judged.start);
         let pause = judged.start.checked_duration_since(last_end);

@@ -380,8 +380,6 @@ pub trait Board: Send {
     fn is_abandoned(&mut self, slot: u32, peer: LinkPeer) -> bool;
     /// Waits until a receive that was taken is filled, which is short; `None` if its sender died over it.
     fn settle(&mut self, slot: u32) -> Option<Filled>;
-    /// A send to this queue is about to be offered, whose lines may be fetched; nothing else happens.
-    fn expect_offer(&self, to: LinkPeer, queue: u32);
     /// Offers a send.
     fn offer(&mut self, to: &BoardTarget, from: &[ReadRange], note: Note) -> Offered;
     /// How a send that waited ended, if it has: true if it was taken whole, false if it must come as a packet.

@@ -252,11 +252,6 @@ pub trait Context: Send {
         Err(FabricError::Unsupported { operation: "post_lone_send", reason })
     }
 
-    /// Says that [`Context::post_lone_send`] comes soon, so that a device may fetch what it will write; nothing else happens.
-    fn expect_lone_send(&self, qp: QueuePair, queue: SrqNumber) {
-        let _ = (qp, queue);
-    }
-
     /// Makes a queue pair, in [`QueuePairState::Reset`].
     ///
     /// # Errors

@@ -322,18 +322,6 @@ impl Meeting {
         self.parts[self.me as usize].prefetch_to_write((index % QUEUES_MAX) as usize * QUEUE_BYTES);
     }
 
-    /// Asks for the lines that an offer of an own send in this slot writes; nothing else happens.
-    #[inline]
-    pub fn expect_offer(&self, queue: QueueName, slot: u32) {
-        if let Some(part) = self.parts.get(queue.owner as usize) {
-            part.prefetch_to_write((queue.index % QUEUES_MAX) as usize * QUEUE_BYTES);
-        }
-        if let Some((part, at)) = self.at(WAITING, SlotName { process: self.me, index: slot }) {
-            part.prefetch_to_write(at);
-            part.prefetch_to_write(at + CACHE_LINE_BYTES);
-        }
-    }
-
     /// The result of an own send, once its taker is through; its slot may be used again then.
     pub fn finished(&self, slot: u32) -> Option<[u64; 2]> {
         self.result(WAITING, slot)

@@ -247,14 +247,6 @@ impl Tuples {
         self.ways.contains_key(&peer) || self.targets.contains_key(&peer) || self.receiving.has(peer)
     }
 
-    /// A message is about to be put on the device.
-    #[inline]
-    pub(super) fn expect_launch(&self, device: &dyn Context, to: PeerId, queue: SrqNumber) {
-        if let Some(way) = self.ways.get(&to) {
-            device.expect_lone_send(way.qp, queue);
-        }
-    }
-
     /// Puts a message on the device.
     pub(super) fn launch(
         &mut self,

@@ -147,13 +147,8 @@ impl Core {
             return Err(lost);
         }
         self.peer(to)?;
-        let Some((tuples, device)) = at_work(&mut self.tuples, &mut self.port, to) else {
-            return self.send_classic(synchronous, context, envelope, buf);
-        };
+        let Some(tuples) = self.tuples_of(to) else { return self.send_classic(synchronous, context, envelope, buf) };
         let route = if tuples.holds(to) { None } else { Some(tuples.sending.route((to, key))) };
-        if let Some(Route::Queue(queue)) = route {
-            tuples.expect_launch(device, to, queue);
-        }
         if let Some(Route::Classic | Route::ClassicThenAsk) = route {
             let id = self.send_classic(synchronous, context, envelope, buf)?;
             if route == Some(Route::ClassicThenAsk) {

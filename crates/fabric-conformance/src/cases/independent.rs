@@ -77,7 +77,6 @@ impl Lines {
     fn send(&self, pair: &mut Pair, id: u64, queue: usize, memory: &Memory, (at, len): (usize, usize), how: How) {
         let number = self.numbers[queue];
         if how == How::Lone {
-            pair.here.context.expect_lone_send(self.qp, number);
             match pair.here.context.post_lone_send(self.qp, number, id, memory.range(at, len)) {
                 Ok(LoneSend::Done) => {
                     // Those before it are told first.

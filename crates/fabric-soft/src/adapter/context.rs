@@ -315,10 +315,6 @@ impl<L: Link> Context for SoftContext<L> {
         })
     }
 
-    fn expect_lone_send(&self, qp: QueuePair, queue: SrqNumber) {
-        self.core.expect_offer(number_of(qp.0), queue.0);
-    }
-
     fn create_queue_pair(&mut self, attributes: &QueuePairAttributes) -> Result<QueuePair, FabricError> {
         self.domain(attributes.protection_domain)?;
         self.completion_queue(attributes.send_completions)?;

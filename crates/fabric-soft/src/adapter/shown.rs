@@ -341,19 +341,8 @@ impl Core {
             Offered::Waits(slot) => Place::Waits(slot),
         };
         let send = qp.sends.pop_front()?;
-        self.regions.board(&send.list);
-        qp.offered.push_back(OfferedSend { send, queue: queue.0, place });
-        self.look_after_offers(number);
+        self.keep_offered(number, OfferedSend { send, queue: queue.0, place });
         Some(true)
-    }
-
-    /// A send to a queue is about to be offered.
-    #[inline]
-    pub(super) fn expect_offer(&self, number: u32, queue: u32) {
-        let peer = self.queue_pairs.get(number).and_then(|qp| qp.peer);
-        if let (Some(board), Some(peer)) = (&self.board, peer) {
-            board.expect_offer(peer, queue);
-        }
     }
 
     /// Offers a send that brings its memory along; `None`: it must be posted.
@@ -369,13 +358,16 @@ impl Core {
             Offered::Done => Place::Taken,
             Offered::Waits(slot) => Place::Waits(slot),
         };
-        qp.offered.push_back(OfferedSend { send: Send::lone(id, queue, memory), queue: queue.0, place });
-        self.look_after_offers(number);
+        self.keep_offered(number, OfferedSend { send: Send::lone(id, queue, memory), queue: queue.0, place });
         Some(LoneSend::Posted)
     }
 
-    /// Sends of a queue pair stand on the board.
-    fn look_after_offers(&mut self, number: u32) {
+    /// A send of a queue pair stands on the board.
+    fn keep_offered(&mut self, number: u32, offered: OfferedSend) {
+        self.regions.board(&offered.send.list);
+        if let Some(qp) = self.queue_pairs.get_mut(number) {
+            qp.offered.push_back(offered);
+        }
         if !self.offering.contains(&number) {
             self.offering.push(number);
         }
@@ -539,7 +531,6 @@ mod tests {
         fn settle(&mut self, _: u32) -> Option<Filled> {
             None
         }
-        fn expect_offer(&self, _: LinkPeer, _: u32) {}
         fn offer(&mut self, _: &BoardTarget, _: &[ReadRange], _: Note) -> Offered {
             Offered::NotHere
         }

@@ -250,12 +250,6 @@ impl Board for ShmBoard {
         }
     }
 
-    fn expect_offer(&self, to: LinkPeer, queue: u32) {
-        if let Some(slot) = self.free_sends.last() {
-            self.meeting.expect_offer(name(to.0, queue), *slot);
-        }
-    }
-
     fn offer(&mut self, to: &BoardTarget, from: &[ReadRange], note: Note) -> Offered {
         let place = to.peer.0;
         let Some(mut content) = content(from.iter().map(|range| (range.address() as u64, range.len_bytes() as u64)))
