@@ -31,9 +31,9 @@ use smallvec::SmallVec;
 
 use crate::core::Core;
 use crate::port::{Port, SegmentUse};
-use crate::progress::Stream;
 use crate::request::{Completion, Envelope, Incoming, IncomingWay, Outcome, PeerId, Request, State};
 use crate::scattered::{Held, with_packed_form};
+use crate::streams::Stream;
 use crate::transfer::{Direction, Far, FarBlocks, Near};
 
 /// Marks a number that comes with a write as that of a segment.
@@ -440,7 +440,7 @@ impl Core {
         let Some(layout) = layout.filter(holds) else {
             let (to, end) = (peer, range.end);
             let stream = Stream::of(to, key, receive, 0..end);
-            return self.streams.push_back(stream);
+            return self.streams.push(stream);
         };
         let near = self.near_of(key, false);
         let RemoteBlocks { origin, count, regions, .. } = blocks;

@@ -24,13 +24,14 @@ use crate::matching::{Pattern, PostedQueue, UnexpectedQueue};
 use crate::packed::PackedForms;
 use crate::peer::{Peer, Unmapped, Whole};
 use crate::port::Port;
-use crate::progress::{Helping, Stream};
+use crate::progress::Helping;
 use crate::request::{
     Completion, ContextId, Envelope, MessageId, Outcome, OutgoingSend, PeerId, Request, RequestId, SendMode, Source,
     State, Tag, TagPattern,
 };
 use crate::shuttles::ShuttleTable;
 use crate::stats::{PeerStats, Stats};
+use crate::streams::Streams;
 use crate::transfer::Transfer;
 use crate::tuples::TupleQueues;
 use crate::wait::{WaitPolicy, Waiter};
@@ -95,7 +96,7 @@ pub(crate) struct Core {
     /// Peers with records that wait for room.
     pub(crate) crowded: VecDeque<PeerId>,
     /// Messages that leave through the channel piece by piece.
-    pub(crate) streams: VecDeque<Stream>,
+    pub(crate) streams: Streams,
     /// Messages of ours that a receiver lets us copy along.
     pub(crate) helping: Vec<Helping>,
     /// Long messages that this side moves over verbs, and those of which something is not posted.
@@ -217,7 +218,7 @@ impl Engine {
             closing: Vec::new(),
             readying: None,
             crowded: VecDeque::new(),
-            streams: VecDeque::new(),
+            streams: Streams::default(),
             helping: Vec::new(),
             transfers: Slab::new(),
             posting: VecDeque::new(),
@@ -316,7 +317,7 @@ impl Engine {
     /// Has the next turn of progress take in everything: who is about to sleep must not leave anything behind.
     pub fn hurry(&mut self) {
         self.core.is_patient = false;
-        self.core.streams.iter_mut().for_each(|stream| stream.patience = 0);
+        self.core.streams.hurry();
     }
 
     /// Bytes of unexpected data held now.

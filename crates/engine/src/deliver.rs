@@ -11,12 +11,13 @@ use protocol::{RendezvousOffer, SharedCopy, SourceLayout};
 
 use crate::core::{Core, match_key};
 use crate::inbound::Turn;
-use crate::progress::{Helping, Stream};
+use crate::progress::Helping;
 use crate::request::{
     Completion, ContextId, Envelope, Incoming, IncomingWay, Outcome, OutgoingSend, PeerId, Request, RequestId, State,
     Tag,
 };
 use crate::scattered::Place;
+use crate::streams::Stream;
 use crate::watch::EventKind;
 
 /// Turns in which a long message without a receive stays in its channel where processes share processors: who takes it out at
@@ -462,7 +463,7 @@ impl Core {
             peer.whole.give(end, whole);
         }
         self.other_takes(peer, end, true);
-        self.streams.push_back(Stream::of(peer, key, receive, next..end));
+        self.streams.push(Stream::of(peer, key, receive, next..end));
     }
 
     /// The receiver lets us copy along.
@@ -485,7 +486,7 @@ impl Core {
             // Where it is to go cannot be known: through the channel, or all by the receiver.
             None if alone => {
                 let chunk_bytes = copy.chunk_bytes.into();
-                self.streams.push_back(Stream::of_chunks(peer, key, receive, 0..len_bytes, chunk_bytes));
+                self.streams.push(Stream::of_chunks(peer, key, receive, 0..len_bytes, chunk_bytes));
             }
             None => {}
         }

@@ -8,9 +8,9 @@ use protocol::wire;
 
 use crate::core::{Core, match_key, pack_all, write_all};
 use crate::peer::Peer;
-use crate::progress::{pieces_of, push_piece};
 use crate::request::{ContextId, PeerId, Tag};
 use crate::shuttles::{ABOARD_MIN_BYTES, Ride};
+use crate::streams::{pieces_of, push_piece};
 
 impl Core {
     #[inline]

@@ -36,6 +36,7 @@ mod scattered;
 mod shuttles;
 mod standing;
 mod stats;
+mod streams;
 mod transfer;
 mod tuples;
 mod wait;

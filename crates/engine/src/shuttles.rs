@@ -28,8 +28,8 @@ use lockfree::{Aboard, Allowance, Brought, HeldShuttles, Record, Shuttle, Shuttl
 use protocol::wire::{self, Message};
 
 use crate::core::Core;
-use crate::progress::{BURST_BYTES, PIECE_BYTES, Stream, push_piece};
 use crate::request::{Envelope, IncomingWay, PeerId, Request, State};
+use crate::streams::{BURST_BYTES, PIECE_BYTES, Stream, push_piece};
 
 /// Shortest message that goes aboard: a shorter one takes not many more lines than what announces it.
 pub const ABOARD_MIN_BYTES: usize = 128;

@@ -84,7 +84,7 @@ impl Engine {
                 None => {}
             }
         }
-        let streams = core.streams.iter().filter(|stream| stream.to == peer).count();
+        let streams = core.streams.count_to(peer);
         let transfers = core.transfers.iter().filter(|(_, transfer)| transfer.peer == peer).count();
         write!(text, "\n  {streams} messages leave by pieces, {transfers} by transfers; requests:")?;
         for (_, request) in core.requests.iter() {
