@@ -123,6 +123,39 @@ fn cross(engines: &mut [Engine], number: usize, lens: [usize; 2]) {
     }
 }
 
+/// Of several lengths the long ones do: a short one would leave the lines behind it on the wrong side. So it goes in the block
+/// until there are only such.
+#[test]
+fn of_several_lengths_that_cross_the_short_ones_do_not_go_aboard() {
+    let mut engines = pair(&Config { large_copy: LargeCopy::Staged, ..Config::default() });
+    let mut aboard_of = |lens: &[usize], rounds: usize| {
+        let before = aboard(&engines)[0];
+        (0..rounds * lens.len()).for_each(|number| cross(&mut engines, number, [lens[number % lens.len()]; 2]));
+        aboard(&engines)[0] - before
+    };
+    aboard_of(&[160 << 10, 256 << 10], 40);
+    let long = aboard_of(&[160 << 10, 256 << 10], 40);
+    assert!(long >= 74, "as far as both are here: {long}");
+    let mixed = aboard_of(&[256 << 10, 160 << 10, 256 << 10, 20 << 10], 40);
+    assert!((112..=130).contains(&mixed), "but for the short ones: {mixed}");
+    aboard_of(&[20 << 10], 80);
+    assert!(aboard_of(&[20 << 10], 40) >= 39, "there are only short ones now");
+    aboard_of(&[256 << 10], 80);
+    assert!(aboard_of(&[256 << 10], 40) >= 39, "there are only long ones now");
+}
+
+/// Who answers a long message with a short one does not take the long one's memory for that.
+#[test]
+fn a_short_answer_does_not_go_where_a_long_message_came() {
+    let mut engines = pair(&Config { large_copy: LargeCopy::Staged, ..Config::default() });
+    for number in 0..200 {
+        pass(&mut engines, 1, number, 200_000);
+        pass(&mut engines, 0, number, 1000);
+    }
+    let [long, short] = aboard(&engines);
+    assert!(long <= 20 && short <= 20, "{long} and {short}");
+}
+
 /// Long ones do so part by part: what each has read last takes the next part, and no more memory is in use than that.
 #[test]
 fn long_messages_that_cross_go_aboard_by_turns_in_little_memory() {

@@ -2,7 +2,7 @@
 
 use datatype::SendBuf;
 use fabric::PeerIndex;
-use lockfree::{MEDIUM_MIN_BYTES, Reader, Record, STREAMING_MIN_BYTES, Shuttle, Stores};
+use lockfree::{MEDIUM_MIN_BYTES, Reader, Record, STREAMING_MIN_BYTES, Stores};
 use protocol::fastpath::{COLD, HOLD_BACK};
 use protocol::wire;
 
@@ -72,20 +72,16 @@ impl Core {
             return false;
         }
         let may = peer.whole.permits(len_bytes) && buf.as_contiguous().is_some() && !peer.link.holds_back_eager();
-        let shuttle = if may { self.take_shuttle(to, len_bytes) } else { None };
-        if shuttle.is_none() {
+        if !may {
             // One that has to ask is written there, too, once it is answered.
             self.prepare(to, len_bytes as usize);
-        }
-        if !may {
             return false;
         }
         let in_one_record = len_bytes <= self.thresholds.whole_record_max_bytes(!self.posted.is_empty());
         let is_gone = match in_one_record {
-            true => self.push_whole(to, key, buf, shuttle),
-            false => self.push_pieces(to, key, buf, shuttle),
+            true => self.push_whole(to, key, buf),
+            false => self.push_pieces(to, key, buf),
         };
-        self.end_aboard(to, shuttle, is_gone);
         if let Some(Some(peer)) = self.peers.get_mut(to as usize)
             && is_gone
         {
@@ -111,24 +107,38 @@ impl Core {
     }
 
     /// Sends a longer message in one record, aboard a shuttle if there is one.
-    fn push_whole(&mut self, to: PeerId, key: u64, buf: &SendBuf, shuttle: Option<Shuttle>) -> bool {
+    fn push_whole(&mut self, to: PeerId, key: u64, buf: &SendBuf) -> bool {
         let len_bytes = buf.len_bytes();
+        let shuttle = self.take_shuttle_for_all(to, len_bytes);
+        if shuttle.is_none() {
+            self.prepare(to, len_bytes as usize);
+        }
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
         let fits = shuttle.is_some() || len_bytes as usize <= peer.link.present_payload_max_bytes();
         let (record, ride) = (wire::eager(key, None), Ride::of_all(shuttle, len_bytes));
-        fits && push_piece(&mut peer.link, record, buf, (0, len_bytes), ride)
+        let is_gone = fits && push_piece(&mut peer.link, record, buf, (0, len_bytes), ride);
+        self.end_aboard(to, shuttle, is_gone);
+        is_gone
     }
 
-    /// Sends a longer message in pieces, if there is room for all of them.
-    fn push_pieces(&mut self, to: PeerId, key: u64, buf: &SendBuf, shuttle: Option<Shuttle>) -> bool {
+    /// Sends a longer message in pieces, if there is room for all of them: the first ones aboard a shuttle, if there is one, as
+    /// far as what has come in it.
+    fn push_pieces(&mut self, to: PeerId, key: u64, buf: &SendBuf) -> bool {
         let len_bytes = buf.len_bytes();
+        let passage = self.take_shuttle(to, len_bytes);
+        if passage.is_none() {
+            self.prepare(to, len_bytes as usize);
+        }
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
         let pieces = pieces_of(&peer.link, len_bytes);
-        let in_block = |len: u64| if shuttle.is_some() { lockfree::shuttle::PLACE_BYTES } else { len as usize };
-        if !peer.link.reserve(pieces.iter().map(|(_, len)| in_block(*len))) {
+        let ride = passage.and_then(|passage| Ride::of_pieces(passage, &pieces));
+        let rides = |offset: u64| ride.is_some_and(|ride| offset < ride.until);
+        let in_block = |(offset, len)| if rides(offset) { lockfree::shuttle::PLACE_BYTES } else { len as usize };
+        let has_room = peer.link.reserve(pieces.iter().copied().map(in_block));
+        self.end_aboard(to, passage.map(|passage| passage.shuttle), has_room && ride.is_some());
+        if !has_room {
             return false;
         }
-        let ride = Ride::of_all(shuttle, len_bytes);
         for (offset, len) in pieces {
             if offset > 0 {
                 // The one before; the last is announced with the message.
@@ -136,7 +146,7 @@ impl Core {
             }
             let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
             let record = if offset == 0 { wire::first(key, len_bytes) } else { wire::more(offset) };
-            let pushed = push_piece(&mut peer.link, record, buf, (offset, len), ride);
+            let pushed = push_piece(&mut peer.link, record, buf, (offset, len), ride.filter(|_| rides(offset)));
             assert!(pushed, "there is room for it");
         }
         true

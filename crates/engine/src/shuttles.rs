@@ -5,9 +5,10 @@
 //!                                └─ otherwise ─────────────────────────────▶ in the block
 //! ```
 //! Whoever answers writes into the shuttle that has come, of two into that with as much; of those who write at the same time
-//! each begins with its own. A stream one way goes through the block but for its first messages.
+//! each begins with its own. A stream one way goes through the block but for its first messages. Where lengths differ, a message
+//! goes aboard as far as suits the lines that each side has read last ([`lockfree::shuttle`]), and the rest of it in the block.
 //!
-//! Of long messages that cross, a part goes aboard at a time, and the next waits a little for what the other side sends back:
+//! Of very long messages that cross, a part goes aboard at a time, and the next waits a little for what the other side sends back:
 //!
 //! ```text
 //!   A writes a part into a ── a ──▶ B reads a, and writes its next part there ── a ──▶ A reads a …
@@ -24,7 +25,7 @@
 use base::SlabKey;
 use datatype::SendBuf;
 use fabric::{MappedArea, PeerIndex};
-use lockfree::{Aboard, Allowance, Brought, HeldShuttles, Record, Shuttle, Shuttles};
+use lockfree::{Aboard, Allowance, Brought, HeldShuttles, Passage, Record, Shuttle, Shuttles};
 use protocol::wire::{self, Message};
 
 use crate::core::Core;
@@ -58,6 +59,13 @@ impl Ride {
     pub(crate) fn of_all(shuttle: Option<Shuttle>, len_bytes: u64) -> Option<Self> {
         shuttle.map(|shuttle| Self { shuttle, from: 0, until: len_bytes })
     }
+
+    /// As many of these pieces of a message as may go aboard, each of an offset and a length, if any may.
+    pub(crate) fn of_pieces(passage: Passage, pieces: &[(u64, u64)]) -> Option<Self> {
+        let ends = pieces.iter().map(|(offset, len)| offset + len);
+        let until = ends.take_while(|end| *end <= passage.len_bytes as u64).last()?;
+        Some(Self { shuttle: passage.shuttle, from: 0, until })
+    }
 }
 
 /// The shuttles between this process and one other, as far as this one has them.
@@ -67,6 +75,11 @@ struct Pair {
     /// Bytes of this process's own one that take memory, and of the other's.
     own_bytes: u64,
     foreign_bytes: u64,
+}
+
+/// Bytes of a shuttle of `most_bytes` that take memory where messages of this length are written.
+fn taken_by(len_bytes: u64, most_bytes: u64) -> u64 {
+    len_bytes.next_power_of_two().max(MEMORY_MIN_BYTES).min(most_bytes)
 }
 
 /// The shuttles between this process and all others.
@@ -84,26 +97,26 @@ impl ShuttleTable {
         Self { pairs, len_bytes: len_bytes as u64, allowance }
     }
 
-    /// Bytes that take memory where messages of this length are written.
-    fn taken_by(&self, len_bytes: u64) -> u64 {
-        len_bytes.next_power_of_two().max(MEMORY_MIN_BYTES).min(self.len_bytes)
-    }
-
-    /// Takes one to write `len_bytes` to.
-    fn take(&mut self, peer: PeerId, len_bytes: u64) -> Option<Shuttle> {
-        let wanted_bytes = self.taken_by(len_bytes);
+    /// Takes one to write a message of `len_bytes` to, or a part of one that goes `however` suited what has come is.
+    fn take(&mut self, peer: PeerId, len_bytes: u64, however: bool) -> Option<Passage> {
+        let most_bytes = self.len_bytes;
         let Pair { held, own_bytes, foreign_bytes } = self.pairs.get_mut(peer as usize)?;
-        held.take(len_bytes as usize, |shuttle| match shuttle {
+        let suits = |shuttle| match shuttle {
             Shuttle::There => len_bytes <= *foreign_bytes,
             Shuttle::Here if len_bytes <= *own_bytes => true,
             Shuttle::Here => {
+                let wanted_bytes = taken_by(len_bytes, most_bytes);
                 let is_granted = self.allowance.change_leaving_some(*own_bytes, wanted_bytes);
                 if is_granted {
                     *own_bytes = wanted_bytes;
                 }
                 is_granted
             }
-        })
+        };
+        match however {
+            false => held.take(len_bytes as usize, suits),
+            true => held.take_for_all(len_bytes as usize, suits),
+        }
     }
 
     /// Takes the one in the memory of a peer, if it is here and too short for `len_bytes`.
@@ -121,7 +134,7 @@ impl ShuttleTable {
     /// One has come, with a message.
     #[inline]
     pub(crate) fn welcome(&mut self, peer: PeerId, brought: Brought) {
-        let taken_bytes = self.taken_by(brought.len_bytes as u64);
+        let taken_bytes = taken_by(brought.len_bytes as u64, self.len_bytes);
         if let Some(pair) = self.pairs.get_mut(peer as usize) {
             pair.held.welcome(brought);
             if brought.shuttle == Shuttle::There {
@@ -150,6 +163,7 @@ impl ShuttleTable {
         let is_given_back = pair.own_bytes > 0 && pair.held.has(Shuttle::Here);
         if is_given_back {
             self.allowance.change(std::mem::take(&mut pair.own_bytes), 0);
+            pair.held.welcome(Brought { shuttle: Shuttle::Here, len_bytes: 0 });
         }
         is_given_back
     }
@@ -177,18 +191,32 @@ impl Core {
         Some(Shuttles::new(here, there))
     }
 
-    /// A shuttle for a message of `len_bytes` to a peer, if one is here.
-    pub(crate) fn take_shuttle(&mut self, to: PeerId, len_bytes: u64) -> Option<Shuttle> {
+    /// A shuttle for a message of `len_bytes` to a peer, or a part of it, if one is here.
+    pub(crate) fn take_shuttle(&mut self, to: PeerId, len_bytes: u64) -> Option<Passage> {
+        self.take_shuttle_for(to, len_bytes, false)
+    }
+
+    fn take_shuttle_for(&mut self, to: PeerId, len_bytes: u64, however: bool) -> Option<Passage> {
         let Some(Some(peer)) = self.peers.get(to as usize) else { return None };
         let goes_aboard = (ABOARD_MIN_BYTES as u64..=peer.link.aboard_max_bytes() as u64).contains(&len_bytes);
         if !goes_aboard {
             return None;
         }
-        let shuttle = self.shuttles.take(to, len_bytes);
-        if shuttle.is_none() {
+        let passage = self.shuttles.take(to, len_bytes, however);
+        if passage.is_none() {
             self.send_home(to, len_bytes);
         }
-        shuttle
+        passage
+    }
+
+    /// The same, only for all of it.
+    pub(crate) fn take_shuttle_for_all(&mut self, to: PeerId, len_bytes: u64) -> Option<Shuttle> {
+        let Passage { shuttle, len_bytes: fitting_bytes } = self.take_shuttle(to, len_bytes)?;
+        let takes_all = fitting_bytes as u64 == len_bytes;
+        if !takes_all {
+            self.shuttles.keep(to, shuttle);
+        }
+        takes_all.then_some(shuttle)
     }
 
     /// Sends the shuttle in a peer's memory home that is too short for a message of `len_bytes`, if it is here and there is room.
@@ -220,7 +248,7 @@ impl Core {
 
     #[inline(never)]
     fn push_aboard_one(&mut self, to: PeerId, record: Record, buf: &SendBuf) -> bool {
-        let shuttle = self.take_shuttle(to, buf.len_bytes());
+        let shuttle = self.take_shuttle_for_all(to, buf.len_bytes());
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
         let (len_bytes, ride) = (buf.len_bytes(), Ride::of_all(shuttle, buf.len_bytes()));
         let is_gone = ride.is_some() && push_piece(&mut peer.link, record, buf, (0, len_bytes), ride);
@@ -255,19 +283,20 @@ impl Core {
         pushed
     }
 
-    /// A ride for the bytes of a message from `offset` on. One that crosses others takes what is here for a part of it; any
-    /// other rides to its end, or not at all, for whoever reads it sends no shuttle back meanwhile.
+    /// A ride for the bytes of a message from `offset` on. A very long one that crosses others takes what is here for a part of
+    /// it; any other rides to its end, and one that crosses none from its beginning, or not at all, for whoever reads it sends no
+    /// shuttle back meanwhile.
     fn begin_ride(&mut self, to: PeerId, offset: u64, len_bytes: u64) -> Option<Ride> {
         let ways = self.peers.get(to as usize)?.as_ref()?.ways.as_ref();
         let crosses = ways.is_some_and(|ways| ways.crosses) && !self.thresholds.is_crowded;
-        if offset > 0 && !crosses {
-            return None;
+        if crosses && len_bytes > self.thresholds.whole_max_bytes() {
+            let part_bytes = PART_MAX_BYTES.min(len_bytes - offset);
+            let Passage { shuttle, .. } = self.take_shuttle_for(to, part_bytes, true)?;
+            return Some(Ride { shuttle, from: offset, until: len_bytes.min(offset + BURST_BYTES) });
         }
-        let (until, most_bytes) = match crosses {
-            true => (len_bytes.min(offset + BURST_BYTES), PART_MAX_BYTES.min(len_bytes - offset)),
-            false => (len_bytes, len_bytes),
-        };
-        Some(Ride { shuttle: self.take_shuttle(to, most_bytes)?, from: offset, until })
+        // What went before keeps its place there, so that as much comes as will go back.
+        let shuttle = if offset == 0 || crosses { self.take_shuttle_for_all(to, len_bytes) } else { None };
+        Ride::of_all(shuttle, len_bytes)
     }
 
     /// Whether the next bytes of a message wait for a shuttle, since none is here and the receiver, whose own message comes
@@ -330,6 +359,10 @@ mod tests {
         ShuttleTable::new(process_count, MIB as usize, allowance.clone())
     }
 
+    fn take(table: &mut ShuttleTable, peer: PeerId, len_bytes: u64) -> Option<Shuttle> {
+        table.take(peer, len_bytes, true).map(|passage| passage.shuttle)
+    }
+
     fn came(shuttle: Shuttle, len_bytes: u64) -> Brought {
         Brought { shuttle, len_bytes: len_bytes as usize }
     }
@@ -337,26 +370,26 @@ mod tests {
     #[test]
     fn the_shuttle_that_came_last_is_taken_first_and_none_twice() {
         let mut table = table(3, &Allowance::new(4 * MIB));
-        assert_eq!([table.take(1, LEN), table.take(1, LEN)], [Some(Shuttle::Here), None]);
+        assert_eq!([take(&mut table, 1, LEN), take(&mut table, 1, LEN)], [Some(Shuttle::Here), None]);
         for both in [[Shuttle::There, Shuttle::Here], [Shuttle::Here, Shuttle::There]] {
             both.iter().for_each(|shuttle| table.welcome(1, came(*shuttle, LEN)));
-            assert_eq!([(); 3].map(|()| table.take(1, LEN)), [Some(both[1]), Some(both[0]), None]);
+            assert_eq!([(); 3].map(|()| take(&mut table, 1, LEN)), [Some(both[1]), Some(both[0]), None]);
         }
-        assert_eq!(table.take(2, LEN), Some(Shuttle::Here), "every pair has its own");
-        assert_eq!(table.take(3, LEN), None, "there is no such process");
+        assert_eq!(take(&mut table, 2, LEN), Some(Shuttle::Here), "every pair has its own");
+        assert_eq!(take(&mut table, 3, LEN), None, "there is no such process");
     }
 
     #[test]
     fn own_shuttles_take_channel_memory_for_what_they_have_carried_until_they_are_retired() {
         let allowance = Allowance::new(3 * MIB / 2);
         let mut table = table(3, &allowance);
-        assert_eq!((table.all_held_bytes(), table.take(1, LEN)), (0, Some(Shuttle::Here)));
+        assert_eq!((table.all_held_bytes(), take(&mut table, 1, LEN)), (0, Some(Shuttle::Here)));
         assert_eq!((table.all_held_bytes(), allowance.left_bytes()), (MIB / 4, 5 * MIB / 4));
         table.keep(1, Shuttle::Here);
-        assert_eq!(table.take(1, LONG), Some(Shuttle::Here));
+        assert_eq!(take(&mut table, 1, LONG), Some(Shuttle::Here));
         assert_eq!((table.held_bytes(1), allowance.left_bytes()), (MIB, MIB / 2), "to a power of two");
-        assert_eq!(table.take(2, LONG), None, "there is no memory for another");
-        assert_eq!(table.take(2, LEN), Some(Shuttle::Here), "but for a short one");
+        assert_eq!(take(&mut table, 2, LONG), None, "there is no memory for another");
+        assert_eq!(take(&mut table, 2, LEN), Some(Shuttle::Here), "but for a short one");
         assert!(!table.unmake(1), "it is with the other");
         table.keep(1, Shuttle::Here);
         assert!(table.unmake(1) && !table.unmake(1));
@@ -367,14 +400,14 @@ mod tests {
     fn what_takes_more_memory_than_its_owner_has_counted_is_not_written_to_a_shuttle_of_somebody_else() {
         let mut table = table(2, &Allowance::new(0));
         table.welcome(1, came(Shuttle::There, LEN));
-        assert_eq!((table.take(1, MIB / 4 + 1), table.take(1, MIB / 4)), (None, Some(Shuttle::There)));
+        assert_eq!((take(&mut table, 1, MIB / 4 + 1), take(&mut table, 1, MIB / 4)), (None, Some(Shuttle::There)));
         table.welcome(1, came(Shuttle::There, LONG));
-        assert_eq!((table.take(1, MIB + 1), table.take(1, MIB)), (None, Some(Shuttle::There)));
+        assert_eq!((take(&mut table, 1, MIB + 1), take(&mut table, 1, MIB)), (None, Some(Shuttle::There)));
         table.welcome(1, came(Shuttle::There, LEN));
-        assert_eq!(table.take(1, LONG), Some(Shuttle::There), "it has been counted since");
+        assert_eq!(take(&mut table, 1, LONG), Some(Shuttle::There), "it has been counted since");
         table.unmake(1);
         table.keep(1, Shuttle::There);
-        assert_eq!(table.take(1, 1), None, "it may have been given back");
+        assert_eq!(take(&mut table, 1, 1), None, "it may have been given back");
     }
 
     #[test]
@@ -391,6 +424,6 @@ mod tests {
     fn where_the_one_that_came_last_is_too_short_the_other_is_taken() {
         let mut table = table(2, &Allowance::new(4 * MIB));
         table.welcome(1, came(Shuttle::There, LEN));
-        assert_eq!((table.take(1, LONG), table.take(1, LEN)), (Some(Shuttle::Here), Some(Shuttle::There)));
+        assert_eq!((take(&mut table, 1, LONG), take(&mut table, 1, LEN)), (Some(Shuttle::Here), Some(Shuttle::There)));
     }
 }

@@ -11,6 +11,16 @@
 //! A pair of processes has two, one in the memory of each, that begins at home. A record in a block says that its payload is
 //! [`Aboard`], and with the last one of a message the shuttle is its reader's. Nothing else says whose it is: a process that
 //! sends and never receives has given its shuttles away, and writes to the block.
+//!
+//! Where lengths differ, what one side has read last and what the other need not end at the same line:
+//!
+//! ```text
+//!   A wrote 256, and B 128 since:   ├── read last by A ──┼── by B: each line would have to be taken back ──┤ nobody's yet
+//!                                   0                   128                                               256
+//! ```
+//! So a message that is longer than what is here goes aboard as far as that. And one that is far shorter not at all, while the
+//! other shuttle is with the other side, which may send a long one there and would find its lines here. Where lengths have
+//! changed for good, they are given in to.
 
 use crate::{CACHE_LINE_BYTES, SharedMemory};
 
@@ -21,6 +31,11 @@ pub const PLACE_BYTES: usize = size_of::<u64>();
 /// page, and processors may take long to copy, by their own instruction, to where that is less than 32 bytes further into its
 /// page than the source ([`base::copy`]).
 const LEAD_BYTES: usize = CACHE_LINE_BYTES;
+
+/// Where so many bytes of a shuttle would be in the wrong caches, now or for the next message, not all of one goes aboard.
+const MISFIT_BYTES: usize = 8 << 10;
+/// So many messages one after the other that do not suit, and the next goes aboard all the same.
+const MISFITS_MAX: u8 = 16;
 
 /// One of the two shuttles between this process and another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,6 +91,15 @@ pub struct Brought {
     /// Which it is.
     pub shuttle: Shuttle,
     /// Bytes of the message that were aboard.
+    pub len_bytes: usize,
+}
+
+/// A shuttle that was taken for a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Passage {
+    /// Which it is.
+    pub shuttle: Shuttle,
+    /// So many bytes of the message go aboard; the others are better written elsewhere.
     pub len_bytes: usize,
 }
 
@@ -146,14 +170,57 @@ pub struct HeldShuttles {
     there: bool,
     /// The one that came last.
     last: Shuttle,
-    /// Bytes that came in each when it came last: so many are in the caches next to this process.
-    brought_bytes: [usize; 2],
+    lines: [Lines; 2],
+}
+
+/// What a process knows of the lines of a shuttle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Lines {
+    /// So many bytes of it were read last, or are read last when it comes, by this process.
+    here_bytes: usize,
+    /// So many were written when it left last.
+    sent_bytes: usize,
+    /// So many were ever written: nobody has read what is behind them.
+    used_bytes: usize,
+    /// Messages, one after the other, that this did not suit.
+    misfits: u8,
+}
+
+impl Lines {
+    /// Bytes of a message of `len_bytes` that would be written to lines that the other has read last.
+    fn there_bytes(&self, len_bytes: usize) -> usize {
+        len_bytes.min(self.used_bytes).saturating_sub(self.here_bytes)
+    }
+
+    /// How much of a message of `len_bytes` suits, which `spoils` the rest for what the other sends next if it is far shorter.
+    fn fitting_bytes(&self, len_bytes: usize, spoils: bool) -> usize {
+        let there_bytes = self.there_bytes(len_bytes);
+        let is_far_shorter = len_bytes <= self.here_bytes / 2 && self.here_bytes - len_bytes >= MISFIT_BYTES;
+        match there_bytes {
+            ..MISFIT_BYTES if spoils && is_far_shorter => 0,
+            ..MISFIT_BYTES => len_bytes,
+            _ if self.here_bytes >= MISFIT_BYTES => self.here_bytes,
+            _ => 0,
+        }
+    }
+
+    fn leave(&mut self, len_bytes: usize) {
+        self.sent_bytes = len_bytes;
+        self.used_bytes = self.used_bytes.max(len_bytes);
+    }
+
+    fn come(&mut self, len_bytes: usize) {
+        // What was behind the bytes that left stayed here.
+        let stayed_bytes = if len_bytes >= self.sent_bytes { self.here_bytes } else { 0 };
+        self.here_bytes = len_bytes.max(stayed_bytes);
+        self.used_bytes = self.used_bytes.max(len_bytes);
+    }
 }
 
 impl Default for HeldShuttles {
     /// As all begins.
     fn default() -> Self {
-        Self { here: true, there: false, last: Shuttle::Here, brought_bytes: [0; 2] }
+        Self { here: true, there: false, last: Shuttle::Here, lines: [Lines::default(); 2] }
     }
 }
 
@@ -164,18 +231,60 @@ impl HeldShuttles {
         self.here | self.there
     }
 
-    /// Takes one to write a message of `len_bytes` to that `suits`: the one in which as much has come, and of two such that in
-    /// which less has; where none has, that in which most has; of two alike the one that came last.
-    pub fn take(&mut self, len_bytes: usize, mut suits: impl FnMut(Shuttle) -> bool) -> Option<Shuttle> {
+    /// Takes one to write a message of `len_bytes` to that `suits`: the one that came last, if about as much of it is here, or else
+    /// one that takes all of it, if there is one, of which as much is here, and of two such that of which less is; where of none
+    /// is, that of which most is.
+    #[inline]
+    pub fn take(&mut self, len_bytes: usize, mut suits: impl FnMut(Shuttle) -> bool) -> Option<Passage> {
+        let last = self.last;
+        let is_like_last = self.lines[last as usize].here_bytes.abs_diff(len_bytes) < MISFIT_BYTES;
+        if is_like_last && self.has(last) && suits(last) {
+            self.lines[last as usize].misfits = 0;
+            return self.leave(last, len_bytes);
+        }
+        self.take_best(len_bytes, suits)
+    }
+
+    #[inline(never)]
+    fn take_best(&mut self, len_bytes: usize, suits: impl FnMut(Shuttle) -> bool) -> Option<Passage> {
+        let shuttle = self.best_for(len_bytes, suits)?;
+        let mut fitting_bytes = self.fitting_bytes(shuttle, len_bytes);
+        let Lines { misfits, here_bytes, .. } = &mut self.lines[shuttle as usize];
+        *misfits = if fitting_bytes == len_bytes { 0 } else { *misfits + 1 };
+        if *misfits > MISFITS_MAX {
+            (*misfits, fitting_bytes) = (0, len_bytes);
+            *here_bytes = len_bytes.min(*here_bytes);
+        }
+        if fitting_bytes == 0 { None } else { self.leave(shuttle, fitting_bytes) }
+    }
+
+    /// As [`HeldShuttles::take`], for all of it, wherever the lines are.
+    pub fn take_for_all(&mut self, len_bytes: usize, suits: impl FnMut(Shuttle) -> bool) -> Option<Passage> {
+        let shuttle = self.best_for(len_bytes, suits)?;
+        self.leave(shuttle, len_bytes)
+    }
+
+    #[inline]
+    fn leave(&mut self, shuttle: Shuttle, len_bytes: usize) -> Option<Passage> {
+        let shuttle = self.take_this(shuttle)?;
+        self.lines[shuttle as usize].leave(len_bytes);
+        Some(Passage { shuttle, len_bytes })
+    }
+
+    fn best_for(&self, len_bytes: usize, mut suits: impl FnMut(Shuttle) -> bool) -> Option<Shuttle> {
         let (last, other) = (self.last, self.last.other());
         let [of_last, of_other] = [last, other].map(|shuttle| {
-            let brought_bytes = self.brought_bytes[shuttle as usize];
+            let here_bytes = self.lines[shuttle as usize].here_bytes;
+            let takes_all = self.fitting_bytes(shuttle, len_bytes) == len_bytes;
             // What comes first is better.
-            (brought_bytes < len_bytes, brought_bytes.abs_diff(len_bytes))
+            (!takes_all, here_bytes < len_bytes, here_bytes.abs_diff(len_bytes))
         });
         let mut shuttles = if of_other < of_last { [other, last] } else { [last, other] }.into_iter();
-        let shuttle = shuttles.find(|shuttle| self.has(*shuttle) && suits(*shuttle))?;
-        self.take_this(shuttle)
+        shuttles.find(|shuttle| self.has(*shuttle) && suits(*shuttle))
+    }
+
+    fn fitting_bytes(&self, shuttle: Shuttle, len_bytes: usize) -> usize {
+        self.lines[shuttle as usize].fitting_bytes(len_bytes, !self.has(shuttle.other()))
     }
 
     /// Takes this one, if it is here.
@@ -191,10 +300,14 @@ impl HeldShuttles {
         }
     }
 
-    /// One has come.
+    /// One has come; with nothing, to begin again.
     pub fn welcome(&mut self, brought: Brought) {
-        self.brought_bytes[brought.shuttle as usize] = brought.len_bytes;
-        self.keep(brought.shuttle);
+        let Brought { shuttle, len_bytes } = brought;
+        match &mut self.lines[shuttle as usize] {
+            lines if len_bytes == 0 => *lines = Lines::default(),
+            lines => lines.come(len_bytes),
+        }
+        self.keep(shuttle);
     }
 
     /// One was not used, or is at home again.
@@ -241,7 +354,7 @@ mod tests {
 
     /// Sends bytes of this value in parts aboard the shuttle that is here.
     fn send(from: &mut Ends, parts: &[usize], value: u8) -> Option<Shuttle> {
-        let shuttle = from.held.take(parts.iter().sum(), |_| true)?;
+        let Passage { shuttle, .. } = from.held.take(parts.iter().sum(), |_| true)?;
         let mut offset = 0;
         for (at, len) in parts.iter().enumerate() {
             let aboard = Aboard { shuttle, offset, is_last: at + 1 == parts.len() };
@@ -284,17 +397,27 @@ mod tests {
         assert_eq!(one.held.take(8, |_| true), None);
     }
 
+    const KIB: usize = 1 << 10;
+
+    /// Those between two processes: which is taken, and how much of the message goes aboard.
+    fn take(held: &mut HeldShuttles, len_kib: usize) -> Option<(Shuttle, usize)> {
+        held.take(len_kib * KIB, |_| true).map(|passage| (passage.shuttle, passage.len_bytes / KIB))
+    }
+
+    fn welcome(held: &mut HeldShuttles, shuttle: Shuttle, len_kib: usize) {
+        held.welcome(Brought { shuttle, len_bytes: len_kib * KIB });
+    }
+
     /// What the other side has read last would have to be taken back from it, line by line.
     #[test]
     fn a_message_goes_where_as_much_has_come() {
-        let taken = |brought: [usize; 2], len_bytes| {
+        let taken = |brought: [usize; 2], len_kib| {
             let mut held = HeldShuttles::default();
-            for (shuttle, len_bytes) in [Shuttle::Here, Shuttle::There].into_iter().zip(brought) {
-                held.welcome(Brought { shuttle, len_bytes });
-            }
-            held.take(len_bytes, |_| true)
+            welcome(&mut held, Shuttle::Here, brought[0]);
+            welcome(&mut held, Shuttle::There, brought[1]);
+            take(&mut held, len_kib)
         };
-        for (brought, len_bytes, expected) in [
+        for (brought, len_kib, expected) in [
             ([64, 32], 64, Shuttle::Here),
             ([64, 32], 32, Shuttle::There),
             ([32, 64], 32, Shuttle::Here),
@@ -303,14 +426,74 @@ mod tests {
             ([64, 32], 128, Shuttle::Here),
             ([32, 64], 128, Shuttle::There),
             ([64, 64], 64, Shuttle::There),
+            // About as much is as good.
+            ([64, 58], 64, Shuttle::There),
         ] {
-            assert_eq!(taken(brought, len_bytes), Some(expected), "{len_bytes} of {brought:?}");
+            assert_eq!(taken(brought, len_kib), Some((expected, len_kib)), "{len_kib} of {brought:?}");
         }
         let mut held = HeldShuttles::default();
-        held.welcome(Brought { shuttle: Shuttle::There, len_bytes: 64 });
-        assert_eq!([64, 64].map(|len| held.take(len, |_| true)), [Shuttle::There, Shuttle::Here].map(Some));
+        welcome(&mut held, Shuttle::There, 64);
+        assert_eq!([64, 64].map(|len| take(&mut held, len)), [Shuttle::There, Shuttle::Here].map(|it| Some((it, 64))));
         held.keep(Shuttle::Here);
         assert_eq!(held.take(64, |shuttle| shuttle == Shuttle::There), None, "it is with the other");
+    }
+
+    #[test]
+    fn what_the_other_has_read_last_is_written_only_if_lengths_have_changed_for_good() {
+        let mut held = HeldShuttles::default();
+        assert_eq!(take(&mut held, 256), Some((Shuttle::Here, 256)), "nobody has read anything");
+        welcome(&mut held, Shuttle::Here, 128);
+        for _ in 0..MISFITS_MAX / 2 {
+            assert_eq!(take(&mut held, 256), Some((Shuttle::Here, 128)), "as far as the other wrote");
+            welcome(&mut held, Shuttle::Here, 128);
+            assert_eq!(take(&mut held, 100), Some((Shuttle::Here, 100)));
+            welcome(&mut held, Shuttle::Here, 128);
+        }
+        let always = (0..=MISFITS_MAX).map(|_| {
+            let taken = take(&mut held, 256);
+            welcome(&mut held, Shuttle::Here, 128);
+            taken
+        });
+        let whole = always.filter(|taken| *taken == Some((Shuttle::Here, 256))).count();
+        assert_eq!(whole, 1, "the last of them");
+        assert_eq!(take(&mut held, 300), Some((Shuttle::Here, 128)));
+        welcome(&mut held, Shuttle::Here, 4);
+        assert_eq!(take(&mut held, 256), None, "so little is not worth while");
+        assert_eq!(take(&mut held, 11), Some((Shuttle::Here, 11)), "so little is taken back");
+    }
+
+    /// As both sides take them in messages there and back: what is behind a short one stays with who has read it.
+    #[test]
+    fn a_short_message_and_its_answer_leave_the_rest_where_it_was() {
+        let mut held = HeldShuttles::default();
+        welcome(&mut held, Shuttle::There, 1);
+        welcome(&mut held, Shuttle::Here, 64);
+        for len in [64, 16, 64, 32, 20, 64] {
+            assert_eq!(take(&mut held, len), Some((Shuttle::Here, len)));
+            welcome(&mut held, Shuttle::Here, len);
+        }
+    }
+
+    /// As both sides take them where messages cross, each of which finds the other's shuttle only.
+    #[test]
+    fn a_short_message_does_not_go_where_the_other_may_send_a_long_one_next() {
+        let mut held = HeldShuttles::default();
+        welcome(&mut held, Shuttle::Here, 256);
+        assert_eq!(take(&mut held, 32), None);
+        assert_eq!(take(&mut held, 200), Some((Shuttle::Here, 200)));
+        welcome(&mut held, Shuttle::Here, 256);
+        let short = (0..=MISFITS_MAX).filter(|_| take(&mut held, 32).is_some()).count();
+        assert_eq!(short, 1, "the last of them: there are only short ones now");
+        welcome(&mut held, Shuttle::Here, 32);
+        assert_eq!(take(&mut held, 32), Some((Shuttle::Here, 32)));
+    }
+
+    #[test]
+    fn one_that_comes_with_nothing_begins_again() {
+        let mut held = HeldShuttles::default();
+        assert_eq!(take(&mut held, 256), Some((Shuttle::Here, 256)));
+        welcome(&mut held, Shuttle::Here, 0);
+        assert_eq!(take(&mut held, 512), Some((Shuttle::Here, 512)));
     }
 
     #[test]
