@@ -1,7 +1,8 @@
-//! Messages that leave through channels piece by piece: those to one peer one after the other, those to several side by side.
+//! Messages that leave through channels piece by piece: a burst of one to each peer in a turn of progress.
 //!
 //! ```text
-//!   to peer 3   message ─ message ─ message ─▶ the first: as many pieces as have room, a burst at most, or it waits for a shuttle
+//!   to peer 3   message ─ message ─ message ─▶ the first: as many pieces as have room, a burst at most; then it is the last
+//!                                              it waits for a shuttle: so do all behind it
 //!   to peer 5   message ─▶ likewise
 //! ```
 
@@ -105,9 +106,12 @@ impl Streams {
         self.lanes.get_mut(lane)?.streams.pop_front()
     }
 
-    fn put_back(&mut self, lane: usize, stream: Stream) {
-        if let Some(lane) = self.lanes.get_mut(lane) {
-            lane.streams.push_front(stream);
+    /// Puts back what `moved` behind the others of its lane, and what waits where it was.
+    fn put_back(&mut self, lane: usize, stream: Stream, moved: bool) {
+        match self.lanes.get_mut(lane) {
+            Some(lane) if moved => lane.streams.push_back(stream),
+            Some(lane) => lane.streams.push_front(stream),
+            None => {}
         }
     }
 
@@ -127,11 +131,10 @@ impl Core {
     pub(crate) fn push_streams(&mut self) -> bool {
         let (mut moved, mut lane) = (false, 0);
         while let Some(mut stream) = self.streams.take_first(lane) {
-            if !(stream.whole && self.waits_for_shuttle(&mut stream)) {
-                moved |= self.push_stream(&mut stream);
-            }
+            let moves = !(stream.whole && self.waits_for_shuttle(&mut stream)) && self.push_stream(&mut stream);
+            moved |= moves;
             if stream.next < stream.end {
-                self.streams.put_back(lane, stream);
+                self.streams.put_back(lane, stream, moves);
                 lane += 1;
                 continue;
             }
@@ -299,21 +302,20 @@ mod tests {
         .collect()
     }
 
-    /// Who has sent most is not preferred: each lane has its first in every turn, whatever ends meanwhile.
     #[test]
-    fn streams_to_one_peer_leave_in_their_order_and_those_to_others_beside_them() {
+    fn each_lane_has_its_turn_whatever_ends_meanwhile_and_who_waits_stays_the_first() {
         let mut streams = Streams::default();
         let stream = |to, receive| Stream::of(to, SlabKey::from_bits(0), receive, 0..1);
         for (to, receive) in [(7, 0), (7, 1), (3, 2), (5, 3), (7, 4), (3, 5)] {
             streams.push(stream(to, receive));
         }
         assert_eq!((streams.len(), streams.count_to(7), streams.count_to(3), streams.count_to(4)), (6, 3, 2, 0));
-        let mut turn = |stays: u64| {
+        let mut turn = |stays: Option<u64>, moves: bool| {
             let (mut lane, mut seen) = (0, Vec::new());
             while let Some(first) = streams.take_first(lane) {
                 seen.push(first.receive);
-                if first.receive == stays {
-                    streams.put_back(lane, first);
+                if Some(first.receive) == stays {
+                    streams.put_back(lane, first, moves);
                     lane += 1;
                 } else {
                     lane += usize::from(!streams.close_if_over(lane));
@@ -322,8 +324,8 @@ mod tests {
             seen.sort_unstable();
             seen
         };
-        assert_eq!([turn(0), turn(9), turn(9)], [vec![0, 2, 3], vec![0, 5], vec![1]]);
-        assert_eq!(turn(9), [4]);
+        assert_eq!([turn(Some(0), false), turn(Some(0), true)], [vec![0, 2, 3], vec![0, 5]]);
+        assert_eq!([(); 3].map(|()| turn(None, false)), [[1], [4], [0]]);
         assert!(streams.is_empty() && streams.take_first(0).is_none());
     }
 
