@@ -25,7 +25,7 @@
 use base::SlabKey;
 use datatype::SendBuf;
 use fabric::{MappedArea, PeerIndex};
-use lockfree::{Aboard, Allowance, Brought, HeldShuttles, Passage, Record, Shuttle, Shuttles};
+use lockfree::{Aboard, Allowance, Brought, HeldShuttles, Load, Passage, Record, Shuttle, Shuttles};
 use protocol::wire::{self, Message};
 
 use crate::core::Core;
@@ -97,11 +97,11 @@ impl ShuttleTable {
         Self { pairs, len_bytes: len_bytes as u64, allowance }
     }
 
-    /// Takes one to write a message of `len_bytes` to, or a part of one that goes `however` suited what has come is.
-    fn take(&mut self, peer: PeerId, len_bytes: u64, however: bool) -> Option<Passage> {
+    /// Takes one to write this `load` of a message of `len_bytes` to.
+    fn take(&mut self, peer: PeerId, len_bytes: u64, load: Load) -> Option<Passage> {
         let most_bytes = self.len_bytes;
         let Pair { held, own_bytes, foreign_bytes } = self.pairs.get_mut(peer as usize)?;
-        let suits = |shuttle| match shuttle {
+        held.take(len_bytes as usize, load, |shuttle| match shuttle {
             Shuttle::There => len_bytes <= *foreign_bytes,
             Shuttle::Here if len_bytes <= *own_bytes => true,
             Shuttle::Here => {
@@ -112,11 +112,7 @@ impl ShuttleTable {
                 }
                 is_granted
             }
-        };
-        match however {
-            false => held.take(len_bytes as usize, suits),
-            true => held.take_for_all(len_bytes as usize, suits),
-        }
+        })
     }
 
     /// Takes the one in the memory of a peer, if it is here and too short for `len_bytes`.
@@ -193,16 +189,16 @@ impl Core {
 
     /// A shuttle for a message of `len_bytes` to a peer, or a part of it, if one is here.
     pub(crate) fn take_shuttle(&mut self, to: PeerId, len_bytes: u64) -> Option<Passage> {
-        self.take_shuttle_for(to, len_bytes, false)
+        self.take_shuttle_for(to, len_bytes, Load::Suiting)
     }
 
-    fn take_shuttle_for(&mut self, to: PeerId, len_bytes: u64, however: bool) -> Option<Passage> {
+    fn take_shuttle_for(&mut self, to: PeerId, len_bytes: u64, load: Load) -> Option<Passage> {
         let Some(Some(peer)) = self.peers.get(to as usize) else { return None };
         let goes_aboard = (ABOARD_MIN_BYTES as u64..=peer.link.aboard_max_bytes() as u64).contains(&len_bytes);
         if !goes_aboard {
             return None;
         }
-        let passage = self.shuttles.take(to, len_bytes, however);
+        let passage = self.shuttles.take(to, len_bytes, load);
         if passage.is_none() {
             self.send_home(to, len_bytes);
         }
@@ -291,11 +287,15 @@ impl Core {
         let crosses = ways.is_some_and(|ways| ways.crosses) && !self.thresholds.is_crowded;
         if crosses && len_bytes > self.thresholds.whole_max_bytes() {
             let part_bytes = PART_MAX_BYTES.min(len_bytes - offset);
-            let Passage { shuttle, .. } = self.take_shuttle_for(to, part_bytes, true)?;
+            let Passage { shuttle, .. } = self.take_shuttle_for(to, part_bytes, Load::All)?;
             return Some(Ride { shuttle, from: offset, until: len_bytes.min(offset + BURST_BYTES) });
         }
         // What went before keeps its place there, so that as much comes as will go back.
-        let shuttle = if offset == 0 || crosses { self.take_shuttle_for_all(to, len_bytes) } else { None };
+        let shuttle = match offset {
+            0 => self.take_shuttle_for_all(to, len_bytes),
+            _ if crosses => self.take_shuttle_for(to, len_bytes, Load::AllSuiting).map(|passage| passage.shuttle),
+            _ => None,
+        };
         Ride::of_all(shuttle, len_bytes)
     }
 
@@ -360,7 +360,7 @@ mod tests {
     }
 
     fn take(table: &mut ShuttleTable, peer: PeerId, len_bytes: u64) -> Option<Shuttle> {
-        table.take(peer, len_bytes, true).map(|passage| passage.shuttle)
+        table.take(peer, len_bytes, Load::All).map(|passage| passage.shuttle)
     }
 
     fn came(shuttle: Shuttle, len_bytes: u64) -> Brought {

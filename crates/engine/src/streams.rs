@@ -28,6 +28,9 @@ pub(crate) const PIECE_BYTES: RangeInclusive<u64> = 8 << 10..=32 << 10;
 /// the other wrote while it is near.
 pub(crate) const BURST_BYTES: u64 = 128 << 10;
 
+/// Streams of which the memory is kept, however many there were.
+const SPARE_STREAMS: usize = 64;
+
 /// A message that leaves through the channel piece by piece.
 pub(crate) struct Stream {
     pub(crate) to: PeerId,
@@ -62,8 +65,8 @@ impl Stream {
 #[derive(Default)]
 pub(crate) struct Streams {
     lanes: Vec<Lane>,
-    /// Lanes that have ended, whose memory is used again.
-    spare: Vec<VecDeque<Stream>>,
+    /// A lane that has ended, whose memory the next one has.
+    spare: VecDeque<Stream>,
 }
 
 /// Those to one peer, at least one of them.
@@ -78,7 +81,7 @@ impl Streams {
             return lane.streams.push_back(stream);
         }
         let to = stream.to;
-        let mut streams = self.spare.pop().unwrap_or_default();
+        let mut streams = std::mem::take(&mut self.spare);
         streams.push_back(stream);
         self.lanes.push(Lane { to, streams });
     }
@@ -119,8 +122,8 @@ impl Streams {
     fn close_if_over(&mut self, lane: usize) -> bool {
         let is_over = self.lanes.get(lane).is_some_and(|lane| lane.streams.is_empty());
         if is_over {
-            let Lane { streams, .. } = self.lanes.swap_remove(lane);
-            self.spare.push(streams);
+            self.spare = self.lanes.swap_remove(lane).streams;
+            self.spare.shrink_to(SPARE_STREAMS);
         }
         is_over
     }

@@ -52,7 +52,7 @@ pub use mailbox::{MailboxReceiver, MailboxSender};
 pub use meeting::Meeting;
 pub use published::{Engagement, Look, PublishedTable, Sight};
 pub use shared::{SharedMemory, SharedWord};
-pub use shuttle::{Aboard, Brought, HeldShuttles, Passage, Shuttle, Shuttles};
+pub use shuttle::{Aboard, Brought, HeldShuttles, Load, Passage, Shuttle, Shuttles};
 pub use slots::{Slot, SlotMemory, SlotStore};
 pub use streaming::{MEDIUM_MIN_BYTES, STREAMING_MIN_BYTES, Stores};
 

@@ -163,6 +163,17 @@ impl Shuttles {
     }
 }
 
+/// How much of a message is to go aboard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Load {
+    /// As much as suits the lines that are here. A message that they do not suit is counted, once for each call.
+    Suiting,
+    /// All of it, if that suits them.
+    AllSuiting,
+    /// All of it, wherever the lines are.
+    All,
+}
+
 /// Which shuttles between this process and another this one may write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HeldShuttles {
@@ -231,24 +242,29 @@ impl HeldShuttles {
         self.here | self.there
     }
 
-    /// Takes one to write a message of `len_bytes` to that `suits`: the one that came last, if about as much of it is here, or else
-    /// one that takes all of it, if there is one, of which as much is here, and of two such that of which less is; where of none
-    /// is, that of which most is.
+    /// Takes one to write this `load` of a message of `len_bytes` to that is `free`: the one that came last, if about as much of it
+    /// is here, or else one that takes all of it, if there is one, of which as much is here, and of two such that of which less is;
+    /// where of none is, that of which most is.
     #[inline]
-    pub fn take(&mut self, len_bytes: usize, mut suits: impl FnMut(Shuttle) -> bool) -> Option<Passage> {
+    pub fn take(&mut self, len_bytes: usize, load: Load, mut free: impl FnMut(Shuttle) -> bool) -> Option<Passage> {
         let last = self.last;
         let is_like_last = self.lines[last as usize].here_bytes.abs_diff(len_bytes) < MISFIT_BYTES;
-        if is_like_last && self.has(last) && suits(last) {
+        if is_like_last && self.has(last) && free(last) {
             self.lines[last as usize].misfits = 0;
             return self.leave(last, len_bytes);
         }
-        self.take_best(len_bytes, suits)
+        self.take_best(len_bytes, load, free)
     }
 
     #[inline(never)]
-    fn take_best(&mut self, len_bytes: usize, suits: impl FnMut(Shuttle) -> bool) -> Option<Passage> {
-        let shuttle = self.best_for(len_bytes, suits)?;
+    fn take_best(&mut self, len_bytes: usize, load: Load, free: impl FnMut(Shuttle) -> bool) -> Option<Passage> {
+        let shuttle = self.best_for(len_bytes, free)?;
         let mut fitting_bytes = self.fitting_bytes(shuttle, len_bytes);
+        match load {
+            Load::All => return self.leave(shuttle, len_bytes),
+            Load::AllSuiting if fitting_bytes < len_bytes => return None,
+            Load::AllSuiting | Load::Suiting => {}
+        }
         let Lines { misfits, here_bytes, .. } = &mut self.lines[shuttle as usize];
         *misfits = if fitting_bytes == len_bytes { 0 } else { *misfits + 1 };
         if *misfits > MISFITS_MAX {
@@ -258,12 +274,6 @@ impl HeldShuttles {
         if fitting_bytes == 0 { None } else { self.leave(shuttle, fitting_bytes) }
     }
 
-    /// As [`HeldShuttles::take`], for all of it, wherever the lines are.
-    pub fn take_for_all(&mut self, len_bytes: usize, suits: impl FnMut(Shuttle) -> bool) -> Option<Passage> {
-        let shuttle = self.best_for(len_bytes, suits)?;
-        self.leave(shuttle, len_bytes)
-    }
-
     #[inline]
     fn leave(&mut self, shuttle: Shuttle, len_bytes: usize) -> Option<Passage> {
         let shuttle = self.take_this(shuttle)?;
@@ -271,7 +281,7 @@ impl HeldShuttles {
         Some(Passage { shuttle, len_bytes })
     }
 
-    fn best_for(&self, len_bytes: usize, mut suits: impl FnMut(Shuttle) -> bool) -> Option<Shuttle> {
+    fn best_for(&self, len_bytes: usize, mut free: impl FnMut(Shuttle) -> bool) -> Option<Shuttle> {
         let (last, other) = (self.last, self.last.other());
         let [of_last, of_other] = [last, other].map(|shuttle| {
             let here_bytes = self.lines[shuttle as usize].here_bytes;
@@ -280,7 +290,7 @@ impl HeldShuttles {
             (!takes_all, here_bytes < len_bytes, here_bytes.abs_diff(len_bytes))
         });
         let mut shuttles = if of_other < of_last { [other, last] } else { [last, other] }.into_iter();
-        shuttles.find(|shuttle| self.has(*shuttle) && suits(*shuttle))
+        shuttles.find(|shuttle| self.has(*shuttle) && free(*shuttle))
     }
 
     fn fitting_bytes(&self, shuttle: Shuttle, len_bytes: usize) -> usize {
@@ -354,7 +364,7 @@ mod tests {
 
     /// Sends bytes of this value in parts aboard the shuttle that is here.
     fn send(from: &mut Ends, parts: &[usize], value: u8) -> Option<Shuttle> {
-        let Passage { shuttle, .. } = from.held.take(parts.iter().sum(), |_| true)?;
+        let Passage { shuttle, .. } = from.held.take(parts.iter().sum(), Load::Suiting, |_| true)?;
         let mut offset = 0;
         for (at, len) in parts.iter().enumerate() {
             let aboard = Aboard { shuttle, offset, is_last: at + 1 == parts.len() };
@@ -394,14 +404,14 @@ mod tests {
         assert!(found.chunks(2).all(|two| two == &found[..2]));
         let at_once = [&mut one, &mut other].map(|ends| send(ends, &[8], 1));
         assert_eq!(at_once, [Some(Shuttle::Here); 2], "both are at home");
-        assert_eq!(one.held.take(8, |_| true), None);
+        assert_eq!(one.held.take(8, Load::Suiting, |_| true), None);
     }
 
     const KIB: usize = 1 << 10;
 
     /// Those between two processes: which is taken, and how much of the message goes aboard.
     fn take(held: &mut HeldShuttles, len_kib: usize) -> Option<(Shuttle, usize)> {
-        held.take(len_kib * KIB, |_| true).map(|passage| (passage.shuttle, passage.len_bytes / KIB))
+        held.take(len_kib * KIB, Load::Suiting, |_| true).map(|passage| (passage.shuttle, passage.len_bytes / KIB))
     }
 
     fn welcome(held: &mut HeldShuttles, shuttle: Shuttle, len_kib: usize) {
@@ -435,7 +445,7 @@ mod tests {
         welcome(&mut held, Shuttle::There, 64);
         assert_eq!([64, 64].map(|len| take(&mut held, len)), [Shuttle::There, Shuttle::Here].map(|it| Some((it, 64))));
         held.keep(Shuttle::Here);
-        assert_eq!(held.take(64, |shuttle| shuttle == Shuttle::There), None, "it is with the other");
+        assert_eq!(held.take(64, Load::Suiting, |shuttle| shuttle == Shuttle::There), None, "it is with the other");
     }
 
     #[test]
@@ -486,6 +496,18 @@ mod tests {
         assert_eq!(short, 1, "the last of them: there are only short ones now");
         welcome(&mut held, Shuttle::Here, 32);
         assert_eq!(take(&mut held, 32), Some((Shuttle::Here, 32)));
+    }
+
+    #[test]
+    fn who_asks_for_all_that_suits_again_and_again_is_not_given_in_to() {
+        let mut held = HeldShuttles::default();
+        assert_eq!(take(&mut held, 256), Some((Shuttle::Here, 256)));
+        welcome(&mut held, Shuttle::Here, 128);
+        let mut all = |len_kib| held.take(len_kib * KIB, Load::AllSuiting, |_| true);
+        assert!((0..=MISFITS_MAX).all(|_| all(256).is_none()));
+        assert!(all(128).is_some());
+        welcome(&mut held, Shuttle::Here, 128);
+        assert_eq!(take(&mut held, 256), Some((Shuttle::Here, 128)), "none of those was counted");
     }
 
     #[test]

@@ -91,6 +91,10 @@ impl CopyWays {
         Self(self.0 | u8::from(possible) << way as u8)
     }
 
+    fn without(self, way: CopyWay) -> Self {
+        Self(self.0 & !(1 << way as u8))
+    }
+
     /// True if this is one of them.
     pub fn has(self, way: CopyWay) -> bool {
         self.0 & 1 << way as u8 != 0
@@ -138,10 +142,12 @@ impl Kind {
         Self { class: class as u8, ways, crosses: None }
     }
 
-    /// The same, of messages that cross others, on this side of both: who sends waits for messages, too.
+    /// The same, of messages that cross others, on this side of both: who sends waits for messages, too. Nobody's help is free
+    /// then: what a receiver gains by it the other loses, and each would choose it.
     #[must_use]
     pub fn crossing(self, side: Side) -> Self {
-        Self { crosses: Some(side), ..self }
+        let ways = if self.ways.has(CopyWay::Staged) { self.ways.without(CopyWay::Shared) } else { self.ways };
+        Self { crosses: Some(side), ways, ..self }
     }
 
     /// How far lengths of this kind are from those of another one, if they differ in nothing else, and not by much.
@@ -571,21 +577,24 @@ impl Costs {
         let (spent, judged) = (std::mem::take(&mut self.spent), std::mem::take(&mut self.judged));
         let before = self.best(possible);
         let was_known = self.per_kib[before as usize] != 0;
-        if let Some(per_kib) = judged.taken.per_kib() {
+        let took = judged.taken.per_kib();
+        if let Some(per_kib) = took {
             self.note(way, per_kib, judged.at_least());
         }
         let best = self.best(possible);
+        // What was faster this time, and is only not believed yet, is tried again at once.
+        let promises = took.is_some_and(|per_kib| per_kib < self.per_kib[best as usize]);
         if was_known && way == best && way == before {
             // It is used on and on, which tells more than tries.
             self.tries[way as usize] = FIRST_TRIES;
         }
-        if way != best {
+        if way != best && !promises {
             let times = rest_times(spent.per_kib().unwrap_or(u32::MAX), self.per_kib[best as usize]);
             self.rest_bytes[way as usize] = run_bytes.saturating_mul(times);
         }
         if was_known && best != before {
             // What it takes is known; if that has become more, something else may have been the reason.
-            self.rest_bytes[before as usize] = run_bytes.saturating_mul(*REST_BOUNDS.start());
+            self.rest_bytes[before as usize] = judged.taken.bytes.saturating_mul(*REST_BOUNDS.start());
         }
     }
 

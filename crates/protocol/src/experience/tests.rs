@@ -335,11 +335,23 @@ fn what_pays_only_if_no_side_uses_the_channel_is_found() {
     run_of(both_kinds()[0], LEN, &mut sides[0], 3000, true, |way, _| if way == Staged { 6000 } else { 9000 });
     let taken = both_ways(&mut sides, 2000, |way, too| match way {
         Staged => 6000,
-        Shared if too => 9000,
-        Shared => 4000,
-        Read => 20_000,
+        Read if too => 9000,
+        Read => 4000,
+        Shared => unreachable!("it helps nobody where both sides send"),
     });
-    assert!(taken[1] > 28_000, "{taken:?}");
+    assert!(taken[0] > 28_000, "{taken:?}");
+}
+
+#[test]
+fn the_sender_of_a_message_that_crosses_others_helps_only_where_there_is_no_channel() {
+    let kinds = |ways| [Side::Leads, Side::Follows].map(|side| Kind::of(LEN, None, ways).crossing(side));
+    let per_kib = |way| if way == Shared { 30 } else { 60 };
+    for (ways, helps) in [(all(), false), (CopyWays::only(Read).and(Shared, true), true)] {
+        for kind in kinds(ways) {
+            let taken = run_of(kind, LEN, &mut Experience::default(), 1000, true, |way, _| per_kib(way) * LEN / 1024);
+            assert_eq!(taken[Shared as usize] > 0, helps, "{taken:?}");
+        }
+    }
 }
 
 /// Each of both sides sends the other a message and waits for its own, so often. What a message takes, and what the same way
