@@ -132,7 +132,7 @@ impl Core {
         let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
         let pieces = pieces_of(&peer.link, len_bytes);
         let ride = passage.and_then(|passage| Ride::of_pieces(passage, &pieces));
-        let rides = |offset: u64| ride.is_some_and(|ride| offset < ride.until);
+        let rides = |offset: u64| ride.is_some_and(|ride| ride.has(offset));
         let in_block = |(offset, len)| if rides(offset) { lockfree::shuttle::PLACE_BYTES } else { len as usize };
         let has_room = peer.link.reserve(pieces.iter().copied().map(in_block));
         self.end_aboard(to, passage.map(|passage| passage.shuttle), has_room && ride.is_some());

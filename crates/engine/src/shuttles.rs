@@ -25,12 +25,12 @@
 use base::SlabKey;
 use datatype::SendBuf;
 use fabric::{MappedArea, PeerIndex};
-use lockfree::{Aboard, Allowance, Brought, HeldShuttles, Load, Passage, Record, Shuttle, Shuttles};
+use lockfree::{Aboard, Allowance, Brought, CACHE_LINE_BYTES, HeldShuttles, Load, Passage, Record, Shuttle, Shuttles};
 use protocol::wire::{self, Message};
 
 use crate::core::Core;
 use crate::request::{Envelope, IncomingWay, PeerId, Request, State};
-use crate::streams::{BURST_BYTES, PIECE_BYTES, Stream, push_piece};
+use crate::streams::{BURST_BYTES, Stream, push_piece};
 
 /// Shortest message that goes aboard: a shorter one takes not many more lines than what announces it.
 pub const ABOARD_MIN_BYTES: usize = 128;
@@ -39,8 +39,11 @@ pub const ABOARD_MIN_BYTES: usize = 128;
 /// write more there until the one comes home.
 const MEMORY_MIN_BYTES: u64 = 256 << 10;
 
-/// Bytes of a part of a message that crosses others, at most: the piece that ends it is not cut.
-const PART_MAX_BYTES: u64 = BURST_BYTES + *PIECE_BYTES.end();
+/// Bytes of a part of a message that crosses others, at most: all parts of one are about as long as a burst.
+const PART_MAX_BYTES: u64 = BURST_BYTES / 2 * 3;
+
+/// Bytes of a piece of a message that goes aboard part by part, at most.
+const PIECE_MAX_BYTES: u64 = 64 << 10;
 
 /// Turns of progress that bytes wait for a shuttle, at most: so long, about, as the other side takes to read one and to fill it.
 pub(crate) const PATIENCE: u32 = 500;
@@ -49,22 +52,46 @@ pub(crate) const PATIENCE: u32 = 500;
 #[derive(Clone, Copy)]
 pub(crate) struct Ride {
     pub(crate) shuttle: Shuttle,
-    pub(crate) from: u64,
+    from: u64,
     /// The piece that reaches this is the last.
-    pub(crate) until: u64,
+    until: u64,
+    is_part: bool,
 }
 
 impl Ride {
     /// All of a message of `len_bytes`, if there is a shuttle for it.
     pub(crate) fn of_all(shuttle: Option<Shuttle>, len_bytes: u64) -> Option<Self> {
-        shuttle.map(|shuttle| Self { shuttle, from: 0, until: len_bytes })
+        shuttle.map(|shuttle| Self { shuttle, from: 0, until: len_bytes, is_part: false })
+    }
+
+    /// Bytes of the piece of a part that begins at `offset`: pieces are as long, for the other side writes, too, meanwhile.
+    /// `None` if it is no part.
+    pub(crate) fn piece_of_part_bytes(&self, offset: u64) -> Option<u64> {
+        let left_bytes = self.until - offset;
+        self.is_part.then(|| about(left_bytes, left_bytes.div_ceil(PIECE_MAX_BYTES)))
+    }
+
+    /// Where `len` bytes of the message from `offset` on go.
+    pub(crate) fn aboard(&self, offset: u64, len: u64) -> Aboard {
+        let is_last = self.ends_with(offset + len);
+        Aboard { shuttle: self.shuttle, offset: (offset - self.from) as usize, is_last }
+    }
+
+    /// True if bytes from `offset` on are among those that go aboard.
+    pub(crate) fn has(&self, offset: u64) -> bool {
+        (self.from..self.until).contains(&offset)
+    }
+
+    /// True if what reaches this is the last of it.
+    pub(crate) fn ends_with(&self, end: u64) -> bool {
+        end >= self.until
     }
 
     /// As many of these pieces of a message as may go aboard, each of an offset and a length, if any may.
     pub(crate) fn of_pieces(passage: Passage, pieces: &[(u64, u64)]) -> Option<Self> {
         let ends = pieces.iter().map(|(offset, len)| offset + len);
         let until = ends.take_while(|end| *end <= passage.len_bytes as u64).last()?;
-        Some(Self { shuttle: passage.shuttle, from: 0, until })
+        Some(Self { shuttle: passage.shuttle, from: 0, until, is_part: false })
     }
 }
 
@@ -75,6 +102,17 @@ struct Pair {
     /// Bytes of this process's own one that take memory, and of the other's.
     own_bytes: u64,
     foreign_bytes: u64,
+}
+
+/// Bytes of the next part of a message that crosses others, of which so many are left: of several, all about as long, so that
+/// each goes where as much has come.
+fn part_bytes(left_bytes: u64) -> u64 {
+    about(left_bytes, (left_bytes + BURST_BYTES / 2) / BURST_BYTES)
+}
+
+/// Bytes of one of so many parts of `len_bytes`, in whole lines if it is not all.
+fn about(len_bytes: u64, parts: u64) -> u64 {
+    len_bytes.div_ceil(parts.max(1)).next_multiple_of(CACHE_LINE_BYTES as u64).min(len_bytes)
 }
 
 /// Bytes of a shuttle of `most_bytes` that take memory where messages of this length are written.
@@ -252,27 +290,43 @@ impl Core {
         is_gone
     }
 
-    /// Pushes `len` bytes from `offset` on of the message of a send to a mapped peer, if there is room: aboard a shuttle if
-    /// they ride on one, or begin to.
-    pub(crate) fn push_piece_of(&mut self, id: SlabKey, record: Record, offset: u64, len: u64) -> bool {
-        let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { return false };
-        let (Envelope { peer: to, len_bytes, .. }, ride) = (send.envelope, send.ride);
-        let mut ride = match ride {
+    /// What the bytes of a send from `offset` on ride on, or begin to.
+    pub(crate) fn ride_of(&mut self, id: SlabKey, offset: u64) -> Option<Ride> {
+        let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(id) else { return None };
+        let Envelope { peer: to, len_bytes, .. } = send.envelope;
+        let ride = match send.ride {
             // What is asked for once more, because it came too early or by a peer that does not keep to the protocol, may lie
             // elsewhere.
-            Some(_) => ride.filter(|ride| (ride.from..ride.until).contains(&offset)),
-            None => self.begin_ride(to, offset, len_bytes),
+            Some(ride) => ride.has(offset).then_some(ride)?,
+            None => self.begin_ride(to, offset, len_bytes)?,
         };
-        let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get_mut(id) else { return false };
-        let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
-        if ride.is_some() && peer.link.is_by_mailbox() {
-            // The channel was given up as one that nobody used; its reader is through with what went aboard.
-            ride.take().into_iter().for_each(|ride| self.shuttles.keep(to, ride.shuttle));
-            send.ride = None;
+        let link = self.peers.get_mut(to as usize).and_then(Option::as_mut).map(|peer| &mut peer.link);
+        let is_given_up = link.is_none_or(|link| link.is_by_mailbox());
+        if is_given_up {
+            // As one that nobody used; the channel's reader is through with what went aboard.
+            self.shuttles.keep(to, ride.shuttle);
         }
-        send.ride = ride.or(send.ride);
+        let ride = (!is_given_up).then_some(ride);
+        if let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get_mut(id) {
+            send.ride = ride;
+        }
+        ride
+    }
+
+    /// Pushes `len` bytes from `offset` on of the message of a send to a mapped peer, if there is room: aboard a shuttle, if they
+    /// `ride`.
+    pub(crate) fn push_piece_of(
+        &mut self,
+        id: SlabKey,
+        record: Record,
+        (offset, len): (u64, u64),
+        ride: Option<Ride>,
+    ) -> bool {
+        let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get_mut(id) else { return false };
+        let Envelope { peer: to, len_bytes, .. } = send.envelope;
+        let Some(Some(peer)) = self.peers.get_mut(to as usize) else { return false };
         let pushed = push_piece(&mut peer.link, record, &send.buf, (offset, len), ride);
-        if pushed && ride.is_some_and(|ride| offset + len >= ride.until) {
+        if pushed && ride.is_some_and(|ride| ride.ends_with(offset + len)) {
             send.ride = None;
             self.stats.aboard_sent += u64::from(offset + len == len_bytes);
         }
@@ -286,9 +340,9 @@ impl Core {
         let ways = self.peers.get(to as usize)?.as_ref()?.ways.as_ref();
         let crosses = ways.is_some_and(|ways| ways.crosses) && !self.thresholds.is_crowded;
         if crosses && len_bytes > self.thresholds.whole_max_bytes() {
-            let part_bytes = PART_MAX_BYTES.min(len_bytes - offset);
+            let part_bytes = part_bytes(len_bytes - offset);
             let Passage { shuttle, .. } = self.take_shuttle_for(to, part_bytes, Load::All)?;
-            return Some(Ride { shuttle, from: offset, until: len_bytes.min(offset + BURST_BYTES) });
+            return Some(Ride { shuttle, from: offset, until: offset + part_bytes, is_part: true });
         }
         // What went before keeps its place there, so that as much comes as will go back.
         let shuttle = match offset {
@@ -365,6 +419,30 @@ mod tests {
 
     fn came(shuttle: Shuttle, len_bytes: u64) -> Brought {
         Brought { shuttle, len_bytes: len_bytes as usize }
+    }
+
+    /// The other side writes its next part where this one lay: a shorter one at the end would leave lines with it.
+    #[test]
+    fn parts_of_a_message_are_about_as_long_and_so_are_the_pieces_of_one() {
+        for len_bytes in (256 * 1024 + 1..3 * MIB).step_by(9973).chain([MIB, MIB - 24 * 1024]) {
+            let (mut from, mut parts) = (0, Vec::new());
+            while from < len_bytes {
+                let until = from + part_bytes(len_bytes - from);
+                let ride = Ride { shuttle: Shuttle::Here, from, until, is_part: true };
+                let mut pieces = Vec::new();
+                while !ride.ends_with(from) {
+                    pieces.push(ride.piece_of_part_bytes(from).expect("it is a part"));
+                    from += pieces[pieces.len() - 1];
+                }
+                assert_eq!(from, until, "no piece reaches beyond its part");
+                let [shortest, longest] = [pieces.iter().min(), pieces.iter().max()].map(|len| *len.expect("has some"));
+                assert!(longest <= PIECE_MAX_BYTES && longest - shortest <= 256, "{len_bytes}: {pieces:?}");
+                parts.push(pieces.iter().sum::<u64>());
+            }
+            let [shortest, longest] = [parts.iter().min(), parts.iter().max()].map(|len| *len.expect("has some"));
+            assert!(longest <= PART_MAX_BYTES && shortest >= BURST_BYTES / 3 * 2, "{len_bytes}: {parts:?}");
+            assert!(longest - shortest <= 64 * parts.len() as u64, "{len_bytes}: {parts:?}");
+        }
     }
 
     #[test]

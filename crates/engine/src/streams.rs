@@ -11,7 +11,7 @@ use std::ops::{Range, RangeInclusive};
 
 use base::SlabKey;
 use datatype::SendBuf;
-use lockfree::{Aboard, CACHE_LINE_BYTES, Record, Stores};
+use lockfree::{CACHE_LINE_BYTES, Record, Stores};
 use protocol::Link;
 use protocol::wire;
 use smallvec::SmallVec;
@@ -175,7 +175,11 @@ impl Core {
         while sent < end {
             let Some(Some(peer)) = self.peers.get(to as usize) else { return };
             let len = next_piece_bytes(&peer.link, len_bytes, len_bytes - sent).min(end - sent);
-            if !peer.link.is_clear() || !self.push_piece_of(id, wire::ahead(id.to_bits(), sent), sent, len) {
+            if !peer.link.is_clear() {
+                break;
+            }
+            let ride = self.ride_of(id, sent);
+            if !self.push_piece_of(id, wire::ahead(id.to_bits(), sent), (sent, len), ride) {
                 break;
             }
             sent += len;
@@ -198,7 +202,9 @@ impl Core {
     fn push_stream(&mut self, stream: &mut Stream) -> bool {
         let mut moved = false;
         let burst_end = stream.end.min(stream.next.saturating_add(BURST_BYTES));
-        while stream.next < burst_end {
+        let mut is_over = false;
+        while stream.next < burst_end && !is_over {
+            let ride = if stream.whole { self.ride_of(stream.send, stream.next) } else { None };
             let Some(Some(peer)) = self.peers.get_mut(stream.to as usize) else { break };
             let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(stream.send) else {
                 stream.next = stream.end;
@@ -206,9 +212,10 @@ impl Core {
             };
             let len_bytes = send.envelope.len_bytes;
             let left = len_bytes.saturating_sub(stream.next);
-            let len = next_piece_bytes(&peer.link, len_bytes, left).min(stream.end - stream.next);
+            let of_part = ride.and_then(|ride| ride.piece_of_part_bytes(stream.next));
+            let len = of_part.unwrap_or_else(|| next_piece_bytes(&peer.link, len_bytes, left));
             let chunk_left = stream.chunk_bytes - stream.next % stream.chunk_bytes;
-            let len = len.min(chunk_left);
+            let len = len.min(stream.end - stream.next).min(chunk_left);
             let last = stream.next + len == stream.end || len == chunk_left;
             let record = wire::data(stream.receive, stream.next, last);
             let is_port = peer.link.is_port();
@@ -217,7 +224,7 @@ impl Core {
                     peer.link.is_clear()
                         && port.push(stream.to, record, len as usize, |space| pack_all(&send.buf, stream.next, space))
                 }
-                None if stream.whole => self.push_piece_of(stream.send, record, stream.next, len),
+                None if stream.whole => self.push_piece_of(stream.send, record, (stream.next, len), ride),
                 None => push_piece(&mut peer.link, record, &send.buf, (stream.next, len), None),
             };
             if !pushed {
@@ -226,6 +233,8 @@ impl Core {
             }
             stream.next += len;
             moved = true;
+            // What comes behind it may ride, too, on what the other side brings meanwhile.
+            is_over = ride.is_some_and(|ride| ride.ends_with(stream.next));
             if !is_port {
                 self.announce_record(stream.to);
             }
@@ -285,9 +294,9 @@ pub(crate) fn push_piece(
     let Some(ride) = ride else {
         return link.try_push(record, len_bytes, |space, stores| write_all(buf, offset, space, stores));
     };
-    let Ride { shuttle, from, until } = ride;
-    let aboard = Aboard { shuttle, offset: (offset - from) as usize, is_last: offset + len >= until };
-    link.try_push_aboard(record, len_bytes, aboard, |space| write_all(buf, offset, space, Stores::Ordinary))
+    link.try_push_aboard(record, len_bytes, ride.aboard(offset, len), |space| {
+        write_all(buf, offset, space, Stores::Ordinary)
+    })
 }
 
 #[cfg(test)]
