@@ -81,13 +81,14 @@ impl GroupBoard {
     }
 
     /// This member, whose turn is the first, begins a piece with `content`. All caches may still hold what stood there: it is
-    /// written past them.
+    /// written past them. Only of two members it is the one that has read that last, and has it near.
     ///
     /// # Panics
     /// If there is no room for it.
     pub fn begin_common(&self, piece: BoardCommonPiece, content: &SendBuf) {
         let turn = Turn::First { finished: self.finished.load(Ordering::Relaxed) };
-        let begin = |common: &mut [u8]| write_all(content, 0, common, Stores::Streaming);
+        let stores = if self.boards.len() > 2 { Stores::Streaming } else { Stores::Ordinary };
+        let begin = |common: &mut [u8]| write_all(content, 0, common, stores);
         let is_its_turn = self.boards[RANK].change_common(piece, turn, begin);
         debug_assert!(is_its_turn, "nobody is before it");
     }

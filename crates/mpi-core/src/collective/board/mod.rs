@@ -13,8 +13,8 @@
 //! allreduce, reduce, short         everyone shows, everyone (the root) reduces all       1 step
 //! allreduce, reduce, long          everyone shows a piece, each reduces a part of it     2 steps per piece
 //!                                  and shows that, everyone (the root) reads the parts
-//! the same where members take      each adds its operands to one value in turn, which    1 step per 512 KiB
-//! turns on the processors          everyone (the root) reads (steps::chain)
+//! the same of two, or where they   each adds its operands to one value in turn, which    1 step per 512 KiB
+//! take turns on the processors     everyone (the root) reads (steps::chain)
 //! allreduce, longer yet            everyone shows where operands and result lie, reduces  3 steps
 //!                                  a part of all operands, and reads all other parts
 //! reduce of two, long              as short ones, by pieces                              1 step per piece

@@ -16,8 +16,6 @@ const TURNS_REDUCE_ALL_MAX_BYTES: u64 = 256 << 10;
 /// Shortest part of which the operands are read straight from the memory of who has them where members all run at once:
 /// shorter ones are faster over boards, whose contents are reduced where they stand.
 const PART_READ_MIN_BYTES: u64 = 32 << 10;
-/// The same of two members.
-const PAIR_PART_READ_MIN_BYTES: u64 = 128 << 10;
 /// Shortest piece of a reduction in a chain that has several.
 const LINK_MIN_BYTES: u64 = 16 << 10;
 /// Bytes reduced at a time: operand and value stay in a first-level cache.
@@ -44,19 +42,19 @@ pub fn is_brief(comm: &Comm, len_bytes: u64, has_root: bool) -> bool {
     len_bytes <= least || len_bytes.saturating_mul(ranks.into()) <= max_bytes
 }
 
-/// Shortest part of a reduction to all whose operands are read straight by itself: none where members do not all run at once.
+/// Shortest part of a reduction to all whose operands are read straight by itself: none where most go in a chain.
 pub fn read_min_bytes(comm: &Comm) -> u64 {
-    match comm.size() {
-        _ if comm.is_oversubscribed() => u64::MAX,
-        2 => PAIR_PART_READ_MIN_BYTES,
-        _ => PART_READ_MIN_BYTES,
-    }
+    if has_chains(comm) { u64::MAX } else { PART_READ_MIN_BYTES }
 }
 
-/// True if a reduction of elements of so many bytes that is not brief goes in a chain, by a predefined operation: where members take
-/// turns on the processors.
+/// True if a reduction of elements of so many bytes that is not brief goes in a chain, by a predefined operation.
 pub fn goes_in_chain(comm: &Comm, size: u64) -> bool {
-    comm.is_oversubscribed() && size <= BOARD_COMMON_BYTES as u64
+    has_chains(comm) && size <= BOARD_COMMON_BYTES as u64
+}
+
+/// Where members take turns on the processors, or there are two, each of which works at a piece while the other is at the next.
+fn has_chains(comm: &Comm) -> bool {
+    comm.is_oversubscribed() || comm.size() == 2
 }
 
 /// Steps of a reduction of so many elements in a chain.

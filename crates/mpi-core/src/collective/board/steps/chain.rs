@@ -1,7 +1,9 @@
-//! Long reductions where members take turns on the processors: one value, to which each adds its operands in turn.
+//! Long reductions where members take turns on the processors, or of two: one value, to which each adds its operands in turn.
 //!
 //! Showing operands takes a copy of each, and by the time they are reduced no cache near holds them any more. Here there is but
-//! the value besides what the caller has: it is small enough to stay near, and operands are read once, by who has them.
+//! the value besides what the caller has: it is small enough to stay near, and operands are read once, by who has them. Of two
+//! members each writes where it has read last, and waits for no cache: the first what the second left, the second what the first
+//! began.
 
 use datatype::PackedOp;
 use engine::BoardCommonPiece;
