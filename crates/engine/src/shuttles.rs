@@ -55,6 +55,7 @@ pub(crate) struct Ride {
     from: u64,
     /// The piece that reaches this is the last.
     until: u64,
+    /// Of a message that crosses others, which rides part by part.
     is_part: bool,
 }
 
