@@ -67,7 +67,8 @@ impl Operation {
 pub enum Way {
     /// Over boards, or by messages.
     Passed,
-    /// Straight from the memory of who has them: all read them there, or the only one who wants them gets them as a message.
+    /// Straight from the memory of who has them: all read them there, or, of two, each gets them as a message, and so does the
+    /// only one who wants them.
     Straight,
 }
 

@@ -5,6 +5,7 @@
 //! allgather(v), alltoall, long     the same by pieces of each block                      1 step per piece
 //! the same, longer yet             everyone shows where its blocks lie, and reads the     2 steps
 //!                                  others' straight from there (steps::straight)
+//! the same of two                  all tell how long, and exchange messages               1 step
 //! alltoallv, alltoallw             the same by pieces of all blocks together             1 step per piece
 //! broadcast, short                 the root shows, all others read                       1 step
 //! broadcast, long                  the same by pieces, of which several are under way    1 step per piece

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::super::flavoured;
 use super::Table;
 use crate::collective::arguments::{Blocks, Buffer};
-use crate::collective::board::cuts::blocks::{Cut, LENGTHS, Steps, To};
+use crate::collective::board::cuts::blocks::{Cut, LENGTHS, Steps, To, is_pair};
 use crate::collective::board::judgement::{Choice, Way};
 use crate::error::Result;
 
@@ -73,7 +73,7 @@ impl Table<'_> {
             })
         };
         let mut gathered = None;
-        if choice.is_straight() {
+        if choice.is_straight() && !self.goes_as_message(&brought) {
             gathered = self.read_straight(&brought, own.range(), &expected_bytes, |rank| (0, block(rank))).await?;
         }
         if gathered.is_none() {
@@ -99,7 +99,7 @@ impl Table<'_> {
         let cut = Cut::of(self.comm, self.size() - 1);
         let take = |step, offset, len_bytes| self.take_pieces(recv, To::Each, step, offset, len_bytes);
         let mut exchanged = None;
-        if choice.is_straight() {
+        if choice.is_straight() && !self.goes_as_message(&brought) {
             // In place, what is to be read would be overwritten by what has been.
             let all = send.map(|send| send.memory.send(0, send.count * self.size() as u64, &send.datatype));
             let own = all.as_ref().and_then(SendBuf::range);
@@ -155,8 +155,7 @@ impl Table<'_> {
         mut take: impl FnMut(u64, u64, usize) -> Result<()>,
     ) -> Result<Option<()>> {
         let &Brought { root, longest_bytes, choice, .. } = brought;
-        // To one member, straight is by a message.
-        if root.is_some() && choice.is_straight() {
+        if choice.is_straight() && self.goes_as_message(brought) {
             return self.leave_to_messages(&brought.straight()).await;
         }
         if longest_bytes > cut.max_bytes {
@@ -263,6 +262,12 @@ impl Table<'_> {
     fn hear(self, told: Option<[u64; LENGTHS]>) {
         let is_straight = told.is_some_and(|[_, longest]| longest & NEXT_STRAIGHT != 0);
         self.comm.judgements().hear(if is_straight { Way::Straight } else { Way::Passed });
+    }
+
+    /// True if straight is by messages: to one member, and between two, if nothing else was said. What is the fastest way for
+    /// messages between two is known better by who passes them on.
+    fn goes_as_message(self, brought: &Brought) -> bool {
+        brought.root.is_some() || is_pair(self.comm) && brought.choice.is_judged()
     }
 
     /// A step that says no more than how long the longest block is, or those to or from `root`: if all agree, they go by
