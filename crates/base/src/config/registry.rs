@@ -575,8 +575,8 @@ pub const VARIABLES: &[Variable] = &[
         "auto or bytes",
         0..,
         "Shortest block of MPI_Allgather, MPI_Allgatherv and MPI_Alltoall, and shortest part of what MPI_Allreduce adds up, \
-         that processes of one host read straight from each other's memory (cross-memory attach; two send messages unless this \
-         is set), and, from 64 KiB on, of what one of two sends the other as a message in MPI_Bcast, MPI_Gather, MPI_Scatter and \
+         that processes of one host read straight from each other's memory (cross-memory attach; two send each other such \
+         blocks as messages unless this is set), and, from 64 KiB on, of what one of two sends the other as a message in MPI_Bcast, MPI_Gather, MPI_Scatter and \
          MPI_Reduce; blocking calls only. By itself, where all run at once, 8 to 64 KiB, but none of MPI_Allreduce on two; \
          elsewhere none; from 16 KiB on until it is known whether that takes less time here, for which the other way is tried now \
          and then."
