@@ -97,6 +97,10 @@ pub(crate) struct Core {
     pub(crate) crowded: VecDeque<PeerId>,
     /// Messages that leave through the channel piece by piece.
     pub(crate) streams: Streams,
+    /// Nobody waits yet for what is being taken in; and the messages that met their receives so since the last turn of progress,
+    /// for which nobody has waited yet either.
+    pub(crate) is_beside_work: bool,
+    pub(crate) met_beside_work: Vec<SlabKey>,
     /// Messages of ours that a receiver lets us copy along.
     pub(crate) helping: Vec<Helping>,
     /// Long messages that this side moves over verbs, and those of which something is not posted.
@@ -219,6 +223,8 @@ impl Engine {
             readying: None,
             crowded: VecDeque::new(),
             streams: Streams::default(),
+            is_beside_work: false,
+            met_beside_work: Vec::new(),
             helping: Vec::new(),
             transfers: Slab::new(),
             posting: VecDeque::new(),
@@ -377,20 +383,55 @@ impl Engine {
         tag: TagPattern,
         buf: impl Into<RecvBuf>,
     ) -> Result<RequestId, EngineError> {
+        self.post(from, context, tag, buf).map(|(id, _)| id)
+    }
+
+    /// Starts a receive of a caller who goes on to other work: a long message whose sender has asked already gets under way
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// [`EngineError::NoSuchPeer`].
+    #[inline(always)]
+    pub fn recv_beside_work(
+        &mut self,
+        from: Source,
+        context: ContextId,
+        tag: TagPattern,
+        buf: impl Into<RecvBuf>,
+    ) -> Result<RequestId, EngineError> {
+        let (id, room_bytes) = self.post(from, context, tag, buf)?;
+        if room_bytes > self.core.thresholds.eager_max_bytes as u64 {
+            self.answer();
+        }
+        Ok(id)
+    }
+
+    /// Starts a receive; also how many bytes it has room for, if it waits for its message.
+    #[inline(always)]
+    fn post(
+        &mut self,
+        from: Source,
+        context: ContextId,
+        tag: TagPattern,
+        buf: impl Into<RecvBuf>,
+    ) -> Result<(RequestId, u64), EngineError> {
         let pattern = Pattern::new(context, from, tag);
         self.core.check_source(from, pattern)?;
         if let Some(message) = self.core.unexpected.take(pattern) {
-            return Ok(self.core.receive_unexpected(message, buf.into()));
+            return Ok((self.core.receive_unexpected(message, buf.into()), 0));
         }
         if self.has_tuples() {
-            return Ok(self.core.recv_by_tuple(from, context, tag, buf.into()));
+            return Ok((self.core.recv_by_tuple(from, context, tag, buf.into()), 0));
         }
         let Core { requests, posted, .. } = &mut self.core;
+        let mut room_bytes = 0;
         let key = requests.insert_with(|key| {
             let links = posted.post(pattern, key);
-            Request { state: State::Posted { buf: buf.into(), links }, detached: false }
+            let buf = buf.into();
+            room_bytes = buf.len_bytes();
+            Request { state: State::Posted { buf, links }, detached: false }
         });
-        Ok(RequestId(key))
+        Ok((RequestId(key), room_bytes))
     }
 
     /// True if the request is over (or is unknown).

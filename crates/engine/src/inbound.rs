@@ -17,6 +17,7 @@ use fabric::{PeerIndex, SharedMemory};
 use lockfree::fastpath::RecordReceiver;
 use lockfree::{Allowance, Announcements, BlockReceiver, MailboxReceiver};
 use protocol::fastpath::{COLD, Geometry, HOLD_BACK, LEFT, OtherReceiver, Receiver};
+use protocol::wire;
 
 use crate::core::Core;
 use crate::deliver::PATIENCE_TURNS;
@@ -24,6 +25,8 @@ use crate::request::PeerId;
 
 /// Records taken from one channel before the next is looked at.
 const RECORDS_PER_TURN: usize = 64;
+/// Longest payload that is no burden for a caller with other work to do, in bytes.
+const TALK_MAX_BYTES: usize = 1024;
 /// Such turns in which a channel that was given up is emptied, at most: more than the longest block has lines.
 const LAST_TURNS_MAX: usize = 1024;
 
@@ -72,6 +75,15 @@ impl<R: RecordReceiver> Polls<R> {
         let mut moved = false;
         for polled in &mut self.hot {
             moved |= polled.take_in(core);
+        }
+        moved
+    }
+
+    /// Takes what asks or answers and has arrived before any data; true if anything moved.
+    fn take_in_talk(&mut self, core: &mut Core) -> bool {
+        let mut moved = false;
+        for polled in &mut self.hot {
+            moved |= polled.take_in_talk(core);
         }
         moved
     }
@@ -177,24 +189,12 @@ impl<R: RecordReceiver> Polls<R> {
 impl<R: RecordReceiver> Polled<R> {
     #[inline]
     fn take_in(&mut self, core: &mut Core) -> bool {
-        let peer = self.peer;
         let mut count = 0;
         while count < RECORDS_PER_TURN {
-            if core.is_patient && self.leaves_alone(core)
-                || !self.channel.pop(|record, payload| {
-                    core.arrive(peer, record, payload);
-                    if let Some(brought) = record.brings {
-                        core.shuttles.welcome(peer, brought);
-                        core.ends_turn = true;
-                    }
-                })
-            {
+            if core.is_patient && self.leaves_alone(core) || !self.take_one(core) {
                 break;
             }
             count += 1;
-            if self.channel.credits_due() {
-                core.return_credits(peer, &mut self.channel);
-            }
             if core.ends_turn {
                 // Who waited for it goes on first: the next may be for the receive that is posted then.
                 core.ends_turn = false;
@@ -202,6 +202,36 @@ impl<R: RecordReceiver> Polled<R> {
             }
         }
         count > 0
+    }
+
+    fn take_in_talk(&mut self, core: &mut Core) -> bool {
+        let mut count = 0;
+        while count < RECORDS_PER_TURN
+            && let Some((record, len_bytes)) = self.channel.peek()
+            && len_bytes <= TALK_MAX_BYTES
+            && wire::key_of_eager(record).is_none()
+            && self.take_one(core)
+        {
+            count += 1;
+        }
+        count > 0
+    }
+
+    /// Takes the next record, if one has arrived.
+    #[inline(always)]
+    fn take_one(&mut self, core: &mut Core) -> bool {
+        let peer = self.peer;
+        let popped = self.channel.pop(|record, payload| {
+            core.arrive(peer, record, payload);
+            if let Some(brought) = record.brings {
+                core.shuttles.welcome(peer, brought);
+                core.ends_turn = true;
+            }
+        });
+        if popped && self.channel.credits_due() {
+            core.return_credits(peer, &mut self.channel);
+        }
+        popped
     }
 
     /// True if the next record, and what comes behind it, stays where it is for this turn: a message whose receive may be
@@ -326,6 +356,20 @@ impl Inbound {
             self.turn(core);
             moved = true;
         }
+        moved
+    }
+
+    /// Takes in what asks or answers, up to where data lies in its way; true if anything moved.
+    pub(crate) fn take_in_talk(&mut self, core: &mut Core) -> bool {
+        let mut moved = !self.announcements.are_none() && self.attend(core);
+        moved |= self.blocks.take_in_talk(core);
+        moved |= self.others.take_in_talk(core);
+        if !core.turned.is_empty() {
+            self.turn(core);
+            moved = true;
+        }
+        // Nobody waits for it.
+        core.ends_turn = false;
         moved
     }
 

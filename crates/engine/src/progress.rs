@@ -33,6 +33,9 @@ pub(crate) struct Helping {
 impl Engine {
     /// Takes in what has arrived, sends what has room now, copies what is to be copied; true if anything moved.
     pub fn progress(&mut self) -> bool {
+        if !self.core.met_beside_work.is_empty() {
+            self.core.begin_to_wait();
+        }
         let mut moved = self.inbound.take_in(&mut self.core);
         let has_tuples = self.core.tuples.are_in_use();
         if has_tuples || self.inbox.is_some() {
@@ -53,6 +56,18 @@ impl Engine {
             self.look_around();
         }
         moved
+    }
+
+    /// Takes in what peers ask and answer, for a caller who goes on to other work: long messages get under way meanwhile, but
+    /// nothing is copied here.
+    #[inline(never)]
+    pub fn answer(&mut self) {
+        if self.core.tuples.are_in_use() {
+            return;
+        }
+        self.core.is_beside_work = true;
+        self.inbound.take_in_talk(&mut self.core);
+        self.core.is_beside_work = false;
     }
 
     /// Takes in what comes neither through channels nor through the mailbox. A function of its own, as is what follows: most

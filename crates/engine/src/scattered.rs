@@ -398,6 +398,9 @@ impl Core {
         } else {
             self.copying.push(receive);
         }
+        if self.is_beside_work && incoming.judged.is_some() {
+            self.met_beside_work.push(receive);
+        }
         if let Some(request) = self.requests.get_mut(receive) {
             request.state = State::Incoming(Box::new(incoming));
         }

@@ -8,7 +8,7 @@ use protocol::experience::{CopyWay, Experience, Kind, Side};
 use protocol::wire::OfferedChannel;
 
 use crate::core::Core;
-use crate::request::PeerId;
+use crate::request::{PeerId, Request, State};
 
 /// What is known of the ways of long messages from one peer.
 #[derive(Default)]
@@ -76,9 +76,24 @@ impl Core {
         let Some(Some(peer)) = self.peers.get_mut(peer as usize) else { return (CopyWay::Staged, None) };
         let experience = &mut peer.ways.get_or_insert_default().experience;
         let kind = if crosses { kind.crossing(side) } else { kind };
+        let kind = if self.is_beside_work { kind.beside_work() } else { kind };
         let way = experience.choose(kind, len_bytes, channel.is_near);
         let keeps_to_channel = experience.keeps_to_channel(kind);
         (way, Some(Judged { kind, start: Instant::now(), keeps_to_channel }))
+    }
+
+    /// Somebody waits again. What messages take that met their receives beside other work is counted from now on: before, that
+    /// took nobody's time.
+    #[cold]
+    pub(crate) fn begin_to_wait(&mut self) {
+        let now = Instant::now();
+        for receive in self.met_beside_work.drain(..) {
+            if let Some(Request { state: State::Incoming(incoming), .. }) = self.requests.get_mut(receive)
+                && let Some(judged) = &mut incoming.judged
+            {
+                judged.start = now;
+            }
+        }
     }
 
     /// The peer takes a message of ours of `len_bytes` through the channel (`stages`), or has taken it another way.

@@ -10,8 +10,10 @@
 //! sides copy is all there at the end. So whatever joins a message that is under way goes its way, and the time that they
 //! took together is shared out by their bytes. A way is taken for a run of messages, which ends when none is under way.
 //! Messages are compared with those of like lengths, and of like blocks where their data is in pieces. Those whose sender waits
-//! for messages itself, so that its help is not free, are compared with their like, too. What is known of some lengths is
-//! expected of longer and shorter ones: a way that took more than twice as long there need not show at once what it takes.
+//! for messages itself, so that its help is not free, are compared with their like, too, and so are those whose receiver was at
+//! other work when they met their receives, for which alone the sender's help may be all it takes. What is known of some
+//! lengths is expected of longer and shorter ones: a way that took more than twice as long there need not show at once what it
+//! takes.
 //!
 //! A channel that was not used for long messages is short, and its memory in no cache. So a run through it begins with
 //! messages that only warm it, and is the longer for them. The first message after a change of ways takes longer than those
@@ -132,6 +134,7 @@ pub struct Kind {
     class: u8,
     ways: CopyWays,
     crosses: Option<Side>,
+    beside_work: bool,
 }
 
 impl Kind {
@@ -139,7 +142,14 @@ impl Kind {
     pub fn of(len_bytes: u64, block_bytes: Option<u64>, ways: CopyWays) -> Self {
         let blocks = block_bytes.map_or(0, |bytes| 1 + BLOCK_BYTES.iter().filter(|least| bytes >= **least).count());
         let class = length_of(len_bytes) * CLASSES as usize + blocks;
-        Self { class: class as u8, ways, crosses: None }
+        Self { class: class as u8, ways, crosses: None, beside_work: false }
+    }
+
+    /// The same, of messages that met their receives while nobody waited for them. What their sender copies until somebody does
+    /// costs nothing.
+    #[must_use]
+    pub fn beside_work(self) -> Self {
+        Self { beside_work: true, ..self }
     }
 
     /// The same, of messages that cross others, on this side of both: who sends waits for messages, too. Nobody's help is free
@@ -152,7 +162,7 @@ impl Kind {
 
     /// How far lengths of this kind are from those of another one, if they differ in nothing else, and not by much.
     fn distance(&self, other: &Self) -> Option<u32> {
-        let but_lengths = |kind: &Self| (u32::from(kind.class) % CLASSES, kind.ways, kind.crosses);
+        let but_lengths = |kind: &Self| (u32::from(kind.class) % CLASSES, kind.ways, kind.crosses, kind.beside_work);
         let distance = self.len_bits().abs_diff(other.len_bits());
         (but_lengths(self) == but_lengths(other) && distance <= LIKE_MAX).then_some(distance)
     }

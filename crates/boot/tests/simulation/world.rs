@@ -575,7 +575,12 @@ impl Simulation {
         }
         let mode = if message.synchronous { SendMode::Synchronous } else { SendMode::Standard };
         match self.engines[rank].send(mode, message.to, context, message.tag, buf) {
-            Ok(request) => self.ranks[rank].sends.push(Sending { number, request, cancelled: false }),
+            Ok(request) => {
+                self.ranks[rank].sends.push(Sending { number, request, cancelled: false });
+                if self.random.chance(2) {
+                    self.engines[rank].answer();
+                }
+            }
             Err(error) => {
                 self.expect_loss(&error, rank, message.to);
                 self.totals.calls_refused += 1;
@@ -592,7 +597,13 @@ impl Simulation {
 
     fn post(&mut self, rank: usize, pattern: Pattern, capacity: u64, promised: Option<Envelope>) {
         let (memory, window) = self.memory(capacity);
-        let request = match self.engines[rank].recv(pattern.source, ContextId(pattern.context), pattern.tag, window) {
+        let Pattern { source, tag, .. } = pattern;
+        let (context, engine) = (ContextId(pattern.context), &mut self.engines[rank]);
+        let posted = match self.random.chance(2) {
+            true => engine.recv_beside_work(source, context, tag, window),
+            false => engine.recv(source, context, tag, window),
+        };
+        let request = match posted {
             Ok(request) => request,
             Err(error) => {
                 let Source::Peer(peer) = pattern.source else { panic!("{error}") };

@@ -25,7 +25,11 @@ impl World {
     /// MPI: §3.2.4 `MPI_Recv`
     #[inline]
     pub fn recv(&self, comm: &Comm, source: i32, tag: i32, buf: impl Into<RecvBuf>) -> Finish {
-        let Some(id) = self.post_receive(comm, source, tag, buf)? else { return Ok(Status::PROC_NULL) };
+        let tag = tag_pattern(tag)?;
+        let Some(from) = source_pattern(comm, source)? else { return Ok(Status::PROC_NULL) };
+        let posted = self.engine.borrow_mut().recv(from, comm.point_to_point(), tag, buf);
+        self.wake_sleepers();
+        let id = posted.map_err(engine_error)?;
         self.wait_for_receive(id, comm, source, "MPI_Recv")
     }
 
@@ -77,7 +81,8 @@ impl World {
     ) -> Result<Option<RequestId>> {
         let tag = tag_pattern(tag)?;
         let Some(from) = source_pattern(comm, source)? else { return Ok(None) };
-        let posted = self.engine.borrow_mut().recv(from, comm.point_to_point(), tag, buf);
+        let posted = self.engine.borrow_mut().recv_beside_work(from, comm.point_to_point(), tag, buf);
+        self.wake_sleepers();
         posted.map(Some).map_err(engine_error)
     }
 
@@ -90,7 +95,9 @@ impl World {
         buf: RecvBuf,
         call: &'static str,
     ) -> Result<Request> {
-        let id = self.engine.borrow_mut().recv(from, comm.point_to_point(), tag, buf).map_err(engine_error)?;
+        let posted = self.engine.borrow_mut().recv_beside_work(from, comm.point_to_point(), tag, buf);
+        self.wake_sleepers();
+        let id = posted.map_err(engine_error)?;
         let direction = Direction::Receive { from: source };
         Ok(Request::message(InFlight { id, comm: self.spare_holds.hold(comm), direction }, call))
     }

@@ -166,6 +166,7 @@ impl World {
             }
         };
         let id = engine.send(mode, peer, context, tag, buf).map_err(engine_error)?;
+        engine.answer();
         drop(engine);
         self.wake_sleepers();
         let direction = Direction::Send { to, tag };

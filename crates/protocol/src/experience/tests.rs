@@ -109,6 +109,22 @@ fn what_is_known_of_messages_one_way_is_not_believed_of_those_that_cross() {
     }
 }
 
+/// The sender copies what it helps with while nobody waits; where somebody does, the channel is faster.
+#[test]
+fn what_is_known_of_messages_beside_work_is_not_believed_of_those_that_are_waited_for() {
+    let mut experience = Experience::default();
+    let waited_for = |way, _| if way == Staged { 4000 } else { 12_000 };
+    let beside_work = Kind::of(LEN, None, all()).beside_work();
+    run(&mut experience, 3000, true, waited_for);
+    for _ in 0..10 {
+        let taken =
+            run_of(beside_work, LEN, &mut experience, 200, true, |way, _| if way == Shared { 500 } else { 4000 });
+        assert!(taken[Shared as usize] > 150, "{taken:?}");
+        let taken = run(&mut experience, 200, true, waited_for);
+        assert!(taken[Staged as usize] > 180, "{taken:?}");
+    }
+}
+
 #[test]
 fn what_never_comes_alone_goes_the_usual_way() {
     let mut experience = Experience::default();
