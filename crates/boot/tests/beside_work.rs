@@ -107,3 +107,18 @@ fn short_messages_stay_in_the_channel() {
     pair.finish(send, receive);
     assert!(holds(&mut buf, 1) && pair.receiver.unexpected_count() == 1);
 }
+
+/// One that comes before its receive would be told that nobody waited for it.
+#[test]
+fn long_messages_without_receives_stay_there_too() {
+    let mut pair = Pair::new(LargeCopy::Staged);
+    let sends = [1, 2, 3].map(|number| pair.send(number));
+    let mut bufs = [(); 3].map(|()| RecvBuf::from_owned(vec![0; LEN].into()));
+    let receives = bufs.each_mut().map(|buf| pair.receive(buf));
+    assert_eq!(pair.receiver.unexpected_count(), 0);
+    for (send, receive) in sends.into_iter().zip(receives) {
+        pair.finish(send, receive);
+    }
+    assert!((1..).zip(&mut bufs).all(|(number, buf)| holds(buf, number)));
+    assert_eq!(pair.receiver.stats().unexpected, 0);
+}

@@ -230,6 +230,15 @@ impl Core {
         Some(self.posted.would_match(context, peer, tag))
     }
 
+    /// True if a record asks or answers: no message in one record, nor what asks for a receive that is not there yet.
+    pub(crate) fn is_talk(&mut self, peer: PeerId, record: Record) -> bool {
+        let is_waited_for = |core: &mut Self, key| {
+            let (context, tag) = split(key);
+            core.posted.would_match(context, peer, tag)
+        };
+        wire::key_of_eager(record).is_none() && wire::key_of_request(record).is_none_or(|key| is_waited_for(self, key))
+    }
+
     fn arrive_request(&mut self, peer: PeerId, key: u64, send: u64, offer: RendezvousOffer) {
         let (context, tag) = split(key);
         let envelope = Envelope { peer, tag, len_bytes: offer.len_bytes };

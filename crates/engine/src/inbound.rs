@@ -17,7 +17,6 @@ use fabric::{PeerIndex, SharedMemory};
 use lockfree::fastpath::RecordReceiver;
 use lockfree::{Allowance, Announcements, BlockReceiver, MailboxReceiver};
 use protocol::fastpath::{COLD, Geometry, HOLD_BACK, LEFT, OtherReceiver, Receiver};
-use protocol::wire;
 
 use crate::core::Core;
 use crate::deliver::PATIENCE_TURNS;
@@ -209,7 +208,7 @@ impl<R: RecordReceiver> Polled<R> {
         while count < RECORDS_PER_TURN
             && let Some((record, len_bytes)) = self.channel.peek()
             && len_bytes <= TALK_MAX_BYTES
-            && wire::key_of_eager(record).is_none()
+            && core.is_talk(self.peer, record)
             && self.take_one(core)
         {
             count += 1;

@@ -466,6 +466,11 @@ pub fn key_of_eager(record: Record) -> Option<u64> {
     (record.kind & !WITH_CREDITS == EAGER).then_some(record.long as u64)
 }
 
+/// The match key of a record that asks for a long message's receive, whether credits go along with it or not.
+pub fn key_of_request(record: Record) -> Option<u64> {
+    (record.kind & !WITH_CREDITS == REQUEST).then_some(record.long as u64)
+}
+
 /// Understands a record of any other kind than that of [`parse_eager`], or refuses it.
 #[inline]
 pub fn parse<'a>(record: Record, payload: &'a [u8]) -> Option<Message<'a>> {
