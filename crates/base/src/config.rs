@@ -7,7 +7,7 @@ mod values;
 
 pub use self::choices::{
     CrossMemory, DatatypeScheme, DatatypeSettings, DeviceChoice, FastPath, InitialErrors, LargeCopy,
-    RegistrationScheme, Rendezvous, TcpChoice, VerbsChoice,
+    RegistrationScheme, Rendezvous, ShuttleCopy, TcpChoice, VerbsChoice,
 };
 pub use self::registry::{VARIABLES, Variable};
 pub use self::values::{ConfigError, Kind};
@@ -70,6 +70,8 @@ pub struct Config {
     pub near_cache_bytes: Option<usize>,
     /// Bytes of each of the two shuttles between two processes of one host; 0 for none.
     pub shuttle_bytes: usize,
+    /// How long messages are copied into shuttles and out of them.
+    pub shuttle_copy: ShuttleCopy,
     /// How much longer than in the beginning the Veloblocks into a process may be, in bytes all together; `None` for half of
     /// the process's share of the last cache.
     pub channel_memory_bytes: Option<usize>,
@@ -155,6 +157,7 @@ impl Default for Config {
             channel_long_bytes: None,
             near_cache_bytes: None,
             shuttle_bytes: 4 << 20,
+            shuttle_copy: ShuttleCopy::Auto,
             channel_memory_bytes: None,
             eager_max_bytes: None,
             unexpected_max_bytes: 64 << 20,

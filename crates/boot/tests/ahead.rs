@@ -1,7 +1,7 @@
 //! Long messages that leave before they are asked for: their first part, or the whole of them.
 
 use base::Config;
-use base::config::LargeCopy;
+use base::config::{LargeCopy, ShuttleCopy};
 use boot::local_engines;
 use datatype::{RecvBuf, SendBuf};
 use engine::{ContextId, Engine, Outcome, RequestId, SendMode, Source, Stats, TagPattern};
@@ -67,10 +67,11 @@ fn the_first_part_of_a_message_goes_ahead_where_the_last_one_was_waited_for() {
     assert_eq!((sender.ahead_sent, receiver.ahead_taken_bytes, receiver.ahead_dropped_bytes), (0, 0, 0));
     let none = Config { ahead_bytes: 0, ..config.clone() };
     assert_eq!(send_ahead(&none, 5, true).0.ahead_sent, 0);
-    // As much as there is room for.
+    // As much as there is room for in the block.
+    let shuttle_copy = ShuttleCopy::Loop;
     let (channel_bytes, ahead_bytes) = (Some(8 << 10), 1 << 20);
     let (channel_max_bytes, channel_long_bytes) = (8 << 10, channel_bytes);
-    let narrow = Config { channel_bytes, channel_max_bytes, channel_long_bytes, ahead_bytes, ..config };
+    let narrow = Config { channel_bytes, channel_max_bytes, channel_long_bytes, ahead_bytes, shuttle_copy, ..config };
     let (sender, receiver) = send_ahead(&narrow, 20, true);
     assert!(sender.ahead_sent > 10 && receiver.ahead_taken_bytes < 10 * LEN as u64, "{sender:?}");
     assert_eq!(receiver.ahead_dropped_bytes, 0);

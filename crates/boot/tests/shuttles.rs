@@ -1,7 +1,7 @@
 //! Messages that go aboard shuttles: whoever answers writes where it has read last.
 
 use base::Config;
-use base::config::LargeCopy;
+use base::config::{LargeCopy, ShuttleCopy};
 use boot::local_engines;
 use datatype::{RecvBuf, SendBuf};
 use engine::{ABOARD_MIN_BYTES, ContextId, Engine, Outcome, RequestId, SendMode, Source, TagPattern};
@@ -76,7 +76,8 @@ fn aboard(engines: &[Engine]) -> [u64; 2] {
 
 #[test]
 fn messages_there_and_back_go_aboard_and_those_one_way_do_not() {
-    let config = Config { large_copy: LargeCopy::Staged, ..Config::default() };
+    let shuttle_copy = ShuttleCopy::Loop;
+    let config = Config { large_copy: LargeCopy::Staged, shuttle_copy, ..Config::default() };
     // Eager, whole in one record, in pieces, and longer than what comes without a request.
     let short = Config { shuttle_bytes: 16_000, ..config.clone() };
     let lens = [ABOARD_MIN_BYTES, 4 << 10, 16_000, 30_000, 90_000, 256 << 10, 1 << 20].map(|len| (&config, len));
@@ -144,16 +145,19 @@ fn of_several_lengths_that_cross_the_short_ones_do_not_go_aboard() {
     assert!(aboard_of(&[256 << 10], 40) >= 39, "there are only long ones now");
 }
 
-/// Who answers a long message with a short one does not take the long one's memory for that.
+/// Who answers a long message with a short one does not take the long one's memory for that. It goes back as it is where that
+/// pays.
 #[test]
 fn a_short_answer_does_not_go_where_a_long_message_came() {
-    let mut engines = pair(&Config { large_copy: LargeCopy::Staged, ..Config::default() });
-    for number in 0..200 {
-        pass(&mut engines, 1, number, 200_000);
-        pass(&mut engines, 0, number, 1000);
+    for (shuttle_copy, longs) in [(ShuttleCopy::Loop, 0..=20), (ShuttleCopy::Instruction, 190..=199)] {
+        let mut engines = pair(&Config { large_copy: LargeCopy::Staged, shuttle_copy, ..Config::default() });
+        for number in 0..200 {
+            pass(&mut engines, 1, number, 200_000);
+            pass(&mut engines, 0, number, 1000);
+        }
+        let [long, short] = aboard(&engines);
+        assert!(longs.contains(&long) && short <= 20, "{shuttle_copy:?}: {long} and {short}");
     }
-    let [long, short] = aboard(&engines);
-    assert!(long <= 20 && short <= 20, "{long} and {short}");
 }
 
 /// Long ones do so part by part: what each has read last takes the next part, and no more memory is in use than that.
@@ -257,6 +261,89 @@ fn long_messages_go_aboard_whatever_crossed_before() {
     let [first, second] = aboard(&engines);
     assert!(first >= 20 && second >= 20, "all but the first: {first} and {second}");
     assert_eq!(engines.iter().map(|engine| engine.stats().refused_records).sum::<u64>(), 0);
+}
+
+fn empty(engines: &[Engine]) -> [u64; 2] {
+    [0, 1].map(|rank| engines[rank].stats().empty_sent)
+}
+
+fn by_instruction() -> Config {
+    Config { large_copy: LargeCopy::Staged, shuttle_copy: ShuttleCopy::Instruction, ..Config::default() }
+}
+
+/// Each shuttle with which a part has come, once two messages have come in a row, and the reader's own.
+#[test]
+fn for_long_messages_one_way_shuttles_come_back_empty() {
+    // Those that may come without a request go at once, as long as a shuttle is there.
+    for (len, parts) in [(64 << 10, 1), (90_000, 1), (256 << 10, 1), (1 << 20, 8), (3 << 20, 24)] {
+        let mut engines = pair(&by_instruction());
+        (0..20).for_each(|number| pass(&mut engines, 1, number, len));
+        let [aboard, none] = aboard(&engines);
+        assert!((18..=19).contains(&aboard) && none == 0, "{len} bytes: all but the second: {aboard}");
+        let [none, empty] = empty(&engines);
+        // Those of the last parts, and none more; now and then one asks, and goes in parts.
+        let rides = 17 * parts..=18 * parts + 6;
+        assert!(none == 0 && rides.contains(&empty), "{len} bytes: {empty} of {rides:?}");
+    }
+    let mut engines = pair(&by_instruction());
+    (0..20).for_each(|number| pass(&mut engines, 1, number, 32 << 10));
+    assert_eq!((aboard(&engines), empty(&engines)), ([1, 0], [0, 0]), "those that are not so long go in the block");
+}
+
+#[test]
+fn shuttles_come_back_empty_for_nobody_who_is_answered_nor_where_loops_are_faster() {
+    let by_loop = Config { shuttle_copy: ShuttleCopy::Loop, ..by_instruction() };
+    for len in [64 << 10, 256 << 10, 1 << 20] {
+        let mut engines = pair(&by_instruction());
+        (0..80).for_each(|number| pass(&mut engines, number % 2, number, len));
+        assert_eq!((aboard(&engines), empty(&engines)), ([40, 40], [0, 0]), "{len} bytes");
+        let mut engines = pair(&by_loop);
+        (0..20).for_each(|number| pass(&mut engines, 1, number, len));
+        assert_eq!((aboard(&engines), empty(&engines)), ([1, 0], [0, 0]), "{len} bytes");
+        let mut engines = pair(&by_instruction());
+        engines.iter_mut().for_each(|engine| engine.set_crowded(true));
+        (0..20).for_each(|number| pass(&mut engines, 1, number, len));
+        assert_eq!(empty(&engines), [0, 0], "{len} bytes: others wait for the processor");
+    }
+}
+
+/// Who answers after a while begins with what it has, and is answered aboard.
+#[test]
+fn after_messages_one_way_those_there_and_back_go_aboard_again() {
+    let mut engines = pair(&by_instruction());
+    const LEN: usize = 200_000;
+    (0..20).for_each(|number| pass(&mut engines, 1, number, LEN));
+    let before = aboard(&engines);
+    (0..40).for_each(|number| pass(&mut engines, number % 2, number, LEN));
+    let after = aboard(&engines);
+    assert!([0, 1].iter().all(|rank| after[*rank] - before[*rank] >= 18), "{before:?}, {after:?}");
+    // And the other way.
+    (0..20).for_each(|number| pass(&mut engines, 0, number, LEN));
+    assert!(aboard(&engines)[1] - after[1] >= 17, "{after:?}, {:?}", aboard(&engines));
+}
+
+/// Windows of messages, one way and both: all arrive, part by part, whatever waits for whom.
+#[test]
+fn of_many_long_messages_at_once_each_arrives() {
+    for len in [64 << 10, 130_000, 256 << 10, 700_000] {
+        for senders in [&[0][..], &[0, 1]] {
+            let mut engines = pair(&by_instruction());
+            for window in 0..4 {
+                let flights: Vec<_> = (0..8)
+                    .flat_map(|at| senders.iter().map(move |from| (1 - from, window * 8 + at)))
+                    .map(|(to, number)| (to, post(&mut engines, to, len), payload(number, len)))
+                    .collect();
+                let sent: Vec<_> = flights.iter().map(|(to, _, data)| send(&mut engines, *to, data.clone())).collect();
+                for ((to, receive, data), sent) in flights.into_iter().zip(sent) {
+                    finish(&mut engines, to, sent, receive, &data);
+                }
+            }
+            let aboard: u64 = aboard(&engines).into_iter().sum();
+            let count = 32 * senders.len() as u64;
+            assert!(aboard > count / 2, "{len} bytes from {senders:?}: {aboard} of {count}");
+            assert_eq!(engines.iter().map(|engine| engine.stats().refused_records).sum::<u64>(), 0);
+        }
+    }
 }
 
 /// The first part of a message is aboard, and its receiver looks at nothing for so long that the channel is given up.

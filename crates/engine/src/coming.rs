@@ -61,6 +61,7 @@ impl Core {
     #[inline(never)]
     pub(crate) fn arrive_more(&mut self, peer: PeerId, offset: u64, data: Written<'_>) {
         let Some(Some(entry)) = self.peers.get(peer as usize) else { return self.refuse() };
+        let len_bytes = offset.saturating_add(data.len_bytes());
         let is_over = match entry.coming {
             Some(Coming::Received(receive)) => self.take_piece(receive, peer, offset, data),
             Some(Coming::Kept(kept)) => self.keep_piece(kept, offset, data),
@@ -70,7 +71,7 @@ impl Core {
             Some(false) => {}
             Some(true) => {
                 self.set_coming(peer, None);
-                self.note_whole(peer);
+                self.note_whole(peer, len_bytes);
                 self.ends_turn = true;
             }
             None => self.refuse(),

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use base::config::{DatatypeSettings, FastPath, Medium};
+use base::config::{DatatypeSettings, FastPath, Medium, ShuttleCopy};
 use base::{Config, Slab, SlabKey};
-use datatype::{RecvBuf, SendBuf};
+use datatype::SendBuf;
 use fabric::{MappedArea, MappedPeers, Wakeup};
 use lockfree::{Allowance, Announcements, Stores};
 use protocol::fastpath::Geometry;
@@ -26,8 +26,7 @@ use crate::peer::{Peer, Unmapped, Whole};
 use crate::port::Port;
 use crate::progress::Helping;
 use crate::request::{
-    Completion, ContextId, Envelope, MessageId, Outcome, OutgoingSend, PeerId, Request, RequestId, SendMode, Source,
-    State, Tag, TagPattern,
+    Completion, ContextId, Envelope, Outcome, OutgoingSend, PeerId, Request, RequestId, SendMode, Source, State, Tag,
 };
 use crate::shuttles::ShuttleTable;
 use crate::stats::{PeerStats, Stats};
@@ -89,6 +88,7 @@ pub(crate) struct Core {
     pub(crate) kept: Slab<Kept>,
     pub(crate) peers: Vec<Option<Box<Peer>>>,
     pub(crate) shuttles: ShuttleTable,
+    pub(crate) shuttle_copy: ShuttleCopy,
     /// Peers who have not read yet to the end of a channel that was given up.
     pub(crate) closing: Vec<PeerId>,
     /// Whose channel to ready for the next message while there is nothing else to do ([`lockfree::BlockSender::ready`]).
@@ -218,6 +218,7 @@ impl Engine {
             is_patient: false,
             kept: Slab::new(),
             peers: (0..size).map(|_| None).collect(),
+            shuttle_copy: config.shuttle_copy,
             shuttles: ShuttleTable::new(size, geometry.shuttle_bytes(), allowance.clone()),
             closing: Vec::new(),
             readying: None,
@@ -348,7 +349,7 @@ impl Engine {
     }
 
     #[inline]
-    fn has_tuples(&self) -> bool {
+    pub(crate) fn has_tuples(&self) -> bool {
         self.core.tuples.are_in_use()
     }
 
@@ -369,69 +370,6 @@ impl Engine {
             return self.core.send_by_tuple(mode == SendMode::Synchronous, context, envelope, buf);
         }
         self.core.send_classic(mode == SendMode::Synchronous, context, envelope, buf)
-    }
-
-    /// Starts a receive.
-    ///
-    /// # Errors
-    /// [`EngineError::NoSuchPeer`].
-    #[inline(always)]
-    pub fn recv(
-        &mut self,
-        from: Source,
-        context: ContextId,
-        tag: TagPattern,
-        buf: impl Into<RecvBuf>,
-    ) -> Result<RequestId, EngineError> {
-        self.post(from, context, tag, buf).map(|(id, _)| id)
-    }
-
-    /// Starts a receive of a caller who goes on to other work: a long message whose sender has asked already gets under way
-    /// meanwhile.
-    ///
-    /// # Errors
-    /// [`EngineError::NoSuchPeer`].
-    #[inline(always)]
-    pub fn recv_beside_work(
-        &mut self,
-        from: Source,
-        context: ContextId,
-        tag: TagPattern,
-        buf: impl Into<RecvBuf>,
-    ) -> Result<RequestId, EngineError> {
-        let (id, room_bytes) = self.post(from, context, tag, buf)?;
-        if room_bytes > self.core.thresholds.eager_max_bytes as u64 {
-            self.answer();
-        }
-        Ok(id)
-    }
-
-    /// Starts a receive; also how many bytes it has room for, if it waits for its message.
-    #[inline(always)]
-    fn post(
-        &mut self,
-        from: Source,
-        context: ContextId,
-        tag: TagPattern,
-        buf: impl Into<RecvBuf>,
-    ) -> Result<(RequestId, u64), EngineError> {
-        let pattern = Pattern::new(context, from, tag);
-        self.core.check_source(from, pattern)?;
-        if let Some(message) = self.core.unexpected.take(pattern) {
-            return Ok((self.core.receive_unexpected(message, buf.into()), 0));
-        }
-        if self.has_tuples() {
-            return Ok((self.core.recv_by_tuple(from, context, tag, buf.into()), 0));
-        }
-        let Core { requests, posted, .. } = &mut self.core;
-        let mut room_bytes = 0;
-        let key = requests.insert_with(|key| {
-            let links = posted.post(pattern, key);
-            let buf = buf.into();
-            room_bytes = buf.len_bytes();
-            Request { state: State::Posted { buf, links }, detached: false }
-        });
-        Ok((RequestId(key), room_bytes))
     }
 
     /// True if the request is over (or is unknown).
@@ -495,42 +433,6 @@ impl Engine {
             }
             _ => {}
         }
-    }
-
-    /// The earliest message that could be received so.
-    #[inline]
-    pub fn probe(&mut self, from: Source, context: ContextId, tag: TagPattern) -> Option<Envelope> {
-        let found = self.core.unexpected.peek(Pattern::new(context, from, tag)).map(|message| message.envelope);
-        if found.is_none() {
-            // It may lie in a channel, and no receive is posted for it meanwhile.
-            self.core.is_patient = false;
-        }
-        found
-    }
-
-    /// Takes the earliest message that could be received so out of matching. MPI: §3.8.2.
-    pub fn matched_probe(
-        &mut self,
-        from: Source,
-        context: ContextId,
-        tag: TagPattern,
-    ) -> Option<(MessageId, Envelope)> {
-        let Some(message) = self.core.unexpected.take(Pattern::new(context, from, tag)) else {
-            self.core.is_patient = false;
-            return None;
-        };
-        let envelope = message.envelope;
-        let message = self.core.fetch_probed(message);
-        Some((MessageId(self.core.matched.insert(message)), envelope))
-    }
-
-    /// Receives a message taken by a matched probe.
-    ///
-    /// # Errors
-    /// [`EngineError::NoSuchMessage`].
-    pub fn matched_recv(&mut self, message: MessageId, buf: RecvBuf) -> Result<RequestId, EngineError> {
-        let message = self.core.matched.remove(message.0).ok_or(EngineError::NoSuchMessage)?;
-        Ok(self.core.receive_unexpected(message, buf))
     }
 
     /// Tells peers that this process asks for nothing more; whoever loses it from now on is not alarmed.
@@ -819,7 +721,7 @@ impl Core {
 pub(crate) fn write_all(buf: &SendBuf, offset: u64, space: &mut [u8], stores: Stores) {
     match buf.as_contiguous() {
         Some(bytes) => stores.copy(space, &bytes[offset as usize..offset as usize + space.len()]),
-        None if stores == Stores::Ordinary => pack_all(buf, offset, space),
+        None if stores != Stores::Streaming => pack_all(buf, offset, space),
         None => {
             let packed = buf.pack_streaming_at(offset, space);
             debug_assert_eq!(packed, space.len());

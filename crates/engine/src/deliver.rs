@@ -204,7 +204,7 @@ impl Core {
             Some(receive) => {
                 self.fill_posted(receive, envelope, |buf| data.read_into(buf, 0));
                 if envelope.len_bytes > self.thresholds.eager_max_bytes as u64 {
-                    self.note_whole(peer);
+                    self.note_whole(peer, envelope.len_bytes);
                 }
                 // The next one has no receive yet. Even to look whether it is there would take its line from whoever writes it.
                 self.ends_turn |= self.posted.is_empty() && !self.thresholds.is_crowded;
@@ -442,6 +442,7 @@ impl Core {
                     Self::unpack_arrived(incoming, total);
                     self.stats.staged_received += 1;
                     self.ends_turn = true;
+                    self.shuttles.note_came(peer, total);
                     self.finish_incoming(key, Outcome::Done);
                 }
             }

@@ -77,6 +77,9 @@ impl Core {
             self.prepare(to, len_bytes as usize);
             return false;
         }
+        if self.lacks_shuttle(to, len_bytes) {
+            return false;
+        }
         let in_one_record = len_bytes <= self.thresholds.whole_record_max_bytes(!self.posted.is_empty());
         let is_gone = match in_one_record {
             true => self.push_whole(to, key, buf),
@@ -88,6 +91,7 @@ impl Core {
             peer.whole.spend(len_bytes);
             self.stats.whole_sent += 1;
             self.stats.whole_in_pieces += u64::from(!in_one_record);
+            self.shuttles.note_went(to, len_bytes);
             self.readying = Some(to);
             self.eager_left(to, len_bytes);
         }

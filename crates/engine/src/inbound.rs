@@ -197,6 +197,9 @@ impl<R: RecordReceiver> Polled<R> {
             if core.ends_turn {
                 // Who waited for it goes on first: the next may be for the receive that is posted then.
                 core.ends_turn = false;
+                if core.shuttles.take_stirred() && self.channel.may_read_by_instruction() {
+                    core.send_back_empty(self.peer);
+                }
                 break;
             }
         }

@@ -31,6 +31,7 @@ mod packed;
 mod peer;
 mod port;
 mod progress;
+mod receives;
 mod request;
 mod scattered;
 mod shuttles;

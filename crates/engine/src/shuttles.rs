@@ -16,6 +16,10 @@
 //! ```
 //! Two parts are in use, however long the messages are, and stay in the caches next to the cores.
 //!
+//! Of long messages that go one way only no shuttle comes back with an answer. Where the processor's own instruction copies the
+//! faster, it pays to send them back empty, for it need not have the lines near: a reader to whom several came in a row does so
+//! with each, and with its own, and their sender, who went on in the block before, writes a part into one while the other is read.
+//!
 //! What a process's own shuttles take is channel memory: as much as the longest message that this process has written there
 //! takes, to a power of two, and 256 KiB at least. The other writes no more into it, so nobody takes memory that is not counted.
 //! What would take more than there is left goes through the block; the memory of a pair that has become idle is given back.
@@ -23,6 +27,7 @@
 //! longer, and brings it back.
 
 use base::SlabKey;
+use base::copy::BY_INSTRUCTION_MIN_BYTES;
 use datatype::SendBuf;
 use fabric::{MappedArea, PeerIndex};
 use lockfree::{Aboard, Allowance, Brought, CACHE_LINE_BYTES, HeldShuttles, Load, Passage, Record, Shuttle, Shuttles};
@@ -41,6 +46,12 @@ const MEMORY_MIN_BYTES: u64 = 256 << 10;
 
 /// Bytes of a part of a message that crosses others, at most: all parts of one are about as long as a burst.
 const PART_MAX_BYTES: u64 = BURST_BYTES / 2 * 3;
+
+/// Shortest message of those that shuttles may come back empty for, in bytes: with a shorter one, what says so takes too long.
+pub(crate) const STREAMED_MIN_BYTES: u64 = 48 << 10;
+
+/// So many of them in a row go one way only, as far as is known.
+const STREAMED_MIN: u8 = 2;
 
 /// Bytes of a piece of a message that goes aboard part by part, at most.
 const PIECE_MAX_BYTES: u64 = 64 << 10;
@@ -72,10 +83,20 @@ impl Ride {
         self.is_part.then(|| about(left_bytes, left_bytes.div_ceil(PIECE_MAX_BYTES)))
     }
 
-    /// Where `len` bytes of the message from `offset` on go.
-    pub(crate) fn aboard(&self, offset: u64, len: u64) -> Aboard {
+    /// Where `len` bytes of the message in `buf` from `offset` on go.
+    pub(crate) fn aboard(&self, buf: &SendBuf, offset: u64, len: u64) -> Aboard {
         let is_last = self.ends_with(offset + len);
-        Aboard { shuttle: self.shuttle, offset: (offset - self.from) as usize, is_last }
+        Aboard { shuttle: self.shuttle, offset: (offset - self.from) as usize, lead: self.lead(buf), is_last }
+    }
+
+    /// How far into its lines the message in `buf` goes: as far as it lies there, unless it is short, for it may take one more.
+    fn lead(&self, buf: &SendBuf) -> u8 {
+        match buf.as_contiguous() {
+            Some(bytes) if self.until - self.from >= BY_INSTRUCTION_MIN_BYTES as u64 => {
+                ((bytes.as_ptr().addr() as u64 + self.from) % CACHE_LINE_BYTES as u64) as u8
+            }
+            _ => 0,
+        }
     }
 
     /// True if bytes from `offset` on are among those that go aboard.
@@ -103,6 +124,9 @@ struct Pair {
     /// Bytes of this process's own one that take memory, and of the other's.
     own_bytes: u64,
     foreign_bytes: u64,
+    /// Long messages that went to the other since one came from there, and that came since one went.
+    went: u8,
+    came: u8,
 }
 
 /// Bytes of the next part of a message that crosses others, of which so many are left: of several, all about as long, so that
@@ -127,19 +151,21 @@ pub(crate) struct ShuttleTable {
     /// Bytes of each.
     len_bytes: u64,
     allowance: Allowance,
+    /// A shuttle, or the end of a long message, has come from somebody, and this has not been looked at.
+    stirred: bool,
 }
 
 impl ShuttleTable {
     /// Of a process among `peer_count`, whose own shuttles, of `len_bytes` each, take memory from `allowance`.
     pub(crate) fn new(peer_count: u32, len_bytes: usize, allowance: Allowance) -> Self {
         let pairs = vec![Pair::default(); peer_count as usize].into_boxed_slice();
-        Self { pairs, len_bytes: len_bytes as u64, allowance }
+        Self { pairs, len_bytes: len_bytes as u64, allowance, stirred: false }
     }
 
     /// Takes one to write this `load` of a message of `len_bytes` to.
     fn take(&mut self, peer: PeerId, len_bytes: u64, load: Load) -> Option<Passage> {
         let most_bytes = self.len_bytes;
-        let Pair { held, own_bytes, foreign_bytes } = self.pairs.get_mut(peer as usize)?;
+        let Pair { held, own_bytes, foreign_bytes, .. } = self.pairs.get_mut(peer as usize)?;
         held.take(len_bytes as usize, load, |shuttle| match shuttle {
             Shuttle::There => len_bytes <= *foreign_bytes,
             Shuttle::Here if len_bytes <= *own_bytes => true,
@@ -170,12 +196,65 @@ impl ShuttleTable {
     #[inline]
     pub(crate) fn welcome(&mut self, peer: PeerId, brought: Brought) {
         let taken_bytes = taken_by(brought.len_bytes as u64, self.len_bytes);
+        self.stirred = true;
         if let Some(pair) = self.pairs.get_mut(peer as usize) {
             pair.held.welcome(brought);
             if brought.shuttle == Shuttle::There {
                 pair.foreign_bytes = pair.foreign_bytes.max(taken_bytes);
             }
         }
+    }
+
+    /// A message of `len_bytes` has gone to a peer.
+    pub(crate) fn note_went(&mut self, peer: PeerId, len_bytes: u64) {
+        if let Some(pair) = self.pairs.get_mut(peer as usize)
+            && len_bytes >= STREAMED_MIN_BYTES
+        {
+            (pair.went, pair.came) = (pair.went.saturating_add(1), 0);
+        }
+    }
+
+    /// A message of `len_bytes` has come from a peer.
+    pub(crate) fn note_came(&mut self, peer: PeerId, len_bytes: u64) {
+        if let Some(pair) = self.pairs.get_mut(peer as usize)
+            && len_bytes >= STREAMED_MIN_BYTES
+        {
+            (pair.went, pair.came) = (0, pair.came.saturating_add(1));
+            self.stirred = true;
+        }
+    }
+
+    /// True if a shuttle, or the end of a long message, has come since this was asked last.
+    #[inline]
+    pub(crate) fn take_stirred(&mut self) -> bool {
+        std::mem::take(&mut self.stirred)
+    }
+
+    /// True if long messages go one way only, to this peer.
+    fn is_streamed_to(&self, peer: PeerId) -> bool {
+        self.pairs.get(peer as usize).is_some_and(|pair| pair.went >= STREAMED_MIN)
+    }
+
+    /// The same, from this peer.
+    fn is_streamed_from(&self, peer: PeerId) -> bool {
+        self.pairs.get(peer as usize).is_some_and(|pair| pair.came >= STREAMED_MIN)
+    }
+
+    /// Takes one to send it to a peer as it is. Into one that is this process's own the other writes what it takes at least.
+    fn take_empty(&mut self, peer: PeerId) -> Option<Shuttle> {
+        let least_bytes = taken_by(0, self.len_bytes);
+        let pair = self.pairs.get_mut(peer as usize)?;
+        if let Some(foreign) = pair.held.take_this(Shuttle::There) {
+            return Some(foreign);
+        }
+        if pair.held.has(Shuttle::Here) && pair.own_bytes < least_bytes {
+            let is_granted = self.allowance.change_leaving_some(pair.own_bytes, least_bytes);
+            if !is_granted {
+                return None;
+            }
+            pair.own_bytes = least_bytes;
+        }
+        pair.held.take_this(Shuttle::Here)
     }
 
     /// One was not used, or is here again.
@@ -223,7 +302,7 @@ impl Core {
     pub(crate) fn shuttles_with(&self, peer: PeerId) -> Option<Shuttles> {
         let here = self.context.mapped(Self::shuttle_area(self.me, peer))?;
         let there = self.context.mapped(Self::shuttle_area(peer, self.me))?;
-        Some(Shuttles::new(here, there))
+        Some(Shuttles::new(here, there, self.shuttle_copy.by_instruction()))
     }
 
     /// A shuttle for a message of `len_bytes` to a peer, or a part of it, if one is here.
@@ -257,13 +336,46 @@ impl Core {
     /// Sends the shuttle in a peer's memory home that is too short for a message of `len_bytes`, if it is here and there is room.
     #[cold]
     fn send_home(&mut self, to: PeerId, len_bytes: u64) {
-        let Some(shuttle) = self.shuttles.take_too_short(to, len_bytes) else { return };
+        if let Some(shuttle) = self.shuttles.take_too_short(to, len_bytes) {
+            self.send_empty(to, shuttle);
+        }
+    }
+
+    /// Sends a shuttle as it is, if there is room; true if it is gone.
+    fn send_empty(&mut self, to: PeerId, shuttle: Shuttle) -> bool {
         let record = wire::control(Message::Home).record;
-        let aboard = Aboard { shuttle, offset: 0, is_last: true };
+        let aboard = Aboard { shuttle, offset: 0, lead: 0, is_last: true };
         let link = self.peers.get_mut(to as usize).and_then(Option::as_mut).map(|peer| &mut peer.link);
-        if !link.is_some_and(|link| link.try_push_aboard(record, 0, aboard, |_| ())) {
+        let is_gone = link.is_some_and(|link| link.try_push_aboard(record, 0, aboard, |_, _| ()));
+        if is_gone {
+            self.stats.empty_sent += 1;
+            self.announce_record(to);
+        } else {
             self.shuttles.keep(to, shuttle);
         }
+        is_gone
+    }
+
+    /// What came last from a peer was the end of a long message, or brought a shuttle: if such messages come one way only, the
+    /// shuttles go back for the next ones.
+    #[inline(never)]
+    pub(crate) fn send_back_empty(&mut self, peer: PeerId) {
+        while !self.thresholds.is_crowded
+            && self.shuttles.is_streamed_from(peer)
+            && self.streams.count_to(peer) == 0
+            && let Some(shuttle) = self.shuttles.take_empty(peer)
+            && self.send_empty(peer, shuttle)
+        {}
+    }
+
+    /// True if a message of `len_bytes` to a peer is to wait for a shuttle rather than to go in the block: those are the faster
+    /// way, but none is here.
+    pub(crate) fn lacks_shuttle(&self, to: PeerId, len_bytes: u64) -> bool {
+        let Some(Some(peer)) = self.peers.get(to as usize) else { return false };
+        len_bytes >= STREAMED_MIN_BYTES
+            && !self.thresholds.is_crowded
+            && peer.link.writes_by_instruction()
+            && !self.shuttles.has_some(to)
     }
 
     /// A message was to go aboard a shuttle, if one was taken for it: it is gone, and so is the shuttle, or neither is.
@@ -334,13 +446,22 @@ impl Core {
         pushed
     }
 
-    /// A ride for the bytes of a message from `offset` on. A very long one that crosses others takes what is here for a part of
-    /// it; any other rides to its end, and one that crosses none from its beginning, or not at all, for whoever reads it sends no
-    /// shuttle back meanwhile.
+    /// A ride for the bytes of a message from `offset` on. A very long one that crosses others, or one of many one way where
+    /// shuttles come back empty, takes what is here for a part of it; any other rides to its end, and one that crosses none from its
+    /// beginning, or not at all, for whoever reads it sends no shuttle back meanwhile.
     fn begin_ride(&mut self, to: PeerId, offset: u64, len_bytes: u64) -> Option<Ride> {
-        let ways = self.peers.get(to as usize)?.as_ref()?.ways.as_ref();
-        let crosses = ways.is_some_and(|ways| ways.crosses) && !self.thresholds.is_crowded;
-        if crosses && len_bytes > self.thresholds.whole_max_bytes() {
+        let peer = self.peers.get(to as usize)?.as_ref()?;
+        let is_apart = !self.thresholds.is_crowded;
+        let by_instruction = peer.link.writes_by_instruction();
+        let crosses = is_apart && peer.ways.as_ref().is_some_and(|ways| ways.crosses);
+        let is_streamed = is_apart && by_instruction && self.shuttles.is_streamed_to(to);
+        // Of several that wait for a shuttle none is to hold one up for long.
+        let least_bytes = if by_instruction || self.streams.count_to(to) > 0 {
+            STREAMED_MIN_BYTES
+        } else {
+            self.thresholds.whole_max_bytes() + 1
+        };
+        if (crosses || is_streamed) && len_bytes >= least_bytes {
             let part_bytes = part_bytes(len_bytes - offset);
             let Passage { shuttle, .. } = self.take_shuttle_for(to, part_bytes, Load::All)?;
             return Some(Ride { shuttle, from: offset, until: offset + part_bytes, is_part: true });
@@ -358,15 +479,18 @@ impl Core {
     /// the same way, or is likely to, has those there are. Not for long, or where somebody waits for the processor.
     pub(crate) fn waits_for_shuttle(&mut self, stream: &mut Stream) -> bool {
         let Some(Some(peer)) = self.peers.get_mut(stream.to as usize) else { return false };
-        let Some(ways) = &mut peer.ways else { return false };
-        let coming = ways.staged.and_then(|receive| self.requests.get(receive));
+        let coming = peer.ways.as_ref().and_then(|ways| self.requests.get(ways.staged?));
         let comes = matches!(coming, Some(Request { state: State::Incoming(its), .. })
             if its.envelope.peer == stream.to && matches!(its.way, IncomingWay::Staged { .. }));
         stream.crosses |= comes;
-        ways.crosses |= comes;
+        let crosses = peer.ways.as_mut().is_some_and(|ways| {
+            ways.crosses |= comes;
+            ways.crosses
+        });
         // Who exchanges messages one by one may be ahead of the other a little.
-        let is_likely = ways.crosses && self.unfinished_sends == 1;
-        if !comes {
+        let is_likely = crosses && self.unfinished_sends == 1;
+        let comes_empty = peer.link.writes_by_instruction() && self.shuttles.is_streamed_to(stream.to);
+        if !comes && !comes_empty {
             stream.patience = stream.patience.min(if is_likely { PATIENCE / 4 } else { 0 });
         }
         let may_ride = peer.link.aboard_max_bytes() as u64 >= PART_MAX_BYTES;
@@ -497,6 +621,39 @@ mod tests {
         assert_eq!((table.take_too_short(1, LEN), table.take_too_short(1, LONG)), (None, Some(Shuttle::There)));
         table.welcome(1, came(Shuttle::There, LONG));
         assert_eq!(table.take_too_short(1, LONG), None, "it has become longer there");
+    }
+
+    #[test]
+    fn messages_go_one_way_only_once_several_have_in_a_row() {
+        let mut table = table(3, &Allowance::new(4 * MIB));
+        let mut came = |peer, len_bytes| {
+            table.note_came(peer, len_bytes);
+            assert_eq!(table.take_stirred(), len_bytes >= STREAMED_MIN_BYTES);
+            table.is_streamed_from(peer)
+        };
+        assert_eq!([LONG, LEN, LONG].map(|len| came(1, len)), [false, false, true]);
+        assert!(!came(2, LONG), "every pair has its own");
+        table.note_went(1, LEN);
+        assert!(table.is_streamed_from(1), "a short answer is none");
+        table.note_went(1, LONG);
+        assert!(!table.is_streamed_from(1) && !table.is_streamed_to(1));
+        table.note_went(1, LONG);
+        assert!(table.is_streamed_to(1));
+        (0..300).for_each(|_| table.note_went(1, LONG));
+        assert!(table.is_streamed_to(1));
+    }
+
+    #[test]
+    fn both_shuttles_go_to_the_other_process_empty_its_own_first() {
+        let allowance = Allowance::new(MIB);
+        let mut table = table(2, &allowance);
+        table.welcome(1, came(Shuttle::There, LEN));
+        assert_eq!([(); 3].map(|()| table.take_empty(1)), [Some(Shuttle::There), Some(Shuttle::Here), None]);
+        assert_eq!((table.held_bytes(1), allowance.left_bytes()), (MIB / 4, MIB / 4 * 3), "what the other may write");
+        table.keep(1, Shuttle::Here);
+        assert_eq!((table.take_empty(1), table.held_bytes(1)), (Some(Shuttle::Here), MIB / 4), "it is counted");
+        let mut poor = ShuttleTable::new(2, MIB as usize, Allowance::new(0));
+        assert_eq!(poor.take_empty(1), None, "there is no memory for it");
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub struct Stats {
     pub met_in_channel: u64,
     /// Messages that went aboard shuttles.
     pub aboard_sent: u64,
+    /// Shuttles that went back empty.
+    pub empty_sent: u64,
     /// Most bytes of unexpected data held at once.
     pub unexpected_peak_bytes: u64,
     /// Times senders were held back because the budget was used up.
@@ -357,6 +359,11 @@ impl Stats {
         total("messages aboard shuttles", "Messages written to memory that both processes write by turns.", |stats| {
             stats.aboard_sent
         }),
+        total(
+            "shuttles sent back empty",
+            "Such memory given back to whoever sends one message after the other.",
+            |stats| stats.empty_sent,
+        ),
         total("bytes ahead, taken", "Bytes of first parts that found their receive waiting.", |stats| {
             stats.ahead_taken_bytes
         }),

@@ -11,7 +11,7 @@ use std::ops::{Range, RangeInclusive};
 
 use base::SlabKey;
 use datatype::SendBuf;
-use lockfree::{CACHE_LINE_BYTES, Record, Stores};
+use lockfree::{CACHE_LINE_BYTES, Record};
 use protocol::Link;
 use protocol::wire;
 use smallvec::SmallVec;
@@ -146,6 +146,7 @@ impl Core {
                 continue;
             }
             self.note_crossing(&stream);
+            self.shuttles.note_went(stream.to, stream.end);
             if let Some(Request { state: State::Outgoing(send), .. }) = self.requests.get(stream.send) {
                 let envelope = send.envelope;
                 self.finish_send(stream.send, Completion { envelope, outcome: Outcome::Done });
@@ -294,8 +295,8 @@ pub(crate) fn push_piece(
     let Some(ride) = ride else {
         return link.try_push(record, len_bytes, |space, stores| write_all(buf, offset, space, stores));
     };
-    link.try_push_aboard(record, len_bytes, ride.aboard(offset, len), |space| {
-        write_all(buf, offset, space, Stores::Ordinary)
+    link.try_push_aboard(record, len_bytes, ride.aboard(buf, offset, len), |space, stores| {
+        write_all(buf, offset, space, stores)
     })
 }
 

@@ -122,9 +122,10 @@ impl Core {
         }
     }
 
-    /// A long message that came whole is there.
+    /// A long message of `len_bytes` that came whole is there.
     #[cold]
-    pub(crate) fn note_whole(&mut self, peer: PeerId) {
+    pub(crate) fn note_whole(&mut self, peer: PeerId, len_bytes: u64) {
+        self.shuttles.note_came(peer, len_bytes);
         if let Some(ways) = self.ways_of(peer) {
             ways.last_end = Some(Instant::now());
         }

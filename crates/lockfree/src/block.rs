@@ -45,6 +45,7 @@ use base::sync::Ordering;
 
 use crate::fastpath::{CONSUMED, CONTROL_BYTES, HINT, RecordSender, begun, newer};
 use crate::growth::{Growth, LINES_MIN};
+use crate::instruction::{self, InstructionTrial};
 use crate::pace::Pace;
 use crate::shuttle::PLACE_BYTES;
 use crate::trial::Trial;
@@ -181,7 +182,31 @@ struct Traffic {
     reader: Option<Reader>,
     /// Lines of this lap that were left behind when it went back to the start.
     lap_lines: usize,
-    shuttles: Option<Box<Shuttles>>,
+    fleet: Option<Box<Fleet>>,
+}
+
+/// The shuttles of a sender, and what it knows of writing to them.
+struct Fleet {
+    shuttles: Shuttles,
+    instruction: InstructionTrial,
+}
+
+impl Fleet {
+    /// Writes `len_bytes` aboard, with the stores that are the faster ones as far as is known.
+    ///
+    /// # Panics
+    /// If they are not inside.
+    fn write(&mut self, aboard: Aboard, len_bytes: usize, fill: impl FnOnce(&mut [u8], Stores)) {
+        let mut trial = (len_bytes >= instruction::MIN_BYTES).then_some(&mut self.instruction);
+        let (by_instruction, is_timed) = trial.as_mut().map_or((false, false), |trial| trial.next(aboard.offset));
+        let stores = if by_instruction { Stores::ByInstruction } else { Stores::Ordinary };
+        let start = is_timed.then(Instant::now);
+        // SAFETY: a shuttle is written by whoever has it, and read by the other once the flag is published.
+        unsafe { self.shuttles.write(aboard, len_bytes, |space| fill(space, stores)) };
+        if let (Some(start), Some(trial)) = (start, trial) {
+            trial.note(len_bytes, start.elapsed().as_nanos() as u64, aboard.is_last);
+        }
+    }
 }
 
 /// Offset of the line that is `position` lines from the end of the block.
@@ -230,7 +255,7 @@ impl BlockSender {
             lap_began: Instant::now(),
             reader: None,
             lap_lines: 0,
-            shuttles: None,
+            fleet: None,
             asked_lines: 0,
             asked_at: 0,
             resized,
@@ -440,7 +465,7 @@ impl BlockSender {
         pushed
     }
 
-    /// As [`BlockSender::push`], with the payload in a shuttle that this process has.
+    /// As [`BlockSender::push`], with the payload in a shuttle that this process has; `fill` is told with which stores to write.
     ///
     /// # Panics
     /// If it does not fit there.
@@ -449,16 +474,15 @@ impl BlockSender {
         record: Record,
         len_bytes: usize,
         aboard: Aboard,
-        fill: impl FnOnce(&mut [u8]),
+        fill: impl FnOnce(&mut [u8], Stores),
     ) -> bool {
-        let Some(shuttles) = self.traffic.shuttles.take() else { return false };
+        let Some(mut fleet) = self.traffic.fleet.take() else { return false };
         let record = Record { streamed: false, ..record };
         let pushed = self.append(record, flag_of(record, len_bytes) | ABOARD, PLACE_BYTES, |space| {
-            // SAFETY: a shuttle is written by whoever has it, and read by the other once the flag is published.
-            unsafe { shuttles.write(aboard, len_bytes, fill) };
+            fleet.write(aboard, len_bytes, fill);
             space.copy_from_slice(&aboard.word().to_ne_bytes());
         });
-        self.traffic.shuttles = Some(shuttles);
+        self.traffic.fleet = Some(fleet);
         pushed
     }
 
@@ -477,12 +501,20 @@ impl BlockSender {
     /// Longest message that a shuttle takes, in bytes.
     #[inline]
     pub fn shuttle_bytes(&self) -> usize {
-        self.traffic.shuttles.as_ref().map_or(0, |shuttles| shuttles.len_bytes())
+        self.traffic.fleet.as_ref().map_or(0, |fleet| fleet.shuttles.len_bytes())
+    }
+
+    /// True if shuttles are written faster by the processor's own instruction for copying, as far as is known. Then even those
+    /// that come back empty are faster than the block.
+    #[inline]
+    pub fn writes_by_instruction(&self) -> bool {
+        self.traffic.fleet.as_ref().is_some_and(|fleet| fleet.instruction.is_by_instruction())
     }
 
     /// Lets payloads go aboard, where there are shuttles.
     pub fn equip(&mut self, shuttles: Option<Shuttles>) {
-        self.traffic.shuttles = shuttles.map(Box::new);
+        self.traffic.fleet =
+            shuttles.map(|shuttles| Box::new(Fleet { instruction: shuttles.instruction_trial(), shuttles }));
     }
 
     /// True if records with payloads of these lengths can be pushed now one after the other, and none will be refused. All

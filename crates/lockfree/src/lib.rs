@@ -31,7 +31,7 @@ pub mod claim;
 pub mod doorbell;
 pub mod fastpath;
 mod growth;
-mod loads;
+mod instruction;
 pub mod mailbox;
 pub mod meeting;
 pub mod pace;

@@ -22,15 +22,18 @@
 //! other shuttle is with the other side, which may send a long one there and would find its lines here. Where lengths have
 //! changed for good, they are given in to.
 
+use crate::instruction::InstructionTrial;
 use crate::{CACHE_LINE_BYTES, SharedMemory};
 
 /// Bytes in a block that say where the payload of a record lies.
 pub const PLACE_BYTES: usize = size_of::<u64>();
 
-/// Where what is aboard begins in the memory of a shuttle, in bytes. What `malloc` gives of many bytes begins 16 bytes into a
-/// page, and processors may take long to copy, by their own instruction, to where that is less than 32 bytes further into its
-/// page than the source ([`base::copy`]).
+/// Where the first line of what is aboard begins in the memory of a shuttle, in bytes. What `malloc` gives of many bytes begins 16
+/// bytes into a page, and processors may take long to copy, by their own instruction, to where that is less than 32 bytes further
+/// into its page than the source ([`base::copy`]).
 const LEAD_BYTES: usize = CACHE_LINE_BYTES;
+/// Bytes beside the longest message: those before its first line, and those it lies further into its lines.
+const AROUND_BYTES: usize = LEAD_BYTES + CACHE_LINE_BYTES;
 
 /// Where so many bytes of a shuttle would be in the wrong caches, now or for the next message, not all of one goes aboard.
 const MISFIT_BYTES: usize = 8 << 10;
@@ -62,6 +65,9 @@ pub struct Aboard {
     pub shuttle: Shuttle,
     /// Where it begins there, in bytes.
     pub offset: usize,
+    /// So many bytes, less than a line, all of the message lies further into its lines. Copies by the processor's own instruction
+    /// are quicker where both sides lie alike.
+    pub lead: u8,
     /// The shuttle is the reader's once it has read this.
     pub is_last: bool,
 }
@@ -69,19 +75,27 @@ pub struct Aboard {
 impl Aboard {
     const WITH_READER: u64 = 1;
     const LAST: u64 = 2;
+    const LEAD_SHIFT: u32 = 2;
     const OFFSET_SHIFT: u32 = 8;
 
     /// As the writer says it to the reader.
     pub(crate) fn word(self) -> u64 {
         let with_reader = if self.shuttle == Shuttle::There { Self::WITH_READER } else { 0 };
         let last = if self.is_last { Self::LAST } else { 0 };
-        with_reader | last | (self.offset as u64) << Self::OFFSET_SHIFT
+        let lead = u64::from(self.lead) % CACHE_LINE_BYTES as u64;
+        with_reader | last | lead << Self::LEAD_SHIFT | (self.offset as u64) << Self::OFFSET_SHIFT
     }
 
     /// As the reader understands it.
     pub(crate) fn of(word: u64) -> Self {
         let shuttle = if word & Self::WITH_READER != 0 { Shuttle::Here } else { Shuttle::There };
-        Self { shuttle, offset: (word >> Self::OFFSET_SHIFT) as usize, is_last: word & Self::LAST != 0 }
+        let lead = (word >> Self::LEAD_SHIFT) as u8 % CACHE_LINE_BYTES as u8;
+        Self { shuttle, offset: (word >> Self::OFFSET_SHIFT) as usize, lead, is_last: word & Self::LAST != 0 }
+    }
+
+    /// Where it lies in the memory of the shuttle.
+    fn place(self) -> usize {
+        LEAD_BYTES + usize::from(self.lead) % CACHE_LINE_BYTES + self.offset
     }
 }
 
@@ -108,22 +122,29 @@ pub struct Passage {
 pub struct Shuttles {
     here: SharedMemory,
     there: SharedMemory,
+    by_instruction: Option<bool>,
 }
 
 impl Shuttles {
-    /// Of the one in this process's memory and the one in the other's.
-    pub fn new(here: SharedMemory, there: SharedMemory) -> Self {
-        Self { here, there }
+    /// Of the one in this process's memory and the one in the other's. Whether long messages are copied by the processor's own
+    /// instruction; `None`: as is found out.
+    pub fn new(here: SharedMemory, there: SharedMemory, by_instruction: Option<bool>) -> Self {
+        Self { here, there, by_instruction }
+    }
+
+    /// What is known of how long messages are copied, which is nothing but what was said.
+    pub(crate) fn instruction_trial(&self) -> InstructionTrial {
+        InstructionTrial::of(self.by_instruction)
     }
 
     /// Bytes of memory for one that takes messages of `len_bytes`; none for one that takes none.
     pub const fn footprint(len_bytes: usize) -> usize {
-        if len_bytes == 0 { 0 } else { LEAD_BYTES + len_bytes }
+        if len_bytes == 0 { 0 } else { AROUND_BYTES + len_bytes }
     }
 
     /// The longest message they take, in bytes.
     pub fn len_bytes(&self) -> usize {
-        self.here.len_bytes().min(self.there.len_bytes()).saturating_sub(LEAD_BYTES)
+        self.here.len_bytes().min(self.there.len_bytes()).saturating_sub(AROUND_BYTES)
     }
 
     /// True if `len_bytes` from an offset on are inside each.
@@ -140,7 +161,7 @@ impl Shuttles {
     /// As [`SharedMemory::write`].
     pub(crate) unsafe fn write(&self, aboard: Aboard, len_bytes: usize, fill: impl FnOnce(&mut [u8])) {
         // SAFETY: the caller's promise.
-        unsafe { self.memory(aboard.shuttle).write(LEAD_BYTES + aboard.offset, len_bytes, fill) };
+        unsafe { self.memory(aboard.shuttle).write(aboard.place(), len_bytes, fill) };
     }
 
     /// Shows `len_bytes` that are aboard.
@@ -152,7 +173,7 @@ impl Shuttles {
     /// As [`SharedMemory::read`].
     pub(crate) unsafe fn read(&self, aboard: Aboard, len_bytes: usize, take: impl FnOnce(&[u8])) {
         // SAFETY: the caller's promise.
-        unsafe { self.memory(aboard.shuttle).read(LEAD_BYTES + aboard.offset, len_bytes, take) };
+        unsafe { self.memory(aboard.shuttle).read(aboard.place(), len_bytes, take) };
     }
 
     fn memory(&self, shuttle: Shuttle) -> &SharedMemory {
@@ -354,7 +375,7 @@ mod tests {
         let blocks = [(); 2].map(|()| SharedMemory::private(BlockSender::footprint(BLOCK_BYTES)));
         let homes = [(); 2].map(|()| SharedMemory::private(Shuttles::footprint(SHUTTLE_BYTES)));
         [0, 1].map(|me| {
-            let shuttles = Some(Shuttles::new(homes[me].clone(), homes[1 - me].clone()));
+            let shuttles = Some(Shuttles::new(homes[me].clone(), homes[1 - me].clone(), None));
             let mut sender = BlockSender::new(blocks[1 - me].clone(), BLOCK_BYTES);
             sender.equip(shuttles.clone());
             let receiver = BlockReceiver::new(blocks[me].clone(), BLOCK_BYTES).equipped(shuttles);
@@ -367,8 +388,8 @@ mod tests {
         let Passage { shuttle, .. } = from.held.take(parts.iter().sum(), Load::Suiting, |_| true)?;
         let mut offset = 0;
         for (at, len) in parts.iter().enumerate() {
-            let aboard = Aboard { shuttle, offset, is_last: at + 1 == parts.len() };
-            assert!(from.sender.push_aboard(KIND, *len, aboard, |space| space.fill(value)));
+            let aboard = Aboard { shuttle, offset, lead: 16, is_last: at + 1 == parts.len() };
+            assert!(from.sender.push_aboard(KIND, *len, aboard, |space, _| space.fill(value)));
             offset += len;
         }
         Some(shuttle)
@@ -522,8 +543,8 @@ mod tests {
     fn a_record_without_room_leaves_the_shuttle_as_it_was() {
         let [mut one, _] = pair();
         while one.sender.push(KIND, 8, |_| ()) {}
-        let aboard = Aboard { shuttle: Shuttle::Here, offset: 0, is_last: true };
-        assert!(!one.sender.push_aboard(KIND, 8, aboard, |_| panic!("there is no room for what announces it")));
+        let aboard = Aboard { shuttle: Shuttle::Here, offset: 0, lead: 0, is_last: true };
+        assert!(!one.sender.push_aboard(KIND, 8, aboard, |_, _| panic!("there is no room for what announces it")));
     }
 
     #[test]

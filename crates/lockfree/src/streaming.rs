@@ -17,6 +17,8 @@ pub enum Stores {
     /// As [`base::copy::copy`]. For memory that is used in turns so long that its lines are with nobody when they are
     /// written again: fetching them is cheap then, and the reader finds them nearer than in main memory.
     Ordinary,
+    /// As [`base::copy::copy_by_instruction`], for memory whose lines are with the writer.
+    ByInstruction,
 }
 
 impl Stores {
@@ -29,6 +31,7 @@ impl Stores {
         match self {
             Self::Streaming => base::streaming::copy(into, from),
             Self::Ordinary => base::copy::copy(into, from),
+            Self::ByInstruction => base::copy::copy_by_instruction(into, from),
         }
     }
 }

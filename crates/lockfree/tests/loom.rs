@@ -109,15 +109,15 @@ fn a_shuttle_is_written_by_one_at_a_time() {
         let blocks = [(); 2].map(|()| SharedMemory::private(BlockSender::footprint(1024)));
         let homes = [(); 2].map(|()| SharedMemory::private(Shuttles::footprint(64)));
         let mut ends = [0, 1].map(|me: usize| {
-            let shuttles = Some(Shuttles::new(homes[me].clone(), homes[1 - me].clone()));
+            let shuttles = Some(Shuttles::new(homes[me].clone(), homes[1 - me].clone(), None));
             let mut sender = BlockSender::new(blocks[1 - me].clone(), 1024);
             sender.equip(shuttles.clone());
             (sender, BlockReceiver::new(blocks[me].clone(), 1024).equipped(shuttles))
         });
         let record = Record { kind: 1, ..Record::default() };
         fn push(sender: &mut BlockSender, record: Record, shuttle: Shuttle, value: u8) {
-            let aboard = Aboard { shuttle, offset: 0, is_last: true };
-            assert!(sender.push_aboard(record, 8, aboard, |space| space.fill(value)));
+            let aboard = Aboard { shuttle, offset: 0, lead: 0, is_last: true };
+            assert!(sender.push_aboard(record, 8, aboard, |space, _| space.fill(value)));
         }
         push(&mut ends[0].0, record, Shuttle::Here, 1);
         let [(_, mut first), (mut sender, mut second)] = ends;

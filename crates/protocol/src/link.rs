@@ -238,13 +238,19 @@ impl Link {
         }
     }
 
+    /// True if shuttles are written faster by the processor's own instruction for copying, as far as is known.
+    #[inline]
+    pub fn writes_by_instruction(&self) -> bool {
+        matches!(&self.way, Way::Block(block) if block.writes_by_instruction())
+    }
+
     /// As [`Link::try_push`], with the payload in a shuttle that this process has.
     pub fn try_push_aboard(
         &mut self,
         record: Record,
         len_bytes: usize,
         aboard: Aboard,
-        fill: impl FnOnce(&mut [u8]),
+        fill: impl FnOnce(&mut [u8], Stores),
     ) -> bool {
         match &mut self.way {
             Way::Block(block) if self.waiting.is_empty() => block.push_aboard(record, len_bytes, aboard, fill),
@@ -397,8 +403,8 @@ impl Link {
             && match &mut self.way {
                 Way::Block(block) => match shuttle {
                     Some(shuttle) => {
-                        let aboard = Aboard { shuttle, offset: 0, is_last: true };
-                        block.push_aboard(record, 0, aboard, |_| ())
+                        let aboard = Aboard { shuttle, offset: 0, lead: 0, is_last: true };
+                        block.push_aboard(record, 0, aboard, |_, _| ())
                     }
                     None => block.push(record, 0, |_| ()),
                 },

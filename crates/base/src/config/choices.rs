@@ -27,6 +27,7 @@ macro_rules! words {
 }
 
 words!(CrossMemory: Auto = "auto", Off = "off");
+words!(ShuttleCopy: Auto = "auto", Loop = "loop", Instruction = "instruction");
 words!(LargeCopy: Auto = "auto", Both = "both", Read = "read", Staged = "staged");
 words!(
     Rendezvous: Auto = "auto",
@@ -78,6 +79,28 @@ pub enum CrossMemory {
     Auto,
     /// Never try.
     Off,
+}
+
+/// How long messages are copied into shuttles and out of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ShuttleCopy {
+    /// As was the fastest lately, which each side finds out for itself.
+    Auto,
+    /// By a loop of loads and stores.
+    Loop,
+    /// By the processor's own instruction for copying.
+    Instruction,
+}
+
+impl ShuttleCopy {
+    /// Whether by the instruction, if that is certain.
+    pub fn by_instruction(self) -> Option<bool> {
+        match self {
+            Self::Auto => None,
+            Self::Loop => Some(false),
+            Self::Instruction => Some(true),
+        }
+    }
 }
 
 /// Who moves the bytes of a large message on shared memory.

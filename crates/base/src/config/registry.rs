@@ -2,6 +2,7 @@
 
 use super::choices::{
     CrossMemory, DatatypeScheme, DeviceChoice, FastPath, InitialErrors, LargeCopy, RegistrationScheme, Rendezvous,
+    ShuttleCopy,
 };
 use super::values::{adapter, auto, bytes, partition, seconds};
 use super::{CONTEXT_IDS_MAX, Config, ConfigError, Kind};
@@ -267,6 +268,12 @@ pub const VARIABLES: &[Variable] = &[
         "bytes, 0 to 4M",
         0..=4 << 20,
         "Longest message between two processes of one host that may go aboard a shuttle: memory that both write by turns, whoever has read it last. One of more than 256 KiB that crosses another, however long, goes in parts of 128 KiB if that is allowed. Among more than 16 processes at most a process's part of 64M. 0: there are none."
+    ),
+    choice!(
+        "FERROVIA_SHUTTLE_COPY",
+        shuttle_copy: ShuttleCopy,
+        "auto | loop | instruction",
+        "How messages of 8 KiB and more are copied into shuttles and out of them: by a loop of loads and stores, or by the processor's own instruction for copying. Where it is the instruction, shuttles come back empty for long messages that go one way only, and those go in parts of 128 KiB. By itself whichever was the fastest lately, for each side."
     ),
     automatic_size!(
         "FERROVIA_CHANNEL_MEMORY",

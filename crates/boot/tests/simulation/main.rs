@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use base::Config;
 use base::config::{
-    DatatypeScheme, DatatypeSettings, DeviceChoice, FastPath, LargeCopy, RegistrationScheme, Rendezvous,
+    DatatypeScheme, DatatypeSettings, DeviceChoice, FastPath, LargeCopy, RegistrationScheme, Rendezvous, ShuttleCopy,
 };
 use engine::Engine;
 use fabric::Context;
@@ -96,6 +96,7 @@ fn mapped(seed: u64) -> Totals {
     let mut random = Random::new(seed);
     let mut config = config(&mut random);
     config.shuttle_bytes = [256 << 10, 20 << 10, 256 << 10, 0][(seed % 4) as usize];
+    config.shuttle_copy = [ShuttleCopy::Auto, ShuttleCopy::Instruction][(seed / 4 % 2) as usize];
     let size = size(seed, &mut random);
     let kind = if seed % 5 == 3 { Kind::Awaited } else { Kind::Varied };
     let program = Program::draw(&mut random, size, kind);

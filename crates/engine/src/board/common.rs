@@ -57,7 +57,7 @@ impl CommonChanges {
         let mut offset = 0;
         for block in common.chunks_mut(block_bytes) {
             match stores {
-                Stores::Ordinary => change(offset, block),
+                Stores::Ordinary | Stores::ByInstruction => change(offset, block),
                 Stores::Streaming => {
                     let beside = &mut self.beside[..block.len()];
                     base::copy::copy(beside, block);

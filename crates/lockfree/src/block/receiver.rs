@@ -10,7 +10,7 @@ use super::{
 };
 use crate::fastpath::{CONSUMED, CONTROL_BYTES, HINT, RecordReceiver, Returns};
 use crate::growth::LINES_MIN;
-use crate::loads::{self, Loads};
+use crate::instruction::{self, InstructionTrial};
 use crate::shuttle::PLACE_BYTES;
 use crate::{Aboard, Allowance, Brought, CACHE_LINE_BYTES, SharedMemory, Shuttles};
 
@@ -28,7 +28,7 @@ pub struct BlockReceiver {
     spare_from: Option<usize>,
     shuttles: Option<Shuttles>,
     /// Once something long has come aboard.
-    loads: Option<Box<Loads>>,
+    instruction: Option<Box<InstructionTrial>>,
 }
 
 impl BlockReceiver {
@@ -51,7 +51,7 @@ impl BlockReceiver {
             allowance,
             spare_from: None,
             shuttles: None,
-            loads: None,
+            instruction: None,
         }
     }
 
@@ -141,18 +141,28 @@ impl BlockReceiver {
         }
         let end = aboard.offset + len_bytes;
         let brings = aboard.is_last.then_some(Brought { shuttle: aboard.shuttle, len_bytes: end });
-        let loads = (len_bytes >= loads::MIN_BYTES).then(|| self.loads.get_or_insert_default());
-        let (by_instruction, is_timed) = loads.map_or((false, false), |loads| loads.next(aboard.offset));
+        let new_trial = || Box::new(shuttles.instruction_trial());
+        let trial = (len_bytes >= instruction::MIN_BYTES).then(|| self.instruction.get_or_insert_with(new_trial));
+        let (by_instruction, is_timed) = trial.map_or((false, false), |trial| trial.next(aboard.offset));
         let record = Record { brings, by_instruction, ..self.record(top, flag) };
         let start = is_timed.then(Instant::now);
         // SAFETY: inside the shuttle by the check above, which is not written again before the sender hears of us.
         unsafe { shuttles.read(aboard, len_bytes, |payload| take(record, payload)) };
-        if let (Some(start), Some(loads)) = (start, &mut self.loads) {
-            loads.note(len_bytes, start.elapsed().as_nanos() as u64, aboard.is_last);
+        if let (Some(start), Some(trial)) = (start, &mut self.instruction) {
+            trial.note(len_bytes, start.elapsed().as_nanos() as u64, aboard.is_last);
         }
         self.position += 1;
         self.returns.consumed += 1;
         true
+    }
+
+    /// As [`RecordReceiver::may_read_by_instruction`].
+    pub fn may_read_by_instruction(&self) -> bool {
+        let Some(shuttles) = &self.shuttles else { return false };
+        match &self.instruction {
+            Some(trial) => trial.may_be_by_instruction(),
+            None => shuttles.instruction_trial().may_be_by_instruction(),
+        }
     }
 
     /// As [`RecordReceiver::peek`].
@@ -259,6 +269,10 @@ impl RecordReceiver for BlockReceiver {
     #[inline]
     fn peek(&self) -> Option<(Record, usize)> {
         BlockReceiver::peek(self)
+    }
+
+    fn may_read_by_instruction(&self) -> bool {
+        BlockReceiver::may_read_by_instruction(self)
     }
 
     #[inline]

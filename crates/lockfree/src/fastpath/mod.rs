@@ -78,6 +78,11 @@ pub trait RecordReceiver {
         None
     }
 
+    /// True unless there are no shuttles, or they are read faster by loads than by the processor's own instruction for copying.
+    fn may_read_by_instruction(&self) -> bool {
+        false
+    }
+
     /// True if so much was consumed that the sender should hear of it.
     fn credits_due(&self) -> bool;
 
