@@ -127,6 +127,8 @@ struct Pair {
     /// Long messages that went to the other since one came from there, and that came since one went.
     went: u8,
     came: u8,
+    /// One came back empty, and none has been waited for in vain since.
+    comes_empty: bool,
 }
 
 /// Bytes of the next part of a message that crosses others, of which so many are left: of several, all about as long, so that
@@ -199,6 +201,7 @@ impl ShuttleTable {
         self.stirred = true;
         if let Some(pair) = self.pairs.get_mut(peer as usize) {
             pair.held.welcome(brought);
+            pair.comes_empty |= brought.len_bytes == 0;
             if brought.shuttle == Shuttle::There {
                 pair.foreign_bytes = pair.foreign_bytes.max(taken_bytes);
             }
@@ -230,12 +233,19 @@ impl ShuttleTable {
         std::mem::take(&mut self.stirred)
     }
 
-    /// True if long messages go one way only, to this peer.
+    /// True if long messages go one way only, to this peer, who sends shuttles back empty.
     fn is_streamed_to(&self, peer: PeerId) -> bool {
-        self.pairs.get(peer as usize).is_some_and(|pair| pair.went >= STREAMED_MIN)
+        self.pairs.get(peer as usize).is_some_and(|pair| pair.went >= STREAMED_MIN && pair.comes_empty)
     }
 
-    /// The same, from this peer.
+    /// One was waited for in vain: whoever sends them back is at other work, or reads otherwise.
+    fn expect_none_empty(&mut self, peer: PeerId) {
+        if let Some(pair) = self.pairs.get_mut(peer as usize) {
+            pair.comes_empty = false;
+        }
+    }
+
+    /// True if long messages come one way only, from this peer.
     fn is_streamed_from(&self, peer: PeerId) -> bool {
         self.pairs.get(peer as usize).is_some_and(|pair| pair.came >= STREAMED_MIN)
     }
@@ -372,10 +382,12 @@ impl Core {
     /// way, but none is here.
     pub(crate) fn lacks_shuttle(&self, to: PeerId, len_bytes: u64) -> bool {
         let Some(Some(peer)) = self.peers.get(to as usize) else { return false };
+        let crosses = peer.ways.as_ref().is_some_and(|ways| ways.crosses);
         len_bytes >= STREAMED_MIN_BYTES
             && !self.thresholds.is_crowded
-            && peer.link.writes_by_instruction()
             && !self.shuttles.has_some(to)
+            && peer.link.writes_by_instruction()
+            && (crosses || self.shuttles.is_streamed_to(to))
     }
 
     /// A message was to go aboard a shuttle, if one was taken for it: it is gone, and so is the shuttle, or neither is.
@@ -506,6 +518,9 @@ impl Core {
             return false;
         }
         stream.patience -= 1;
+        if stream.patience == 0 {
+            self.shuttles.expect_none_empty(stream.to);
+        }
         true
     }
 
@@ -626,19 +641,24 @@ mod tests {
     #[test]
     fn messages_go_one_way_only_once_several_have_in_a_row() {
         let mut table = table(3, &Allowance::new(4 * MIB));
-        let mut came = |peer, len_bytes| {
+        let mut comes = |peer, len_bytes| {
             table.note_came(peer, len_bytes);
             assert_eq!(table.take_stirred(), len_bytes >= STREAMED_MIN_BYTES);
             table.is_streamed_from(peer)
         };
-        assert_eq!([LONG, LEN, LONG].map(|len| came(1, len)), [false, false, true]);
-        assert!(!came(2, LONG), "every pair has its own");
+        assert_eq!([LONG, LEN, LONG].map(|len| comes(1, len)), [false, false, true]);
+        assert!(!comes(2, LONG), "every pair has its own");
         table.note_went(1, LEN);
         assert!(table.is_streamed_from(1), "a short answer is none");
         table.note_went(1, LONG);
         assert!(!table.is_streamed_from(1) && !table.is_streamed_to(1));
         table.note_went(1, LONG);
+        assert!(!table.is_streamed_to(1), "nothing has come back");
+        table.welcome(1, came(Shuttle::There, 0));
         assert!(table.is_streamed_to(1));
+        table.expect_none_empty(1);
+        assert!(!table.is_streamed_to(1));
+        table.welcome(1, came(Shuttle::Here, 0));
         (0..300).for_each(|_| table.note_went(1, LONG));
         assert!(table.is_streamed_to(1));
     }

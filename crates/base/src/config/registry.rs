@@ -267,7 +267,7 @@ pub const VARIABLES: &[Variable] = &[
         shuttle_bytes,
         "bytes, 0 to 4M",
         0..=4 << 20,
-        "Longest message between two processes of one host that may go aboard a shuttle: memory that both write by turns, whoever has read it last. One of more than 256 KiB that crosses another, however long, goes in parts of 128 KiB if that is allowed. Among more than 16 processes at most a process's part of 64M. 0: there are none."
+        "Longest message between two processes of one host that may go aboard a shuttle: memory that both write by turns, whoever has read it last. One of more than 256 KiB that crosses another, or of 48 KiB where several wait to leave, goes in parts of 128 KiB if that is allowed, however long it is. Among more than 16 processes at most a process's part of 64M. 0: there are none."
     ),
     choice!(
         "FERROVIA_SHUTTLE_COPY",
