@@ -5,10 +5,12 @@
 //!                                └─ otherwise ─────────────────────────────▶ in the block
 //! ```
 //! Whoever answers writes into the shuttle that has come, of two into that with as much; of those who write at the same time
-//! each begins with its own. A stream one way goes through the block but for its first messages. Where lengths differ, a message
-//! goes aboard as far as suits the lines that each side has read last ([`lockfree::shuttle`]), and the rest of it in the block.
+//! each begins with its own. What goes one way only does so through the block but for its first messages, and but for long ones
+//! for which shuttles come back empty. Where lengths differ, a message goes aboard as far as suits the lines that each side has
+//! read last ([`lockfree::shuttle`]), and the rest of it in the block.
 //!
-//! Of very long messages that cross, a part goes aboard at a time, and the next waits a little for what the other side sends back:
+//! Of very long messages that cross, and of shorter ones where several wait, a part goes aboard at a time, and the next waits a
+//! little for what the other side sends back:
 //!
 //! ```text
 //!   A writes a part into a ── a ──▶ B reads a, and writes its next part there ── a ──▶ A reads a …

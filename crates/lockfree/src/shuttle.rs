@@ -10,7 +10,7 @@
 //!
 //! A pair of processes has two, one in the memory of each, that begins at home. A record in a block says that its payload is
 //! [`Aboard`], and with the last one of a message the shuttle is its reader's. Nothing else says whose it is: a process that
-//! sends and never receives has given its shuttles away, and writes to the block.
+//! sends and never receives has given its shuttles away, and writes to the block until they are sent back empty.
 //!
 //! Where lengths differ, what one side has read last and what the other need not end at the same line:
 //!
